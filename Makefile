@@ -1,0 +1,43 @@
+# The whole project from a fresh machine with Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count())")
+
+# One CPU device a core and one thread a device: XLA's own threads cost more than they bring (docs/performance.md).
+export NPROC := 1
+export JAX_NUM_CPU_DEVICES ?= $(CORES)
+
+.PHONY: demo test test-slow test-x64 check format clean install
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'jaxelim needs Python 3.11 or newer; say make PYTHON=/path/to/python3.11')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+demo: install
+	$(BIN)/python -m experiments.demo
+
+test: install check
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m "not slow" tests
+
+test-x64: install
+	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m "not slow" tests/test_public_face.py
+
+test-slow: install
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m slow tests
+
+check: install
+	$(BIN)/ruff check jaxelim experiments tests benchmarks
+	$(BIN)/pyright jaxelim
+
+format: install
+	$(BIN)/ruff check --fix jaxelim experiments tests benchmarks
+	$(BIN)/ruff format jaxelim experiments tests benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
