@@ -79,8 +79,9 @@ class Instance:
             # A run is that of theta/noise_std with unit noise, and its LLRs are squares of the means there.
             scaled = (self.theta / self.noise_std, (self.means / self.noise_std) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                allowed = "a number > 0 for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
-                raise ArgumentError("noise_std", self.noise_std, allowed)
+                argument = "theta" if self.noise_std >= 1 else "noise_std"
+                allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
+                raise ArgumentError(argument, getattr(self, argument), allowed)
 
     @property
     def K(self) -> int:
@@ -161,7 +162,10 @@ class Instance:
         if self.arms.size <= _FEW_NUMBERS:
             fields = [f"arms={self.arms.tolist()}", f"theta={self.theta.tolist()}"]
         else:
-            fields = [f"arms=<{'x'.join(map(str, self.arms.shape))}>", f"theta=<{'x'.join(map(str, self.theta.shape))}>"]
+            fields = [
+                f"arms=<{'x'.join(map(str, self.arms.shape))}>",
+                f"theta=<{'x'.join(map(str, self.theta.shape))}>",
+            ]
         fields.append(f"noise_std={self.noise_std!r}")
         if self.name is not None:
             fields.append(f"name={self.name!r}")
