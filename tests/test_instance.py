@@ -50,7 +50,7 @@ def test_fields_and_sizes():
     assert one.noise_std == 1.0 and type(one.noise_std) is float and one.name is None
     assert one.arms.dtype == one.theta.dtype == one.means.dtype == np.float64
     np.testing.assert_allclose(one.means, [1.0, 0.5, 1.0], rtol=1e-15)
-    assert one.structure == "linear" and list(one) == [one]
+    assert one.structure == "linear" and stack(one) == Instance([PHI], [THETA])
 
 
 def test_a_batch():
@@ -77,7 +77,7 @@ def test_arrays_are_copies_and_read_only():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.noise_std = 2.0  # pyright: ignore
+        one.noise_std = 2.0
 
 
 def test_structure():
@@ -147,7 +147,7 @@ def test_bad_noise_std(noise_std):
 
 
 def test_bad_name():
-    refused(lambda: Instance(PHI, THETA, name=3), "name")  # pyright: ignore
+    refused(lambda: Instance(PHI, THETA, name=3), "name")
 
 
 def test_overflow_is_refused():
@@ -170,8 +170,8 @@ def test_index_out_of_range():
     for index in (2, -3):
         with pytest.raises(IndexError, match="from -2 to 1"):
             batch[index]
-    refused(lambda: Instance(PHI, THETA)[0], "index", "not a batch")
-    assert np.array([Instance(PHI, THETA)], dtype=object).shape == (1,)
+    refused(lambda: Instance(PHI, THETA)[0], "index", "and not a batch")
+    refused(lambda: list(Instance(PHI, THETA)), "index", "and not a batch")
 
 
 # Laws
@@ -221,7 +221,7 @@ def test_json_round_trip(tmp_path_factory, one):
 def test_stack_refuses():
     one = Instance(PHI, THETA)
     for given_ in ([], None, 3, PHI, [one, PHI], [None], "ab"):
-        refused(lambda given_=given_: stack(given_), "instances")  # pyright: ignore
+        refused(lambda given_=given_: stack(given_), "instances")
     others = (Instance(PHI[:2], THETA), Instance(np.eye(3), np.ones(3)), Instance(PHI, THETA, 2.0))
     for other in others:
         refused(lambda other=other: stack([one, one, other]), "instances", "at [2]")
@@ -252,12 +252,13 @@ def test_names_and_descriptions():
 
 def gap(one, m):
     """The distance between the m-th and the next mean, per instance."""
-    means = -np.sort(-np.atleast_2d(one.means), axis=1)
+    means = -np.sort(-stack(one).means, axis=1)
     return means[:, m - 1] - means[:, m]
 
 
 def obeys_d20(one, signs):
-    arms, theta, means = (a.reshape(one.size, *a.shape[-n:]) for a, n in ((one.arms, 2), (one.theta, 1), (one.means, 1)))
+    one = stack(one)
+    arms, theta, means = one.arms, one.theta, one.means
     assert one.d == 20 and (arms[:, :10] == np.eye(10, 20)).all()
     np.testing.assert_allclose(np.linalg.norm(arms, axis=-1), 1.0, rtol=1e-14)
     if signs:
@@ -271,7 +272,8 @@ def obeys_d20(one, signs):
 
 
 def obeys_d10(one, m):
-    arms = one.arms.reshape(one.size, one.K, 10)
+    one = stack(one)
+    arms = one.arms
     assert (one.theta == 1).all() and (arms[:, :m] == np.eye(m, 10)).all() and (one.K - m) % 3 == 0
     np.testing.assert_allclose(np.linalg.norm(arms, axis=-1), 1.0, rtol=1e-14)
     triples = arms[:, m:].reshape(one.size, -1, 3, 10)
@@ -285,7 +287,7 @@ def obeys_d10(one, m):
 
 
 def obeys_unstructured(one, signs):
-    theta = np.atleast_2d(one.theta)
+    theta = stack(one).theta
     assert one.structure == "unstructured" and np.array_equal(one.means, one.theta)
     if signs:
         assert (theta[:, :4] == [0.1, -0.2, 0.3, -0.4]).all()
@@ -429,10 +431,10 @@ def test_draws_depend_on_the_seed_and_the_index_alone(generator, options, seed):
 
 def test_draws_are_the_same_in_every_version():
     one = instances.unstructured(0)
-    np.testing.assert_allclose(one.theta[5:8], [0.4714687764414397, 0.15816857619274904, 0.3611712943249127], rtol=1e-12)
+    np.testing.assert_allclose(one.theta[5:8], [0.47146877644, 0.15816857619, 0.36117129432], rtol=1e-9)
     one = instances.linear_d20(0)
-    np.testing.assert_allclose(one.theta[10:13], [0.4429375528828794, -0.1836628476145019, 0.22234258864982537], rtol=1e-12)
-    np.testing.assert_allclose(one.arms[10, :3], [0.28737231764565885, -0.3322192137003959, 0.3328992508556897], rtol=1e-12)
+    np.testing.assert_allclose(one.theta[10:13], [0.44293755288, -0.18366284761, 0.22234258865], rtol=1e-9)
+    np.testing.assert_allclose(one.arms[10, :3], [0.28737231765, -0.33221921370, 0.33289925086], rtol=1e-9)
 
 
 @settings(max_examples=10, deadline=None)

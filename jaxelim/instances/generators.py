@@ -1,8 +1,8 @@
 """Fresh instances by the protocols of the paper, and two examples.
 
 The paper: Tirinzoni & Degenne, On Elimination Strategies for Bandit Fixed-Confidence Identification (NeurIPS 2022),
-appendix "Bandit instances". Instance i of a seed is drawn from a stream of its own: it is the same for every size n of the batch it is drawn in, and
-`generator(seed)` is instance 0. The correct answer of every drawn instance is unique for the problem it is drawn for.
+appendix "Bandit instances". Instance i of a seed is drawn from a stream of its own: it is the same for every size n of
+the batch, and `generator(seed)` is instance 0. The correct answer of every drawn instance is unique for its problem.
 """
 
 import math
