@@ -7,7 +7,7 @@ from fractions import Fraction
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -108,6 +108,7 @@ def test_short_values_are_shown_as_they_are():
 # real_array
 
 
+@settings(deadline=None)
 @given(hnp.arrays(hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(16, 32, 64)), hnp.array_shapes(min_dims=0)))
 def test_real_array_converts_or_refuses(value):
     if np.isfinite(value).all():
@@ -273,6 +274,7 @@ def test_seed():
 # deltas
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True))
 def test_one_delta(value):
     for given_ in (value, np.float64(value), [value], np.array(value)):
@@ -301,6 +303,7 @@ def test_deltas_say_where():
 # runs
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300))
 def test_a_number_of_runs(n):
     for value in (n, np.int32(n)):
@@ -308,6 +311,7 @@ def test_a_number_of_runs(n):
         assert indexes.dtype == np.int64 and indexes.tolist() == list(range(n))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=20, unique=True))
 def test_run_indexes(indexes):
     for value in (indexes, tuple(indexes), np.array(indexes), np.array(indexes, dtype=np.uint64)):

@@ -177,6 +177,7 @@ def test_index_out_of_range():
 # Laws
 
 
+@settings(deadline=None)
 @given(drawn_instances())
 def test_equality_and_hash_by_content(one):
     twin = Instance(one.arms.copy(), one.theta.copy(), one.noise_std, "another label")
@@ -194,6 +195,7 @@ def test_equality_and_hash_by_content(one):
     assert stack([one]) != one or one.batched
 
 
+@settings(deadline=None)
 @given(drawn_instances(batched=True))
 def test_batch_indexing(batch):
     assert stack(list(batch)) == batch == stack(batch) == batch[:]
@@ -203,13 +205,14 @@ def test_batch_indexing(batch):
     assert stack([batch, batch[0]]).size == batch.size + 1
 
 
+@settings(deadline=None)
 @given(drawn_instances())
 def test_means(one):
     expected = np.einsum("...kd,...d->...k", one.arms, one.theta)
     np.testing.assert_allclose(one.means, expected, rtol=1e-12, atol=1e-3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(one=drawn_instances())
 def test_json_round_trip(tmp_path_factory, one):
     path = tmp_path_factory.mktemp("json") / "one.json"
@@ -511,6 +514,7 @@ def test_unstructured_intervals():
     assert gap(instances.unstructured(0, problem="top-m", m=5, mean_interval=(0, 0)), 5) == 0.6
 
 
+@settings(deadline=None)
 @given(K=st.integers(3, 200), eps=st.floats(1e-12, 0.4999))
 def test_two_dimensional(K, eps):
     one = instances.two_dimensional(K, eps)
@@ -522,6 +526,7 @@ def test_two_dimensional(K, eps):
     assert instances.two_dimensional(K, [eps, 0.1]) == stack([one, instances.two_dimensional(K, 0.1)])
 
 
+@settings(deadline=None)
 @given(d=st.integers(2, 20), omega=st.floats(1e-7, 1.57))
 def test_soare(d, omega):
     one = instances.soare(d, omega)
