@@ -167,7 +167,7 @@ def test_real_array_takes_what_numpy_reads(value):
         [-INF],
         1e999,
         np.array([1e4000], dtype=np.longdouble) if np.finfo(np.longdouble).max > 1e308 else [INF],
-        object(),
+        object,
         len,
         HOLDS_ITSELF,
     ],
@@ -327,7 +327,7 @@ def test_a_range_of_runs():
     "value",
     [0, -1, 2**31 + 1, 10**30, True, 1.0, 1000.0, NAN, "3", None, [], [[1]], [1, 1], [-1], [2**31], [2**64], [1.0]]
     + [[True], [0, True], np.array([True]), [1j], ["1"], [0, [1]], np.array(3), np.array([2**63], dtype=np.uint64)]
-    + [np.array([], dtype=int), {1}, object()],
+    + [np.array([], dtype=int), {1}, object],
     ids=str,
 )
 def test_runs_refuse(value):
