@@ -117,6 +117,11 @@ class Instance:
         unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
         return "unstructured" if unstructured else "linear"
 
+    @property
+    def singles(self) -> list["Instance"]:
+        """The instances one by one: those of the batch, or this one."""
+        return list(self) if self.batched else [self]
+
     def __len__(self) -> int:
         return self.size
 

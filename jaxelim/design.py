@@ -1,0 +1,172 @@
+"""What a run keeps of its design matrix V = ridge I + sum_k N_k phi_k phi_k', in three forms, behind the same few questions.
+
+- `ArmDesign`: Phi V^-1 arm by arm. The cheapest where K is not far above d.
+- `SquareDesign`: V^-1 itself. Fewest bytes where K is large; the only one that answers for directions that are not made of
+  arms, and the accurate one where arms nearly coincide, since it can form y = phi_i - phi_j before it multiplies.
+- `DiagonalDesign`: only the diagonal, exact where the features are the identity (unstructured problems).
+
+Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.lanes import Lanes, index_like
+
+CANCELLATION = 1e-10
+"""Where ||phi_i - phi_j||^2 by the Gram form falls below this share of g_i + g_j, its leading digits have cancelled."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """What is fixed over a run: the primitives and the features. `careful` (static): some arms are so near each other, for
+    the conditioning that V can reach, that squared distances have to be formed from y = phi_i - phi_j."""
+
+    lanes: Lanes
+    features: Array  # [K, d], or [K, d, B] where every lane has its own instance
+    careful: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def feature(self, k: Array) -> Array:
+        """phi_k, [d]."""
+        return self.lanes.row(self.features, k)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmDesign:
+    """Phi V^-1, kept as its transpose."""
+
+    g: Array  # [K]
+    w: Array  # [d, K], w[:, k] = V^-1 phi_k
+
+    def cross(self, space: Space, k: Array) -> Array:
+        """phi_j' V^-1 phi_k for every j: [K]."""
+        return space.lanes.dot(space.features, space.lanes.column(self.w, k))
+
+    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+        """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
+        return cross_i - self.cross(space, j)
+
+    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
+        return jnp.maximum(space.lanes.take(self.g, i) + self.g - 2 * cross_i, 0)
+
+    def add(self, space: Space, k: Array) -> tuple["ArmDesign", Array, Array]:
+        """The design after one more pull of k, with the gain vector (d theta_hat's means per unit of surprise), [K] and [d]."""
+        u = space.lanes.column(self.w, k)
+        along = space.lanes.dot(space.features, u)
+        q = 1 / (1 + space.lanes.take(self.g, k))
+        return ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]), along * q, u * q
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SquareDesign:
+    """V^-1."""
+
+    g: Array  # [K]
+    v_inv: Array  # [d, d]
+
+    def along(self, space: Space, y: Array) -> Array:
+        """phi_k' V^-1 y for every k, y [d]: [K]."""
+        return space.lanes.dot(space.features, space.lanes.symmetric_dot(self.v_inv, y))
+
+    def cross(self, space: Space, k: Array) -> Array:
+        """phi_j' V^-1 phi_k for every j: [K]."""
+        return self.along(space, space.feature(k))
+
+    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]. y first, so near-equal arms lose no digits."""
+        return self.along(space, space.feature(i) - space.feature(j))
+
+    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]; from y itself where the Gram form cancels."""
+        total = space.lanes.take(self.g, i) + self.g
+        gram = jnp.maximum(total - 2 * cross_i, 0)
+        if not space.careful:
+            return gram
+        y = space.feature(i)[None] - space.features if gram.ndim == 1 or space.features.ndim == 3 else (
+            space.feature(i)[None] - space.features[:, :, None])
+        return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
+
+    def squares(self, space: Space, y: Array) -> Array:
+        """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
+        if y.ndim == 2:
+            return jnp.sum(y * jnp.matmul(y, self.v_inv, precision="highest"), 1)
+        return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
+
+    def add(self, space: Space, k: Array) -> tuple["SquareDesign", Array, Array]:
+        """The design after one more pull of k, with the gain vectors in means, [K], and in theta_hat, [d]."""
+        u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
+        along = space.lanes.dot(space.features, u)
+        q = 1 / (1 + space.lanes.take(self.g, k))
+        return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class DiagonalDesign:
+    """Identity features: V is diagonal, g its inverse."""
+
+    g: Array  # [K]
+
+    def cross(self, space: Space, k: Array) -> Array:
+        """phi_j' V^-1 phi_k for every j: [K]."""
+        return jnp.where(index_like(self.g) == k, self.g, 0)
+
+    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
+        return cross_i - self.cross(space, j)
+
+    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+        """||phi_i - phi_k||^2_{V^-1} for every k: [K]; 0 at k = i."""
+        return jnp.where(index_like(self.g) == i, 0, space.lanes.take(self.g, i) + self.g)
+
+    def along(self, space: Space, y: Array) -> Array:
+        """phi_k' V^-1 y for every k, y [d]: [K]."""
+        return self.g * y
+
+    def squares(self, space: Space, y: Array) -> Array:
+        """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
+        return jnp.sum(y**2 * self.g[None], 1)
+
+    def add(self, space: Space, k: Array) -> tuple["DiagonalDesign", Array, Array]:
+        """The design after one more pull of k, with the gain vector, which is the same in means and in theta_hat: [K]."""
+        chosen = index_like(self.g) == k
+        q = 1 / (1 + space.lanes.take(self.g, k))
+        gain = jnp.where(chosen, self.g * q, 0)
+        return DiagonalDesign(jnp.where(chosen, gain, self.g)), gain, gain
+
+
+Design = ArmDesign | SquareDesign | DiagonalDesign
+
+
+def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row and column of each entry of a packed symmetric matrix, and the place in it of every entry of the full one."""
+    row, column = np.triu_indices(d)
+    place = np.zeros((d, d), np.int32)
+    place[row, column] = place[column, row] = np.arange(row.size)
+    return row, column, place
+
+
+def weighted(space: Space, weights: Array, ridge: float = 0.0) -> SquareDesign:
+    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K]. One packed product makes V, one makes g."""
+    features = space.features
+    d = features.shape[1]
+    row, column, place = _packed(d)
+    outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
+    shape = (d, d) + (1,) * (weights.ndim - 1)
+    eye = (ridge * jnp.eye(d, dtype=weights.dtype)).reshape(shape)
+    if outer.ndim == 2:
+        packed = jnp.matmul(outer.T, weights, precision="highest")
+    else:
+        packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
+    v_inv = space.lanes.inverse(packed[place] + eye)
+    doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
+    half = v_inv[row, column] * jnp.asarray(doubled, v_inv.dtype)
+    return SquareDesign(space.lanes.dot(outer, half), v_inv)

@@ -1,0 +1,131 @@
+"""Gaussian rewards, linear and unstructured: X = phi_k . theta + noise, noise ~ N(0, 1) after scaling by noise_std.
+
+This is the one seam for reward families: `start` (statistics after the initial pulls), `update` (one more sample), and the
+noise, a function of (seed, run, t) alone.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import Statistics
+from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
+from jaxelim.instance import Instance
+from jaxelim.lanes import index_like
+
+FORMS = ("arms", "square", "diagonal")
+
+
+def choose_form(instance: Instance, uses_theta: bool, careful: bool) -> str:
+    """The cheapest form of the design that is exact for this instance (measured; see docs/performance.md)."""
+    if instance.structure == "unstructured":
+        return "diagonal"
+    if uses_theta or careful or instance.K >= 4 * instance.d:
+        return "square"
+    return "arms"
+
+
+def may_cancel(instance: Instance, ridge: float, max_samples: int) -> bool:
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 of g_i + g_j before `max_samples`: then distances must be
+    formed from phi_i - phi_j. Identical arms are left out (their distance is 0 either way); so are identity features."""
+    if instance.structure == "unstructured":
+        return False
+    arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+    for features in arms:
+        gram = features @ features.T
+        norms = np.diag(gram)
+        squares = norms[:, None] + norms[None] - 2 * gram
+        for i, j in zip(*np.nonzero(squares <= 1e-6 * (norms[:, None] + norms[None])), strict=True):
+            squares[i, j] = np.sum((features[i] - features[j]) ** 2)
+        apart = np.any(features[:, None] != features[None], 2)
+        eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
+        condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
+        # The conditioning that pulls can reach is rarely the worst thinkable: a square root between the two.
+        if np.any(squares[apart] < 1e-10 * np.sqrt(condition) * 2 * norms.max()):
+            return True
+    return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Beginning:
+    """What the initial pulls, one of every arm, lead to, per instance (NumPy, [I, ..])."""
+
+    features: np.ndarray  # [I, K, d]
+    mu: np.ndarray  # [I, K]
+    g: np.ndarray  # [I, K]
+    matrix: np.ndarray  # [I, d, K] (arms: V^-1 Phi'), [I, d, d] (square: V^-1), [I, 0] (diagonal)
+    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
+
+    @staticmethod
+    def of(instance: Instance, form: str, ridge: float) -> "Beginning":
+        """For theta/noise_std: the run in units of the noise."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
+        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
+        estimator = v_inv @ np.swapaxes(arms, 1, 2)
+        g = np.einsum("ikd,idk->ik", arms, estimator)
+        mu = np.einsum("ikd,id->ik", arms, theta)
+        matrix = {"arms": estimator, "square": v_inv, "diagonal": np.zeros((len(arms), 0))}[form]
+        return Beginning(arms, mu, g, matrix, estimator)
+
+
+def start(space: Space, form: str, inputs: dict, instance: Array, rewards: Array, keep_theta: bool,
+          keep_rewards: bool) -> Statistics:
+    """The statistics after rewards [K, B], one from each arm; `instance` [B] says whose each lane's run is."""
+    k, b = rewards.shape
+    owned = space.features.ndim == 3
+
+    def own(table: Array) -> Array:
+        """[I, ..] -> [.., B], the lanes' own rows."""
+        if not owned:
+            return jnp.broadcast_to(table[0][..., None], table.shape[1:] + (b,))
+        return jnp.moveaxis(table[instance], 0, -1)
+
+    g = own(inputs["g"])
+    if owned:
+        theta_hat = jnp.einsum("dkb,kb->db", own(inputs["estimator"]), rewards, precision="highest")
+    else:
+        theta_hat = jnp.matmul(inputs["estimator"][0], rewards, precision="highest")
+    means = space.lanes.dot(space.features, theta_hat)
+    if form == "arms":
+        design = ArmDesign(g, own(inputs["matrix"]))
+    elif form == "square":
+        design = SquareDesign(g, own(inputs["matrix"]))
+    else:
+        design = DiagonalDesign(g)
+    return Statistics(
+        jnp.full((b,), k, jnp.int32), jnp.ones_like(means), means, design,
+        theta_hat if keep_theta else None, rewards if keep_rewards else None,
+    )
+
+
+def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array) -> Statistics:
+    """The statistics after one more sample. Time, counts and reward sums stand still where `go` is False; the rest runs on,
+    which is cheaper than holding it, and is read no more."""
+    design, along, toward = stats.design.add(space, arm)
+    surprise = reward - space.lanes.take(stats.means, arm)
+    chosen = (index_like(stats.means) == arm) & go
+    theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
+    sums = None if stats.reward_sums is None else stats.reward_sums + jnp.where(chosen, reward, 0)
+    return Statistics(
+        stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype),
+        stats.means + along * surprise, design, theta_hat, sums,
+    )
+
+
+def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:
+    """Standard normals [length, B]: of run b at t = start_b .. start_b + length - 1, a function of (key, run, t) alone."""
+    def one(run, t):
+        return jax.random.normal(jax.random.fold_in(jax.random.fold_in(key, run), t), dtype=jnp.float64)
+
+    times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
+    return jax.vmap(jax.vmap(one), (None, 0))(run, times).astype(dtype)
+
+
+def given_noise(table: Array, row: Array, start: Array, length: int, dtype) -> Array:
+    """The same from a table [runs, T]; past its end the last column is repeated (such a run is cut off before it reads it)."""
+    times = jnp.minimum(start + jnp.arange(length, dtype=jnp.int32)[:, None], table.shape[1] - 1)
+    return table[row, times].astype(dtype)

@@ -1,0 +1,211 @@
+"""The few primitives that need care when many runs are carried side by side.
+
+A run's own axes come first, lanes (runs side by side) last: per-run scalars are [] or [B], vectors [n] or [n, B], matrices
+[n, q] or [n, q, B]. Broadcasting aligns from the right, so one expression serves one run and many; what does not align by
+itself is here. Every function takes either form and gives the same numbers in both, up to the rounding of a sum's order.
+
+`Lanes.flag` chooses the form. None: the plain one, for one run (also under `jax.vmap`) and for GPUs. A traced positive
+integer: the CPU form, where reductions over arms are balanced trees of compares, vectorised over the lanes, and `pin` keeps
+XLA's CPU backend from copying a producer into each of its consumers. The flag has to be traced: a constant is folded away,
+and the cure with it (measured: a step three times slower, silently).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+Tree = Any
+_WIDEST_TREE = 64  # beyond it trees are folded in two levels: as many operations, far fewer nodes to compile
+
+
+def where(condition: Array, new: Tree, old: Tree) -> Tree:
+    """`new` in the lanes where `condition` ([] or [B]) holds, else `old`, over whole pytrees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def index_like(x: Array) -> Array:
+    """0, 1, .., n - 1 along the first axis of x ([n] or [n, B]), of rank 1 or 2 to broadcast against it; int32."""
+    return jnp.arange(x.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (x.ndim - 1))
+
+
+def _tree(combine: Callable, parts: list) -> Any:
+    while len(parts) > 1:
+        paired = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = paired + parts[2 * len(paired) :]
+    return parts[0]
+
+
+def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    better = b[0] > a[0]
+    return jnp.where(better, b[0], a[0]), jnp.where(better, b[1], a[1])
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """The primitives, in the form the engine has chosen (see the module's docstring)."""
+
+    flag: Array | None = None
+
+    def _tuned(self, x: Array) -> bool:
+        return self.flag is not None and x.ndim > 1
+
+    def pin(self, f: Callable, *x: Tree) -> Tree:
+        """f(*x), computed once and kept, instead of anew inside every consumer."""
+        if self.flag is None:
+            return f(*x)
+        shapes = jax.eval_shape(f, *x)
+        empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
+        return jax.lax.cond(self.flag > 0, f, empty, *x)
+
+    def _fold(self, combine: Callable, x: Array, identity: Any) -> Array:
+        n = x.shape[0]
+        if n > _WIDEST_TREE:
+            width = int(np.ceil(np.sqrt(n)))
+            rows = -(-n // width)
+            padding = jnp.full((rows * width - n,) + x.shape[1:], identity, x.dtype)
+            blocks = jnp.concatenate([x, padding]).reshape((rows, width) + x.shape[1:])
+            x = self.pin(lambda b: _tree(combine, [b[:, i] for i in range(width)]), blocks)
+            n = rows
+        return self.pin(lambda x: _tree(combine, [x[i] for i in range(n)]), x)
+
+    def argmax(self, x: Array) -> Array:
+        """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
+        if not self._tuned(x):
+            return jnp.argmax(x, 0).astype(jnp.int32)
+        n = x.shape[0]
+        if n <= _WIDEST_TREE:
+            pairs = lambda x: [(x[i], jnp.full(x.shape[1:], i, jnp.int32)) for i in range(n)]  # noqa: E731
+            return self.pin(lambda x: _tree(_first_of_largest, pairs(x))[1], x)
+        width = int(np.ceil(np.sqrt(n)))
+        rows = -(-n // width)
+        blocks = jnp.concatenate([x, jnp.full((rows * width - n,) + x.shape[1:], -jnp.inf, x.dtype)])
+        blocks = blocks.reshape((rows, width) + x.shape[1:])
+
+        def within(b):
+            return _tree(_first_of_largest, [(b[:, i], jnp.full(b[:, i].shape, i, jnp.int32)) for i in range(width)])
+
+        largest, place = self.pin(within, blocks)
+        row = self.argmax(largest)
+        return row * width + self.take(place, row)
+
+    def argmin(self, x: Array) -> Array:
+        """The first index of the smallest entry along axis 0; int32."""
+        return self.argmax(-x)
+
+    def max(self, x: Array) -> Array:
+        """The largest entry along axis 0."""
+        if not self._tuned(x):
+            return jnp.max(x, 0)
+        return self._fold(lambda a, b: jnp.where(b > a, b, a), x, -jnp.inf)
+
+    def min(self, x: Array) -> Array:
+        """The smallest entry along axis 0."""
+        if not self._tuned(x):
+            return jnp.min(x, 0)
+        return self._fold(lambda a, b: jnp.where(b < a, b, a), x, jnp.inf)
+
+    def sum(self, x: Array) -> Array:
+        """The sum along axis 0; booleans are counted in int32."""
+        x = x.astype(jnp.int32) if x.dtype == jnp.bool_ else x
+        if not self._tuned(x):
+            return jnp.sum(x, 0, dtype=x.dtype)
+        return self._fold(lambda a, b: a + b, x, 0)
+
+    def any(self, x: Array) -> Array:
+        """Whether any entry along axis 0 holds."""
+        return jnp.any(x, 0) if not self._tuned(x) else self._fold(lambda a, b: a | b, x, False)
+
+    def take(self, x: Array, i: Array) -> Array:
+        """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]."""
+        if x.ndim == 1 or i.ndim == 0:
+            return x[i]
+        return jnp.take_along_axis(x, i[None], 0, mode="promise_in_bounds")[0]
+
+    def row(self, x: Array, i: Array) -> Array:
+        """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
+        beside i of [B]."""
+        if i.ndim == 0:
+            return x[i]
+        if x.ndim == 2:
+            return x.T.at[:, i].get(mode="promise_in_bounds")
+        _, q, b = x.shape
+        # One gather from the flat array with int32 indices: any other form comes back transposed and slow on a CPU.
+        places = i * (q * b) + np.arange(q, dtype=np.int32)[:, None] * b + np.arange(b, dtype=np.int32)
+        return x.reshape(-1).at[places].get(mode="promise_in_bounds")
+
+    def column(self, x: Array, i: Array) -> Array:
+        """x[:, i] of each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
+        if i.ndim == 0:
+            return x[:, i]
+        if x.ndim == 2:
+            return x.at[:, i].get(mode="promise_in_bounds")
+        q, n, b = x.shape
+        places = i * b + np.arange(q, dtype=np.int32)[:, None] * (n * b) + np.arange(b, dtype=np.int32)
+        return x.reshape(-1).at[places].get(mode="promise_in_bounds")
+
+    def dot(self, matrix: Array, vector: Array) -> Array:
+        """matrix @ vector of each lane: matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B]."""
+        if matrix.ndim == 2:
+            return jnp.matmul(matrix, vector, precision="highest")
+        if matrix.shape[1] <= _WIDEST_TREE:
+            return _tree(jnp.add, [matrix[:, q] * vector[q] for q in range(matrix.shape[1])])
+        return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
+
+    def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
+        """`dot` for a symmetric matrix [q, q] or [q, q, B]: by its rows, each a contiguous block."""
+        if matrix.ndim == 2:
+            return jnp.matmul(matrix, vector, precision="highest")
+        if matrix.shape[1] <= _WIDEST_TREE:
+            return self.pin(lambda m, v: _tree(jnp.add, [m[q] * v[q] for q in range(m.shape[0])]), matrix, vector)
+        return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
+
+    def inner(self, x: Array, y: Array) -> Array:
+        """x . y of each lane, over axis 0."""
+        return self.sum(x * y)
+
+    def inverse(self, a: Array) -> Array:
+        """The inverse of symmetric positive definite matrices [q, q] or [q, q, B]."""
+        if a.ndim == 2:
+            return jnp.linalg.inv(a)
+        if not self._tuned(a) or a.shape[0] > _WIDEST_TREE:
+            return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
+        return self._swept(a)
+
+    def _swept(self, a: Array) -> Array:
+        """The block sweep: two pivots a pass, as the update A - (C - E) D (C - E)' - 2 E E' of the whole matrix, which has
+        no writes to single rows (C the pivots' columns, D the inverse of the pivot block, E unit columns)."""
+        q = a.shape[0]
+        for first in range(0, q, 2):
+            n = min(2, q - first)
+            unit = np.zeros((q, n, 1))
+            unit[np.arange(first, first + n), np.arange(n)] = 1
+
+            def factors(a, first=first, n=n, unit=unit):
+                e = jnp.asarray(unit, a.dtype)
+                if n == 1:
+                    d = [[1 / a[first, first]]]
+                else:
+                    x, y, z = a[first, first], a[first, first + 1], a[first + 1, first + 1]
+                    det = 1 / (x * z - y * y)
+                    d = [[z * det, -y * det], [-y * det, x * det]]
+                columns = [a[:, first + r] - e[:, r] for r in range(n)]
+                return jnp.stack([_tree(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)])
+
+            def update(a, scaled, first=first, n=n, unit=unit):
+                e = jnp.asarray(unit, a.dtype)
+                twice = np.zeros(a.shape[:2] + (1,))
+                twice[np.arange(first, first + n), np.arange(first, first + n)] = 2
+                a = a - jnp.asarray(twice, a.dtype)
+                rows = [a[first + s] + (jnp.asarray(twice, a.dtype)[first + s] - e[:, s]) for s in range(n)]
+                for s in range(n):
+                    a = a - scaled[s][:, None] * rows[s][None]
+                return a
+
+            a = self.pin(update, a, self.pin(factors, a))
+        return -a

@@ -1,0 +1,115 @@
+"""Best-arm identification."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import Problem, likelihood_ratio
+from jaxelim.design import Design, Space
+from jaxelim.errors import TieError
+from jaxelim.lanes import index_like
+
+
+def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
+    """(phi_i - phi_k) . theta_hat for every k: [K]; from the difference of the features where arms nearly coincide."""
+    if space.careful and theta_hat is not None:
+        y = space.feature(i)
+        features = space.features
+        if means.ndim == 2 and features.ndim == 2:
+            features = features[:, :, None]
+        return jnp.sum((y[None] - features) * theta_hat[None], 1)
+    return space.lanes.take(means, i) - means
+
+
+def llr_row(space: Space, design: Design, means: Array, theta_hat: Array | None, i: Array) -> Array:
+    """The LLR of the pieces "k is better than i", y = phi_i - phi_k, for every k: [K]; 0 at k = i."""
+    gap = pairwise_gap(space, means, theta_hat, i)
+    return likelihood_ratio(gap, design.distances(space, design.cross(space, i), i))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmTimes:
+    """One mask over the arms, kept as the times at which they were dropped."""
+
+    dropped: Array  # [K] int32, 0 while active
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class BestArm(Problem):
+    """Which arm has the largest mean. Pieces: y = phi_i - phi_p for the best arm i and every other p; K - 1 of them.
+
+    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is one mask over the arms.)
+    """
+
+    name: ClassVar[str] = "best-arm"
+
+    def check(self, arms, theta):
+        means = arms @ theta
+        best = np.flatnonzero(means == means.max())
+        if best.size > 1:
+            raise TieError("instance", f"arms {best.tolist()} with the same largest mean", "one best arm")
+
+    def half_spaces(self, arms, theta):
+        best = int(np.argmax(arms @ theta))
+        directions = np.delete(arms[best] - arms, best, 0)
+        return directions, np.zeros(len(directions))
+
+    def answer(self, space, means, theta_hat):
+        return space.lanes.argmax(means)
+
+    def mask(self, answer, means):
+        return index_like(means) == answer
+
+    def gap(self, space, means, theta_hat, answer):
+        return pairwise_gap(space, means, theta_hat, answer)
+
+    def exists(self, answer, means):
+        return index_like(means) != answer
+
+    def measure(self, space, design, answer):
+        cross = design.cross(space, answer)
+        return design.distances(space, cross, answer), cross
+
+    def along(self, space, design, answer, cross, piece):
+        return design.difference(space, cross, answer, piece)
+
+    def start(self, means, pair_times=False):
+        return ArmTimes(jnp.zeros(means.shape, jnp.int32))
+
+    def active(self, lanes, pieces, answer):
+        return (pieces.dropped == 0) & (index_like(pieces.dropped) != answer)
+
+    def drop(self, lanes, pieces, answer, refuted, t):
+        return ArmTimes(jnp.where(refuted & (pieces.dropped == 0), t, pieces.dropped))
+
+    def full_llr(self, space, stats):
+        """The largest LLR against each arm, over all other arms, dropped ones too: [K]."""
+        def body(i, largest):
+            return jnp.maximum(largest, llr_row(space, stats.design, stats.means, stats.theta_hat, i))
+
+        return jax.lax.fori_loop(0, stats.means.shape[0], body, jnp.zeros_like(stats.means))
+
+    def drop_all(self, lanes, pieces, refuted, t):
+        return self.drop(lanes, pieces, None, refuted, t)
+
+    def tests(self, lanes, pieces, answer, full):
+        if full:
+            return lanes.sum(pieces.dropped == 0) * (pieces.dropped.shape[0] - 1)
+        return lanes.sum(self.active(lanes, pieces, answer))
+
+    def verdict(self, lanes, pieces, answer, means, full):
+        active = pieces.dropped == 0
+        left = lanes.sum(active)
+        return left <= 1, jnp.where(left == 0, self.mask(answer, means), active)
+
+    def times(self, pieces):
+        return pieces.dropped
+
+    def remaining(self, lanes, pieces):
+        return lanes.sum(pieces.dropped == 0)

@@ -1,0 +1,97 @@
+"""Online sign identification, also called thresholding bandits."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import Problem
+from jaxelim.errors import ArgumentError, TieError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SignTimes:
+    """When each arm was dropped, and the sign found then."""
+
+    dropped: Array  # [K] int32, 0 while active
+    positive: Array  # [K] bool
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Thresholding(Problem):
+    """Which arms have a mean at or above the level. Piece k: y = s_k phi_k, c = s_k level, s_k the empirical sign; K of them.
+
+    (Paper, section 2 and appendix "Identification Problems"; there the level is 0. The ridge is not recentred on the level.)
+
+    Args:
+        level: the threshold on the means, in the units of the rewards.
+    """
+
+    level: float = 0.0
+    name: ClassVar[str] = "thresholding"
+    full_is_selective: ClassVar[bool] = True
+
+    def __post_init__(self):
+        if isinstance(self.level, bool) or not isinstance(self.level, (int, float, np.number)) or not np.isfinite(
+            self.level
+        ):
+            raise ArgumentError("level", self.level, "a finite number")
+        object.__setattr__(self, "level", float(self.level))
+
+    def scaled(self, noise_std):
+        return Thresholding(self.level / noise_std)
+
+    def check(self, arms, theta):
+        on = np.flatnonzero(arms @ theta == self.level)
+        if on.size:
+            raise TieError("instance", f"arms {on.tolist()} with their mean on the level {self.level}", "no mean on it")
+
+    def half_spaces(self, arms, theta):
+        sign = np.where(arms @ theta >= self.level, 1.0, -1.0)
+        return sign[:, None] * arms, sign * self.level
+
+    def answer(self, space, means, theta_hat):
+        return means >= self.level
+
+    def mask(self, answer, means):
+        return answer
+
+    def gap(self, space, means, theta_hat, answer):
+        return jnp.abs(means - self.level)
+
+    def exists(self, answer, means):
+        return jnp.ones_like(answer)
+
+    def measure(self, space, design, answer):
+        return design.g, ()
+
+    def along(self, space, design, answer, cross, piece):
+        along = design.cross(space, piece)
+        return jnp.where(space.lanes.take(answer, piece), along, -along)
+
+    def start(self, means, pair_times=False):
+        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool))
+
+    def active(self, lanes, pieces, answer):
+        return pieces.dropped == 0
+
+    def drop(self, lanes, pieces, answer, refuted, t):
+        now = refuted & (pieces.dropped == 0)
+        return SignTimes(jnp.where(now, t, pieces.dropped), jnp.where(now, answer, pieces.positive))
+
+    def tests(self, lanes, pieces, answer, full):
+        return lanes.sum(pieces.dropped == 0)
+
+    def verdict(self, lanes, pieces, answer, means, full):
+        return lanes.sum(pieces.dropped == 0) == 0, pieces.positive
+
+    def times(self, pieces):
+        return pieces.dropped
+
+    def remaining(self, lanes, pieces):
+        return lanes.sum(pieces.dropped == 0)

@@ -1,0 +1,197 @@
+"""Top-m identification."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import Problem
+from jaxelim.errors import ArgumentError, TieError
+from jaxelim.lanes import Lanes, index_like
+from jaxelim.problems.best_arm import llr_row, pairwise_gap
+
+_BITS = 32
+
+
+def pack(bits: Array) -> Array:
+    """bool [.., K, (B)] along axis 0 -> uint32 words [ceil(K/32), (B)], bit k % 32 of word k // 32."""
+    k = bits.shape[0]
+    words = -(-k // _BITS)
+    padded = jnp.concatenate([bits, jnp.zeros((words * _BITS - k,) + bits.shape[1:], bool)]).astype(jnp.uint32)
+    padded = padded.reshape((words, _BITS) + bits.shape[1:])
+    shifts = jnp.arange(_BITS, dtype=jnp.uint32).reshape((1, _BITS) + (1,) * (bits.ndim - 1))
+    return jnp.sum(padded << shifts, 1, dtype=jnp.uint32)
+
+
+def unpack(words: Array, k: int) -> Array:
+    """The inverse of `pack`: bool [K, (B)]."""
+    shifts = jnp.arange(_BITS, dtype=jnp.uint32).reshape((1, _BITS) + (1,) * (words.ndim - 1))
+    bits = (words[:, None] >> shifts) & jnp.uint32(1)
+    return bits.reshape((-1,) + words.shape[1:])[:k] != 0
+
+
+def _count(words: Array) -> Array:
+    """How many bits are set, over axis 0 of words [W, ..]: int32."""
+    return jnp.sum(jax.lax.population_count(words).astype(jnp.int32), 0, dtype=jnp.int32)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TopAnswer:
+    """The m largest means."""
+
+    top: Array  # [m] int32, by falling mean (ties: lowest index first)
+    member: Array  # [K] bool
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PairTimes:
+    """Which arms are known to be worse than which."""
+
+    worse: Array  # [W, K] uint32: bit k of column j is set once k is known to be worse than j
+    found: Array  # [K] bool: at least K - m arms are known to be worse
+    times: Array | None = None  # [K, K] int32: when each pair (j, k) fell, 0 for never; only if asked for
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class TopM(Problem):
+    """Which are the m arms of largest mean. Pieces: y = phi_j - phi_k for j in the answer and k outside it; m (K - m) of them.
+
+    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is a K x K mask of ordered pairs.)
+
+    Args:
+        m: how many arms, 1 .. K - 1.
+    """
+
+    m: int = 1
+    name: ClassVar[str] = "top-m"
+
+    def __post_init__(self):
+        if isinstance(self.m, bool) or not isinstance(self.m, (int, np.integer)) or self.m < 1:
+            raise ArgumentError("m", self.m, "an integer from 1 to K - 1")
+        object.__setattr__(self, "m", int(self.m))
+
+    def check(self, arms, theta):
+        means = arms @ theta
+        if self.m >= means.size:
+            raise ArgumentError("m", self.m, f"an integer from 1 to K - 1 = {means.size - 1}")
+        order = np.sort(means)[::-1]
+        if order[self.m - 1] == order[self.m]:
+            tied = np.flatnonzero(means == order[self.m])
+            raise TieError("instance", f"arms {tied.tolist()} tied across the top-{self.m} boundary", "one top-m set")
+
+    def half_spaces(self, arms, theta):
+        order = np.argsort(-(arms @ theta), kind="stable")
+        inside, outside = order[: self.m], order[self.m :]
+        directions = (arms[inside][:, None] - arms[outside][None]).reshape(-1, arms.shape[1])
+        return directions, np.zeros(len(directions))
+
+    def answer(self, space, means, theta_hat):
+        return largest(space.lanes, means, self.m)
+
+    def mask(self, answer, means):
+        return answer.member
+
+    def _by_rows(self, rows: list[Array]) -> Array:
+        return jnp.concatenate(rows, 0)
+
+    def gap(self, space, means, theta_hat, answer):
+        return self._by_rows([pairwise_gap(space, means, theta_hat, answer.top[r]) for r in range(self.m)])
+
+    def exists(self, answer, means):
+        return self._by_rows([~answer.member] * self.m)
+
+    def measure(self, space, design, answer):
+        cross = [design.cross(space, answer.top[r]) for r in range(self.m)]
+        norms = [design.distances(space, cross[r], answer.top[r]) for r in range(self.m)]
+        return self._by_rows(norms), jnp.stack(cross)
+
+    def along(self, space, design, answer, cross, piece):
+        arms = answer.member.shape[0]
+        r, k = piece // arms, piece % arms
+        return design.difference(space, space.lanes.row(cross, r), space.lanes.take(answer.top, r), k)
+
+    def start(self, means, pair_times=False):
+        k = means.shape[0]
+        words = (-(-k // _BITS),) + means.shape
+        times = jnp.zeros((k,) + means.shape, jnp.int32) if pair_times else None
+        return PairTimes(jnp.zeros(words, jnp.uint32), jnp.zeros(means.shape, bool), times)
+
+    def _rows(self, lanes: Lanes, pieces: PairTimes, answer: TopAnswer) -> tuple[list[Array], list[Array]]:
+        """For each arm of the empirical top m: the words of its worse arms [W], and whether it is found []."""
+        words = [lanes.column(pieces.worse, answer.top[r]) for r in range(self.m)]
+        return words, [lanes.take(pieces.found, answer.top[r]) for r in range(self.m)]
+
+    def active(self, lanes, pieces, answer):
+        words, found = self._rows(lanes, pieces, answer)
+        arms = answer.member.shape[0]
+        return self._by_rows(
+            [~unpack(words[r], arms) & ~answer.member & ~found[r][None] for r in range(self.m)]
+        )
+
+    def drop(self, lanes, pieces, answer, refuted, t):
+        arms = answer.member.shape[0]
+        words, found = self._rows(lanes, pieces, answer)
+        worse, known, times = pieces.worse, pieces.found, pieces.times
+        each = index_like(answer.member)
+        for r in range(self.m):
+            now = refuted[r * arms : (r + 1) * arms] & ~answer.member & ~found[r]
+            after = words[r] | pack(now)
+            here = each == answer.top[r]
+            worse = jnp.where(here[None], after[:, None], worse)
+            known = known | (here & (_count(after) >= arms - self.m))
+            if times is not None:
+                fresh = here[:, None] & now[None] & (times == 0)
+                times = jnp.where(fresh, t, times)
+        return PairTimes(worse, known, times)
+
+    def full_llr(self, space, stats):
+        """The LLR of "k is better than j" for every ordered pair, row by row: [K, K]."""
+        row = lambda j: llr_row(space, stats.design, stats.means, stats.theta_hat, j)  # noqa: E731
+        return jax.lax.map(row, jnp.arange(stats.means.shape[0], dtype=jnp.int32))
+
+    def drop_all(self, lanes, pieces, refuted, t):
+        arms = refuted.shape[0]
+        now = jnp.swapaxes(refuted, 0, 1) & ~pieces.found[None]  # [k, j]
+        words = pieces.worse | pack(now)
+        found = pieces.found | (_count(words) >= arms - self.m)
+        times = pieces.times
+        if times is not None:
+            times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), t, times)
+        return PairTimes(words, found, times)
+
+    def tests(self, lanes, pieces, answer, full):
+        arms = answer.member.shape[0]
+        if full:
+            return lanes.sum(jnp.where(pieces.found, 0, arms - 1 - _count(pieces.worse)))
+        return lanes.sum(self.active(lanes, pieces, answer))
+
+    def verdict(self, lanes, pieces, answer, means, full):
+        settled = lanes.sum(pieces.found) >= self.m
+        # The found arms of largest mean: all of them, but for the run in which more than m were found.
+        return settled, largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
+
+    def times(self, pieces):
+        return pieces.times
+
+    def remaining(self, lanes, pieces):
+        return lanes.sum(_count(pieces.worse))
+
+
+def largest(lanes: Lanes, means: Array, m: int) -> TopAnswer:
+    """The m largest entries of means [K], ties to the lowest index."""
+    each = index_like(means)
+    member = jnp.zeros(means.shape, bool)
+    top = []
+    for _ in range(m):
+        # Entries of -inf can still be chosen, each once: they are told apart from those already taken.
+        floor = jnp.maximum(means, jnp.finfo(means.dtype).min)
+        i = lanes.argmax(jnp.where(member, -jnp.inf, floor))
+        member = member | (each == i)
+        top.append(i)
+    return TopAnswer(jnp.stack(top), member)

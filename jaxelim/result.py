@@ -1,0 +1,254 @@
+"""What comes back from a simulation, and from the trace of one run."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from jaxelim.design import Space
+from jaxelim.errors import ArgumentError
+from jaxelim.lanes import Lanes
+
+
+def correct_answer(instance: Any, problem: Any) -> np.ndarray:
+    """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
+    answers = []
+    for one in instance.singles:
+        means, theta = jnp.asarray(one.means), jnp.asarray(one.theta)
+        space = Space(Lanes(None), jnp.asarray(one.arms))
+        answers.append(np.asarray(problem.mask(problem.answer(space, means, theta), means)))
+    return np.stack(answers) if instance.batched else answers[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A table with one row per instance, stopping rule and delta; prints as text. `rows` holds the numbers."""
+
+    title: str
+    rows: tuple[dict, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *aligned(self.rows), *self.notes])
+
+    __repr__ = __str__
+
+
+def aligned(rows: Any) -> list[str]:
+    """Rows of equal keys as lines of text in columns."""
+    rows = [{k: _shown(v) for k, v in row.items()} for row in rows]
+    head = list(rows[0])
+    width = {k: max(len(k), *(len(row[k]) for row in rows)) for k in head}
+    lines = ["  ".join(k.rjust(width[k]) for k in head)]
+    return lines + ["  ".join(row[k].rjust(width[k]) for k in head) for row in rows]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    return str(value)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of `simulate`. Arrays are [stopping, delta, run], with a batch [instance, stopping, delta, run]; K stands for
+    the arms (for `HalfSpaces`, in `answer`, for the answers).
+
+    Attributes:
+        samples: int32, samples drawn until the run was over (tau where it stopped).
+        stopped: bool, over by its stopping rule.
+        truncated: bool, cut off at max_samples or out of noise; then `answer` is the empirical one, with no guarantee.
+        answer: bool [..., K]: the best arm, the top m, or sign >= 0.
+        correct: bool, whether the answer is that of the true theta.
+        pulls: int32 [..., K], pulls of each arm.
+        elimination_times: int32 [..., K], when each arm was dropped by this stopping rule, 0 for never ([..., K, K] for ordered
+            pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
+        tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
+        tests_sampling: int64, half-spaces looked at for sampling.
+        work: seconds, samples drawn and computed, as measured.
+        plan: how the work was laid out.
+        settings: all that decides the numbers, as text.
+    """
+
+    instance: Any
+    problem: Any
+    rule: Any
+    deltas: np.ndarray
+    stopping: tuple
+    runs: np.ndarray
+    samples: np.ndarray
+    stopped: np.ndarray
+    answer: np.ndarray
+    correct: np.ndarray
+    pulls: np.ndarray
+    elimination_times: np.ndarray | None
+    tests_stopping: np.ndarray
+    tests_sampling: np.ndarray
+    work: dict
+    plan: dict
+    settings: dict
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """bool, shape of samples: the run was cut off."""
+        return ~self.stopped
+
+    @staticmethod
+    def assembled(job: Any, spec: Any, arrays: dict, work: dict) -> "Result":
+        """From a job's raw arrays."""
+        times = None
+        found = {int(k[6:]): v for k, v in arrays.items() if k.startswith("times_")}
+        if found:
+            axis = 1 if job.instance.batched else 0
+            like = next(iter(found.values()))
+            times = np.concatenate([found.get(s, np.zeros_like(like)) for s in range(len(job.stopping))], axis)
+        truth = correct_answer(job.instance, job.problem)
+        truth = truth[:, None, None, None] if job.instance.batched else truth
+        plan = {
+            "design": spec.form, "careful": spec.careful, "lanes": spec.lanes, "chunk": spec.chunk, "devices": spec.devices,
+            "deltas_per_trajectory": spec.deltas, "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
+        }
+        settings = {
+            "instance": job.instance.name or repr(job.instance), "problem": repr(job.problem), "rule": repr(job.rule),
+            "stopping": ", ".join(map(repr, job.stopping)), "elimination": repr(job.elimination),
+            "threshold": repr(job.threshold), "seed": job.seed, "max_samples": job.max_samples, "ridge": job.ridge,
+            "noise": "given" if job.noise is not None else "seeded", "noise_std": job.instance.noise_std,
+            "precision": spec.precision,
+        }
+        return Result(
+            job.instance, job.problem, job.rule, job.deltas, job.stopping, job.runs,
+            arrays["samples"], arrays["stopped"], arrays["answer"], np.all(arrays["answer"] == truth, -1), arrays["pulls"],
+            times, arrays["tests_stopping"], arrays["tests_sampling"], work, plan, settings,
+        )
+
+    def summary(self) -> Summary:
+        """Mean and standard deviation of tau, errors and cost, per instance, stopping rule and delta.
+
+        Runs that were cut off are left out of every mean and counted in their own column."""
+        rows = []
+        batched = self.instance.batched
+        shaped = lambda x: x if batched else x[None]  # noqa: E731
+        for i in range(self.instance.size):
+            for s, stopping in enumerate(self.stopping):
+                for d, delta in enumerate(self.deltas):
+                    at = (i, s, d)
+                    stopped = shaped(self.stopped)[at]
+                    tau = shaped(self.samples)[at][stopped].astype(float)
+                    n = tau.size
+                    row = {"instance": i} if batched else {}
+                    row |= {
+                        "stopping": stopping.name, "delta": float(delta), "runs": stopped.size, "cut off": stopped.size - n,
+                        "mean tau": float(tau.mean()) if n else math.nan,
+                        "sd": float(tau.std(ddof=1)) if n > 1 else math.nan,
+                        "s.e.": float(tau.std(ddof=1) / n**0.5) if n > 1 else math.nan,
+                        "errors": float((~shaped(self.correct)[at][stopped]).mean()) if n else math.nan,
+                        "tests/sample": float((shaped(self.tests_stopping)[at][stopped] / tau).mean()) if n else math.nan,
+                    }
+                    rows.append(row)
+        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, sampling {self.settings['elimination']}"
+        notes = []
+        cut = int(self.truncated.sum())
+        if cut:
+            notes.append(f"{cut} of {self.truncated.size} runs were cut off at {self.settings['max_samples']} samples or at the end "
+                         "of their noise: they are in no mean.")
+        drawn = max(self.work["samples_drawn"], 1)
+        notes.append(f"{self.work['samples_drawn']} samples in {self.work['seconds']:.2f} s, "
+                     f"{1e6 * self.work['seconds'] / drawn:.3f} us per sample, compilation included.")
+        return Summary(title, tuple(rows), tuple(notes))
+
+    def to_xarray(self) -> xr.Dataset:
+        """All arrays with labelled dimensions, the settings and the layout as attributes. Save with `.to_netcdf(path)`."""
+        lead = ("instance",) if self.instance.batched else ()
+        dims = (*lead, "stopping", "delta", "run")
+        of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+        data = {name: (dims, getattr(self, name)) for name in
+                ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")}
+        data["answer"] = ((*dims, of_answer), self.answer)
+        data["pulls"] = ((*dims, "arm"), self.pulls)
+        times = self.elimination_times
+        if times is not None:
+            extra = {1: ("arm",), 2: ("better", "worse") if self.problem.name == "top-m" else ("answer_index", "piece")}
+            data["elimination_times"] = ((*dims, *extra[times.ndim - len(dims)]), times)
+        coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas, "run": self.runs}
+        units = {"samples": "samples", "pulls": "samples", "elimination_times": "samples", "tests_stopping": "half-space tests",
+                 "tests_sampling": "half-space tests"}
+        ds = xr.Dataset(data, coords, {**self.settings, **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
+                                       **{f"work_{k}": _attribute(v) for k, v in self.work.items()}})
+        for name, unit in units.items():
+            if name in ds:
+                ds[name].attrs["units"] = unit
+        return ds
+
+    def __repr__(self) -> str:
+        return f"<Result {self.settings['rule']} on {self.settings['instance']}: {'x'.join(map(str, self.samples.shape))} runs>"
+
+
+def _attribute(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else "" if value is None else value
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trace:
+    """One run, step by step.
+
+    Attributes:
+        arms: int32 [samples], every pull in order, the K initial ones first.
+        rewards: float64 [samples], in the units of the instance.
+        active: int32 [checks], at each check from t = K on, the stop's included: active arms (best arm, signs), ordered pairs
+            known worse (top m), active pieces (half-spaces). Under LLR stopping nothing is dropped.
+        samples: int, samples drawn. stopped: bool. answer: bool [K].
+        elimination_times: int32, as in `Result`; None where nothing was recorded.
+        pulls: int32 [K]. theta_hat_0: float64 [d], the estimate at t = K.
+    """
+
+    arms: np.ndarray
+    rewards: np.ndarray
+    active: np.ndarray
+    samples: int
+    stopped: bool
+    answer: np.ndarray
+    pulls: np.ndarray
+    elimination_times: np.ndarray | None
+    theta_hat_0: np.ndarray
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the run was cut off."""
+        return not self.stopped
+
+    @staticmethod
+    def assembled(job: Any, out: dict) -> "Trace":
+        """From a job's raw arrays."""
+        raw, log, k = out["out"], out["log"], job.instance.K
+        samples = int(raw["samples"][0, 0, 0])
+        arms = np.concatenate([np.arange(k, dtype=np.int32), log["arm"][k:samples]])
+        scale = job.instance.noise_std
+        noise = job.noise[0, :k] if job.noise is not None else _first_noise(job, k)
+        first = job.instance.means + scale * noise
+        rewards = np.concatenate([first, log["reward"][k:samples].astype(np.float64) * scale])
+        active = log["remaining"][k : samples + 1]
+        if not job.stopping[0].eliminates:
+            nothing = {"top-m": 0, "half-spaces": 0}.get(job.problem.name, k)
+            active = np.full_like(active, nothing)
+        return Trace(
+            arms, rewards, active, samples, bool(raw["stopped"][0, 0, 0]), raw["answer"][0, 0, 0], raw["pulls"][0, 0, 0],
+            raw["times_0"][0, 0] if "times_0" in raw else None, log["theta_hat_0"] * scale,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
+
+
+def _first_noise(job: Any, k: int) -> np.ndarray:
+    from jaxelim.families.gaussian import seeded_noise
+
+    key = jax.random.key(np.uint64(job.seed))
+    start = jnp.zeros((1,), jnp.int32)
+    return np.asarray(seeded_noise(key, jnp.asarray(job.runs, jnp.int32), start, k, jnp.float64))[:, 0]
+
+
+__all__ = ["ArgumentError", "Result", "Summary", "Trace", "correct_answer"]

@@ -1,0 +1,65 @@
+"""LinGame."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import tracking
+from jaxelim.base import SamplingRule
+from jaxelim.learners import AdaHedge
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LinGameState:
+    """The learner over arms, and the sum of its weights, started at the counts after the initial pulls."""
+
+    learner: AdaHedge
+    target: Array  # [K]
+
+
+_FLOOR = 1e-12  # of the weights inside V_w
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LinGame(SamplingRule):
+    """Two players: AdaHedge over arms against the closest alternative. MisLid in top-m identification, k-Learner in
+    unstructured problems.
+
+    w from the learner; lambda = closest point to theta_hat among active pieces in the metric of V_w;
+    gain g_k = (phi_k . (theta_hat - lambda))^2/2; the learner suffers -g; C-tracking of w.
+    Optimistic: g_k = (|phi_k . (theta_hat - lambda)| + sqrt(2 log(t) ||phi_k||^2_{V^-1}))^2/2.
+
+    Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni & Degenne 2021 (top m). The weights of AdaHedge can underflow, and
+    V_w with them: inside V_w each is taken as at least 1e-12, which keeps it invertible wherever the arms span R^d and
+    changes nothing that could be seen while V_w is well conditioned.
+
+    Args:
+        optimistic: add the bonus; the paper's experiments use the greedy rule.
+    """
+
+    optimistic: bool = False
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    source: ClassVar[str] = "Degenne et al. 2020; Reda et al. 2021"
+
+    def init(self, view):
+        return LinGameState(AdaHedge.start(view.means), view.counts)
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        weights = state.learner.weights(lanes)
+        metric = view.weighted(jnp.maximum(weights, _FLOOR))
+        closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
+        gain = metric.gradient(view.gap, closest)
+        if self.optimistic:
+            bonus = jnp.sqrt(2 * jnp.log(view.time) * view.design.g)
+            gain = (jnp.sqrt(2 * gain) + bonus) ** 2 / 2
+        target = state.target + weights
+        arm = tracking.cumulative(lanes, view.counts, target)
+        return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)

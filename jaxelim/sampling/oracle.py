@@ -1,0 +1,65 @@
+"""The oracle that knows the optimal allocation."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jaxelim import tracking
+from jaxelim.base import SamplingRule
+from jaxelim.checks import real_array
+from jaxelim.errors import ArgumentError
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Oracle(SamplingRule):
+    """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k (D-tracking).
+
+    Args:
+        weights: the allocation to track, [K] or [instance, K], on the simplex to within 1e-9; None: solve for w*, the
+            maximiser of min_p H_p(w, theta) (the result reports its duality gap).
+    """
+
+    weights: Any = None
+    elimination: ClassVar[bool] = False
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    source: ClassVar[str] = "Tirinzoni & Degenne 2022"
+
+    def __post_init__(self):
+        if self.weights is None:
+            return
+        weights = real_array("weights", self.weights, ndim=(1, 2))
+        off = np.abs(weights.sum(-1) - 1).max(initial=0.0)
+        if weights.size == 0 or weights.min() < -1e-9 or off > 1e-9:
+            raise ArgumentError("weights", self.weights, "non-negative numbers that sum to 1, to within 1e-9")
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    def __repr__(self):
+        return "Oracle()" if self.weights is None else f"Oracle(weights={self.weights.tolist()})"
+
+    def __eq__(self, other):
+        return isinstance(other, Oracle) and repr(self) == repr(other)
+
+    def __hash__(self):
+        return hash(repr(self))
+
+    def skeleton(self):
+        return Oracle()
+
+    def prepare(self, instance, problem, ridge):
+        """w of each instance, [K] or [instance, K]."""
+        if self.weights is None:
+            from jaxelim.complexity import oracle_weights
+
+            return oracle_weights(instance, problem)[0]
+        shape = instance.means.shape
+        if self.weights.shape not in (shape, shape[-1:]):
+            raise ArgumentError("weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances")
+        return np.broadcast_to(self.weights, shape)
+
+    def choose(self, view, state):
+        return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state

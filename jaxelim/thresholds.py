@@ -1,0 +1,79 @@
+"""Thresholds beta(t, delta) of the stopping and elimination tests (paper, section on Assumption "beta bounds").
+
+A threshold is any callable of (t, delta) made of jax.numpy operations: t the number of samples so far (float), delta the
+error probability; both may carry trailing lanes. It must not decrease in t nor increase in delta.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.errors import ArgumentError
+
+
+@dataclasses.dataclass(frozen=True)
+class Heuristic:
+    """beta = log((1 + t)/delta): the threshold of every experiment of the paper."""
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        return jnp.log(1 + t) - jnp.log(delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class GK16:
+    """beta = log((1 + log t)/delta), Garivier & Kaufmann 2016."""
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        return jnp.log(1 + jnp.log(t)) - jnp.log(delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearThreshold:
+    """beta = (sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2, Abbasi-Yadkori et al. 2011.
+
+    Args:
+        dimension: d, the dimension of the features.
+        feature_bound: L >= max_k ||phi_k||.
+        theta_bound: S >= ||theta||.
+        ridge: the regularisation lambda > 0 of the design matrix.
+    """
+
+    dimension: int
+    feature_bound: float
+    theta_bound: float
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("dimension", "feature_bound", "ridge"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ArgumentError(name, getattr(self, name), "a finite number above 0")
+        if not 0 <= self.theta_bound < float("inf"):
+            raise ArgumentError("theta_bound", self.theta_bound, "a finite number, at least 0")
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        volume = self.dimension / 2 * jnp.log(1 + t * (self.feature_bound**2 / (self.ridge * self.dimension)))
+        return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class LogLogThreshold:
+    """beta = f(scale t^2/delta) with f(x) = log x + factor log log x: the family for which the paper's theory gives constants.
+
+    Args:
+        factor: C >= 0, the weight of the iterated logarithm.
+        scale: C' > 0. The theory's constants need delta <= scale/e.
+    """
+
+    factor: float = 1.0
+    scale: float = 2.718281828459045
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.factor < float("inf"):
+            raise ArgumentError("factor", self.factor, "a finite number, at least 0")
+        if not 0 < self.scale < float("inf"):
+            raise ArgumentError("scale", self.scale, "a finite number above 0")
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        log_x = jnp.log(self.scale * t**2) - jnp.log(delta)
+        return log_x + self.factor * jnp.log(log_x)

@@ -1,0 +1,17 @@
+"""Turning an allocation into pulls."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.lanes import Lanes
+
+
+def cumulative(lanes: Lanes, counts: Array, target: Array) -> Array:
+    """C-tracking: the arm with the smallest N_k - W_k, W [K] the sum of all allocations so far. (Garivier & Kaufmann 2016)"""
+    return lanes.argmin(counts - target)
+
+
+def direct(lanes: Lanes, counts: Array, time: Array, weights: Array) -> Array:
+    """D-tracking: the arm with the smallest N_k - (t - 1) w_k, t - 1 = `time` - 1 samples so far. (Garivier & Kaufmann 2016)"""
+    return lanes.argmin(counts - (time - 1) * weights)
+
