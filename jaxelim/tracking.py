@@ -13,5 +13,7 @@ def cumulative(lanes: Lanes, counts: Array, target: Array) -> Array:
 
 def direct(lanes: Lanes, counts: Array, time: Array, weights: Array) -> Array:
     """D-tracking: the arm with the smallest N_k - (t - 1) w_k, t - 1 = `time` - 1 samples so far. (Garivier & Kaufmann 2016)"""
-    return lanes.argmin(counts - (time - 1) * weights)
+    # The product is rounded before it is subtracted: fused, it would tell equal weights' exact ties apart.
+    due = lanes.pin(lambda time, weights: (time - 1) * weights, time, weights)
+    return lanes.argmin(counts - due)
 
