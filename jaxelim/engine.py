@@ -181,7 +181,9 @@ class Program:
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec
         full = any(rule.full for rule in spec.stopping) or getattr(spec.elimination, "full", False)
-        return check_of(spec.problem, self._space(inputs, lane.features), lane.stats, full)
+        # A lane that is done runs on unread; what falls there is dated after its end, and so left out of its results.
+        stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
+        return check_of(spec.problem, self._space(inputs, lane.features), stats, full)
 
     def _step(self, inputs: dict, lane: Lane, noise: Array) -> tuple[Lane, Array, Array, Check]:
         """One step of every lane: the next lanes, the arm pulled (-1: none), the reward, and the check that was read."""
