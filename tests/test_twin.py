@@ -41,6 +41,7 @@ def trajectory(name, problem, m, rule, at_sampling, pulls):
         noise=np.load(DATA / "noise_seed124.npy", mmap_mode="r")[:pulls],
         stopping=("native",) if native else ("selective",) if at_sampling else ("llr", "selective"),
         elimination="selective" if at_sampling else None,
+        max_samples=pulls,
         **settings,
     )
 

@@ -809,11 +809,15 @@ class Rage(Rule):
         self.left = np.zeros(self.K, int)
 
     def _design(self, Y):
-        """Frank-Wolfe for min over the simplex of max over Y of ||y||^2 in the design's inverse."""
+        """Frank-Wolfe for min over the simplex of max over Y of ||y||^2 in the design's inverse.
+
+        Returns the design and rho; rho is that of the design that the last step was taken from, as the traces have it.
+        """
         w = np.full(self.K, 1.0 / self.K)
         for n in range(1, 5001):
             inverse = np.linalg.inv((self.phi.T * w) @ self.phi)
-            y = Y[np.argmax(squared_norms(Y, inverse))]
+            norm = squared_norms(Y, inverse)
+            rho, y = norm.max(), Y[np.argmax(norm)]
             k = np.argmax((self.phi @ inverse @ y) ** 2)
             step = -w * 2.0 / (n + 2)
             step[k] += 2.0 / (n + 2)
@@ -821,7 +825,7 @@ class Rage(Rule):
             if np.linalg.norm(step) / np.linalg.norm(w) < 0.01:
                 break
         w = np.where(w < 1e-5, 0.0, w)
-        return w / w.sum()
+        return w / w.sum(), rho
 
     def _round(self, w, samples):
         """Efficient rounding of samples * w to integers."""
@@ -837,8 +841,7 @@ class Rage(Rule):
     def _begin(self):
         self.phase += 1
         Y = np.array([self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)])
-        w = self._design(Y)
-        rho = squared_norms(Y, np.linalg.pinv((self.phi.T * w) @ self.phi)).max()
+        w, rho = self._design(Y)
         delta_before = self.delta / max(self.phase - 1, 1) ** 2
         scale = 8.0 * 4.0 ** (self.phase - 1) * rho * 1.1
         samples = int(max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0)))
@@ -869,7 +872,10 @@ class Rage(Rule):
 
 
 class XyAdaptive(Rule):
-    """Soare et al. 2014, BAI: every 10 steps the arm that best shrinks the differences of the active arms."""
+    """Soare et al. 2014, BAI: every 10 steps the arm that best shrinks the differences of the active arms.
+
+    The test for a new phase comes before each of these choices, and only then.
+    """
 
     native = True
 
@@ -893,7 +899,7 @@ class XyAdaptive(Rule):
         return np.array(kept)
 
     def choose(self, stats, t, active):
-        if self.rho / t < self.alpha * self.rho_old / self.t_old:
+        if self.repeat == 0 and self.rho / t < self.alpha * self.rho_old / self.t_old:
             self.active = self._unbeaten(stats, t)
             self.rho_old, self.t_old = self.rho, t
             if len(self.active) == 1:
