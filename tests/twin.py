@@ -1,8 +1,8 @@
 """A plain NumPy float64 reading of SPEC.md, the slow reference that the JAX engine is held against.
 
-Section numbers are those of SPEC.md. One call of `run` plays one trajectory and observes any number of stopping rules on it.
-Nothing is updated incrementally: at every check V is summed from the counts and inverted, and ||y||^2 is y' V^-1 y with
-y formed first. Indices are 0-based; ties go to the lowest index unless a docstring says otherwise.
+Section numbers are those of SPEC.md. One call of `run` plays one trajectory and observes any number of stopping
+rules on it. Nothing is updated incrementally: at every check V is summed from the counts and inverted, and ||y||^2 is
+y' V^-1 y with y formed first. Indices are 0-based; ties go to the lowest index unless a docstring says otherwise.
 
 A half-space is named by a pair of integers, its label: (j, k) is y = phi_j - phi_k for BAI and Top-m; (k, s) is
 y = +phi_k (s = 1) or -phi_k (s = 0) for signs. Label arrays are int [P, 2], in lexicographic order.
@@ -91,7 +91,7 @@ def llr(y, c, theta, inverse):
 
 
 def gradients(phi, y, c, theta, inverse):
-    """(phi_k . (theta - lambda_p))^2 / 2 [P, K], lambda_p the closest point of hyperplane p (theta itself where y = 0)."""
+    """(phi_k . (theta - lambda_p))^2 / 2 [P, K], lambda_p the closest point of hyperplane p (theta where y = 0)."""
     norm = squared_norms(y, inverse)
     scale = np.divide(y @ theta - c, norm, out=np.zeros(len(y)), where=norm > 0)
     return (scale[:, None] * (y @ inverse @ phi.T)) ** 2 / 2.0
@@ -134,8 +134,8 @@ def loglog(C=1.0, C_prime=1.0):
     return beta
 
 
-# Section 4: elimination. Each set has: update(stats, threshold) -> pieces tested; answer(stats) -> the answer if it stops,
-# else None; keeps(labels) -> which half-spaces are still active; size, the traces' `active`; times, 0 for never.
+# Section 4: elimination. Each set has: update(stats, threshold) -> pieces tested; answer(stats) -> the answer if it
+# stops, else None; keeps(labels) -> which half-spaces are still active; size, the traces' `active`; times, 0 for never.
 
 
 class Stats:
@@ -379,10 +379,10 @@ def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations
     """max over the simplex of min_p H_p(w, theta) + w . bonus, by cutting planes.
 
     H_p(w) is the least value of a linear function of w over the points of the hyperplane, so each closest point gives
-    an upper bound gradient . w that is tight where it was taken; an LP maximises the bounds' minimum. New bounds are taken
-    halfway between the LP's point and the best w so far, which keeps V_w invertible, and only for pieces that come within
-    twice the least. Returns w, its value, the LP's upper bound on the optimum, and the iterations; the relative gap of
-    the two is at most `tolerance`, or it raises.
+    an upper bound gradient . w that is tight where it was taken; an LP maximises the bounds' minimum. New bounds are
+    taken halfway between the LP's point and the best w so far, which keeps V_w invertible, and only for pieces that
+    come within twice the least. Returns w, its value, the LP's upper bound on the optimum, and the iterations; the
+    relative gap of the two is at most `tolerance`, or it raises.
     """
     K = len(phi)
     bonus = np.zeros(K) if bonus is None else bonus
@@ -402,7 +402,7 @@ def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations
 
 
 def maximin(payoffs):
-    """The matrix game max over z in the simplex of min over rows of payoffs @ z, by linear programming: z and the value.
+    """The matrix game max over z in the simplex of min over rows of payoffs @ z, as a linear program: z and the value.
 
     Payoffs are scaled to size 1: the solver's tolerances are absolute.
     """
@@ -619,10 +619,11 @@ class LazyTas(Rule):
 
 
 class Tas(Rule):
-    """Track-and-Stop, Garivier and Kaufmann 2016: best_allocation of theta_hat at every `every`-th choice, from the first.
+    """Track-and-Stop, Garivier and Kaufmann 2016: best_allocation of theta_hat at the first and each `every`-th choice.
 
     Forced exploration "wrapper": the uniform weights over the arms with N_k <= sqrt(t - 1) - K/2, where there are any,
-    take the place of w in the tracking. "paper": where some N_k < sqrt(t), pull argmin N_k; C-tracking adds w all the same.
+    take the place of w in the tracking. "paper": where some N_k < sqrt(t), pull argmin N_k; C-tracking adds w all the
+    same.
     """
 
     def configure(self, tracking="D", exploration="wrapper", every=1, tolerance=1e-6):
@@ -727,7 +728,10 @@ class Lucb(Rule):
 
 
 class UGapE(Rule):
-    """Gabillon et al. 2012, BAI and Top-m, unstructured; the means are R/N. Native stop: every m-th largest B_ij of J <= 0."""
+    """Gabillon et al. 2012, BAI and Top-m, unstructured; the means are R/N.
+
+    Native stop: the m-th largest B_ij is <= 0 for every arm j of J.
+    """
 
     native = True
 
@@ -996,9 +1000,9 @@ def run(
     A rule that stops natively ends the run for every stopping rule still open. Where no active piece of the answer is
     left at sampling, all its pieces are active.
 
-    Returns a namespace: arms and rewards of every pull, theta_hat_0 at t = K, the sampling rule's object, `active` of the
-    first stopping rule, and `stops`, a dictionary from each stopping rule's name to its record. An elimination time of 0
-    means never; `tests_sampling` counts the choices that were followed by a pull.
+    Returns a namespace: arms and rewards of every pull, theta_hat_0 at t = K, the sampling rule's object, `active` of
+    the first stopping rule, and `stops`, a dictionary from each stopping rule's name to its record. An elimination time
+    of 0 means never; `tests_sampling` counts the choices that were followed by a pull.
     """
     phi = np.asarray(arms, float)
     theta = np.asarray(theta, float) / noise_std
