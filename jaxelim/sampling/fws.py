@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim import games
@@ -12,7 +13,7 @@ from jaxelim.base import ASK, OK, Metric, SamplingRule, View
 from jaxelim.design import DiagonalDesign, SquareDesign, weighted
 from jaxelim.lanes import Lanes, index_like
 
-_BATCHED_ROWS = (4, 8, 16, 64)
+_BATCHED_ROWS = (4, 16, 64)
 """Games are played in the smallest of these tableaus that holds the largest of a batch; larger ones one lane at a time."""
 
 
@@ -38,9 +39,11 @@ class _Look:
     metric: Metric  # of V_x
 
 
-def _is_square(n: Array) -> Array:
-    root = jnp.floor(jnp.sqrt(n.astype(jnp.float64)))
-    return root * root == n
+def _uniform_block(t: Array, arms: int) -> Array:
+    """Whether floor(t/K) is a perfect square; in float64, where this is exact and vectorised."""
+    rounds = jnp.floor(t.astype(jnp.float64) / arms)
+    root = jnp.floor(jnp.sqrt(rounds))
+    return root * root == rounds
 
 
 @jax.tree_util.register_static
@@ -62,12 +65,22 @@ class FWS(SamplingRule):
     uses_delta: ClassVar[bool] = False
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 64
+    batch: ClassVar[int] = 32
     patience: ClassVar[float] = 0.25
     source: ClassVar[str] = "Wang et al. 2021"
 
+    def prepare(self, instance, problem, ridge):
+        """The design at the start, where x = 1/K: g and V_x^-1."""
+        inverse = instance.K * np.linalg.pinv(np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True)
+        return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
+
     def init(self, view):
-        return self._state(view, view.counts / (view.time - 1))
+        x = view.counts / (view.time - 1)
+        if isinstance(view.design, DiagonalDesign):
+            return FWSState(x, None)
+        g, inverse = view.prepared
+        everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
+        return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
 
     def fast(self, view, state):
         """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind: nobody reads it."""
@@ -75,13 +88,12 @@ class FWS(SamplingRule):
         look = self._look(view, state)
         vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
         arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, index_like(state.x) == vertex))
+        single = ~look.tied & (view.lanes.sum(look.near) == 1)
         if state.design is None:
-            status = jnp.where(look.block | look.tied | (view.lanes.sum(look.near) == 1), OK, ASK)
-            return arm, FWSState(x, None), jnp.where(look.tied & ~look.block, ASK, status)
+            return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
+        onward = _uniform_block(view.t + 1, arms)
         step = 1 / view.time
         design = state.design.mixed(view.space, vertex, 1 - step, step)
-        onward = _is_square((view.t + 1) // arms)
-        single = ~look.tied & (view.lanes.sum(look.near) == 1)
         return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
 
     def choose(self, view, state):
@@ -89,10 +101,7 @@ class FWS(SamplingRule):
         uniform = look.block | look.tied
         z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
         arm, x = self._pull(view, state.x, z)
-        return arm, self._state(view, x)
-
-    def _state(self, view: View, x: Array) -> FWSState:
-        return FWSState(x, None if isinstance(view.design, DiagonalDesign) else weighted(view.space, x))
+        return arm, FWSState(x, None if state.design is None else weighted(view.space, x))
 
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
@@ -105,7 +114,7 @@ class FWS(SamplingRule):
         if view.problem.name != "top-m":
             exists = view.problem.exists(view.answer, view.means)
             tied = lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
-        return _Look(_is_square(view.t // arms), tied, values, least, near, metric)
+        return _Look(_uniform_block(view.t, arms), tied, values, least, near, metric)
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
