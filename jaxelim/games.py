@@ -40,10 +40,11 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
     """max over z in the simplex of min over rows p in mask of payoffs_p . z; payoffs [F, K], mask [F].
 
     The simplex method on the smaller side, in a condensed tableau: payoffs moved and scaled to [1, 2], then
-    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots without
-    progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there are. Against
-    rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every 10 (F + K) + 1000 pivots without
-    progress; `gap` would show it. Without any row in its mask, a lane is handed the game whose payoffs are all 0.
+    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots
+    without progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there
+    are. Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every
+    10 (F + K) + 1000 pivots without progress; `gap` would show it. A lane without any row in its mask is handed the
+    game whose payoffs are all 0.
     """
     f, k = payoffs.shape[:2]
     dtype = payoffs.dtype

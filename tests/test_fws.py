@@ -13,6 +13,7 @@ from tests import twin
 DATA = Path(__file__).parent / "data"
 TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "fws"]
 QUICK = "linear-d20_bai_fws_both.npz"
+MAXIMIN = twin.maximin
 
 
 def settings(at_sampling):
@@ -53,12 +54,13 @@ def widest_face(payoffs):
     """How far the coordinates of the game's optimal strategies spread: two linear programs each, payoffs scaled."""
     rows, arms = payoffs.shape
     scaled = (payoffs - payoffs.min()) / (np.ptp(payoffs) or 1.0)
-    value = twin.maximin(scaled)[1]
+    value = MAXIMIN(scaled)[1]
     width = 0.0
     for k in range(arms):
         ends = []
         for sign in (1.0, -1.0):
-            best = linprog(sign * np.eye(arms)[k], -scaled, np.full(rows, 1e-10 - value), np.ones((1, arms)), [1.0], (0, 1))
+            cost = sign * np.eye(arms)[k]
+            best = linprog(cost, -scaled, np.full(rows, 1e-10 - value), np.ones((1, arms)), [1.0], (0, 1))
             ends.append(sign * best.fun)
         width = max(width, ends[1] - ends[0])
     return width
@@ -77,15 +79,18 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
     problem, of_twin = PROBLEMS[kind]
     noise = np.random.default_rng(5).normal(size=(12, 300))
     engine = je.Engine(lanes=1, devices=1, vmapped=vmapped)
-    solve, choose, games, same = twin.maximin, twin.Fws.choose, {}, 0
-    now = [0]
-    monkeypatch.setattr(twin.Fws, "choose", lambda self, stats, t, active: (
-        now.__setitem__(0, t), choose(self, stats, t, active))[1])
-    monkeypatch.setattr(twin, "maximin", lambda payoffs: (games.__setitem__(now[0], payoffs), solve(payoffs))[1])
+    choose, games, same = twin.Fws.choose, [], 0
+
+    def watched(self, stats, t, active):
+        monkeypatch.setattr(twin, "maximin", lambda payoffs: (games.append((t, payoffs)), MAXIMIN(payoffs))[1])
+        return choose(self, stats, t, active)
+
+    monkeypatch.setattr(twin.Fws, "choose", watched)
     for run in range(12):
         games.clear()
         instance = small(run // 2, structure)
-        ours = je.trace(instance, problem, je.FWS(), noise=noise[run], delta=0.1, engine=engine, **settings(at_sampling))
+        ours = je.trace(instance, problem, je.FWS(), noise=noise[run], delta=0.1, engine=engine,
+                        **settings(at_sampling))
         theirs = twin.run(instance.arms, instance.theta, of_twin, "fws", noise=noise[run], delta=0.1,
                           stopping=("selective",), elimination="selective" if at_sampling else None)
         n = min(ours.samples, len(theirs.arms))
@@ -95,5 +100,5 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
             same += 1
         else:
             parting = int(np.argmin(equal)) + 1  # the t of the rule's choice
-            assert max(widest_face(game) for t, game in games.items() if t <= parting) > 1e-5, (run, parting)
+            assert max(widest_face(game) for t, game in games if t <= parting) > 1e-5, (run, parting)
     assert same >= (12 if structure == "linear" else 4)

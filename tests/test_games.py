@@ -33,7 +33,7 @@ def float64():
 
 
 def batch(rows, lanes, seed):
-    """Games of 1 .. rows rows, as many lanes of each kind, scattered over their places: payoffs [F, K, B], mask [F, B]."""
+    """Games of 1 .. rows rows, as many of each kind, the rows scattered: payoffs [F, K, B], mask [F, B]."""
     rng = np.random.default_rng(seed)
     payoffs, mask = np.full((lanes, rows, COLUMNS), np.nan), np.zeros((lanes, rows), bool)
     for lane in range(lanes):

@@ -14,7 +14,7 @@ from jaxelim.design import DiagonalDesign, SquareDesign, weighted
 from jaxelim.lanes import Lanes, index_like
 
 _BATCHED_ROWS = (4, 16, 64)
-"""Games are played in the smallest of these tableaus that holds the largest of a batch; larger ones one lane at a time."""
+"""Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
 
 
 @jax.tree_util.register_dataclass
@@ -49,17 +49,17 @@ def _uniform_block(t: Array, arms: int) -> Array:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FWS(SamplingRule):
-    """Frank-Wolfe sampling: one step a pull towards the allocation that maximises the least f_p, smoothed over near ties.
+    """Frank-Wolfe sampling: one step a pull towards the allocation of largest min f_p, smoothed over near ties.
 
     f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2, V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
     F = {p active : f_p < min f + t^(-9/10)/K};
     z = 1/K if floor(t/K) is a perfect square or the answer is tied, else argmax_z min_{p in F} (z - x) . grad f_p;
     x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
 
-    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly. Where it has
-    more than one solution (it may in unstructured problems) which one is found is arbitrary. A tie, for best arm and
-    thresholding, is a gap of at most the floating type's epsilon. Differs from the authors' program: its first step takes
-    V_x where V_x^-1 belongs.
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly; where
+    it has more than one solution, as it may in unstructured problems, which one is found is arbitrary. A tie is a gap
+    of at most the floating type's epsilon; in top-m identification none is looked for. Differs from the authors'
+    program: its first step takes V_x where V_x^-1 belongs.
     """
 
     uses_delta: ClassVar[bool] = False
@@ -83,7 +83,7 @@ class FWS(SamplingRule):
         return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
 
     def fast(self, view, state):
-        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind: nobody reads it."""
+        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind, unread."""
         arms = state.x.shape[0]
         look = self._look(view, state)
         vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
@@ -144,11 +144,13 @@ class FWS(SamplingRule):
         else:
             branches.append(together(most))
         largest = jnp.max(view.lanes.sum(rows))
-        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches) if sizes else branches[0]()
+        if not sizes:
+            return branches[0]()
+        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
 
 
 def _payoffs(metric: Metric, gap: Array, values: Array, size: int) -> tuple[Array, Array]:
-    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size` of them:
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size`:
     [size, K], and which of them are there."""
     lanes = metric.space.lanes
 
