@@ -66,7 +66,7 @@ class FWS(SamplingRule):
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
     batch: ClassVar[int] = 32
-    patience: ClassVar[float] = 0.25
+    patience: ClassVar[float] = 0.4
     source: ClassVar[str] = "Wang et al. 2021"
 
     def prepare(self, instance, problem, ridge):
