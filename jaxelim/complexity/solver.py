@@ -1,0 +1,203 @@
+"""The optimal allocation, certified: max over the simplex of the least information over the pieces.
+
+    H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
+
+is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
+(Newton steps on the perturbed optimality conditions, Mehrotra's predictor and corrector), after a few projected
+first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
+
+    H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
+
+since H_p is concave and homogeneous of degree one, and the gap reported is this bound against min_p H_p(w) + c . w.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxelim.complexity.information import coordinates, curvature, information
+
+
+class Solution(NamedTuple):
+    """What `solve` returns; every field is an array of the dtype of the arms but for the last two."""
+
+    allocation: jax.Array  # [K] weights on the simplex
+    mixture: jax.Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
+    value: jax.Array  # [] min_p H_p(allocation) + bonus . allocation: at most H*, and within the gap of it
+    gap: jax.Array  # [] relative duality gap: H* <= (1 + gap) value
+    iterations: jax.Array  # [] int32 interior-point steps
+    converged: jax.Array  # [] bool: gap <= the tolerance asked for
+
+
+class _State(NamedTuple):
+    w: jax.Array  # [K] allocation
+    s: jax.Array  # [] level
+    r: jax.Array  # [P] slack of H_p + c.w >= s
+    q: jax.Array  # [P] multipliers of the slack: the mixture
+    z: jax.Array  # [K] multipliers of w >= 0
+    nu: jax.Array  # [] multiplier of sum w = 1
+
+
+class _Carry(NamedTuple):
+    state: _State
+    w: jax.Array  # the best certified pair so far
+    q: jax.Array
+    value: jax.Array
+    gap: jax.Array
+    iterations: jax.Array
+    alive: jax.Array  # the last Newton step was finite
+
+
+def first_order(where, gaps, valid, bonus, steps: int):
+    """Projected supergradient steps from the uniform allocation, averaged; [K] weights."""
+    K = where.phi.shape[0]
+    start = jnp.full(K, 1 / K, where.phi.dtype)
+
+    def step(i, carry):
+        w, mean = carry
+        # a tenth of the uniform allocation keeps V_w regular wherever the projection lands
+        info = information(0.9 * w + 0.1 * start, where, gaps)
+        slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
+        slope = slope - jnp.mean(slope)
+        size = jnp.linalg.norm(slope)
+        w = optax.projections.projection_simplex(w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(1.0 + i))
+        return w, mean + (w - mean) / (i + 1.0)
+
+    return jax.lax.fori_loop(0, steps, step, (start, start))[1]
+
+
+def solve(
+    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6, max_iterations: int = 100, warm: int = 0
+) -> Solution:
+    """Maximise over allocations the least information over pieces: pure, for jit and vmap, in the dtype of `arms`.
+
+    Args:
+        arms: [K, d] features; rows of zeros are allowed, as padding.
+        theta: [d] the parameter.
+        directions: [P, d] and offsets: [P], the pieces {lambda : y . lambda <= c} of the correct answer of theta.
+        offsets: [P], see directions.
+        valid: [P] bool, False on padding; None: all valid.
+        bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling rules); None: 0.
+        gap: relative duality gap to stop at.
+        max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
+        warm: projected first-order steps before them.
+
+    Returns:
+        A `Solution`. Where theta lies in a valid piece (a tie), or the features do not span a valid direction, H* is 0:
+        then value is 0 (bonus apart), gap is infinite, converged is False and every field is finite but the gap.
+        Where the optimal allocation leaves V_w singular, weights stay positive, of the order of the gap.
+    """
+    dtype = arms.dtype
+    K, P = arms.shape[0], directions.shape[0]
+    valid = jnp.ones(P, bool) if valid is None else valid
+    bonus = jnp.zeros(K, dtype) if bonus is None else bonus
+    margin = directions @ theta - offsets
+    where = coordinates(arms, directions)
+    solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
+    # An unsolvable problem is replaced by a harmless one, so that a batch it is part of stays finite.
+    gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
+    live = gaps > 0
+    live = jnp.where(jnp.any(live), live, True)
+    terms = jnp.sum(live) + K
+
+    def evaluate(w, gaps, bonus):
+        info = information(w, where, gaps)
+        return info, jnp.where(live, info.value + bonus @ w, jnp.inf)
+
+    uniform = jnp.full(K, 1 / K, dtype)
+    scale = jnp.min(evaluate(uniform, gaps, bonus)[1])
+    scale = jnp.where(scale > 0, scale, 1)
+    gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
+
+    def certificate(w, q):
+        info, value = evaluate(w / jnp.sum(w), gaps, bonus)
+        q = q / jnp.sum(q)
+        low = jnp.min(value)
+        return low, (jnp.max(info.gradient @ q + bonus) - low) / low
+
+    def newton(state: _State, info, value, floor):
+        w, s, r, q, z, nu = state
+        slopes = info.gradient + bonus[:, None]
+        dual = slopes @ q + z - nu
+        primal = jnp.where(live, value - s - r, 0)
+        pull = jnp.where(live, q / r, 0)
+        matrix = curvature(info, gaps, q) + (slopes * pull) @ slopes.T + jnp.diag(z / w)
+        # scaled to a unit diagonal: w spans many orders of magnitude
+        size = jax.lax.rsqrt(jnp.diagonal(matrix))
+        matrix = matrix * size[:, None] * size + 8 * jnp.finfo(dtype).eps * jnp.eye(K, dtype=dtype)
+        factor = jnp.linalg.cholesky(matrix)
+
+        def inverse(b):
+            return size[:, None] * jax.scipy.linalg.cho_solve((factor, True), size[:, None] * b)
+
+        pulled = slopes @ pull
+        columns = inverse(jnp.stack([pulled, jnp.ones(K, dtype)], axis=1))
+
+        def direction(target, bend_q, bend_w):
+            eq = jnp.where(live, target - q * r - bend_q, 0) - q * primal
+            ew = target - z * w - bend_w
+            push = jnp.where(live, eq / r, 0)
+            base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
+            # two unknowns are left: ds and dnu
+            a, b = jnp.sum(columns[:, 0]), -jnp.sum(columns[:, 1])
+            c, d = jnp.sum(pull) - pulled @ columns[:, 0], pulled @ columns[:, 1]
+            e, f = 1 - jnp.sum(w) - jnp.sum(base), 1 - jnp.sum(q) - jnp.sum(push) + pulled @ base
+            det = a * d - b * c
+            ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
+            dw = base + columns[:, 0] * ds - columns[:, 1] * dnu
+            dr = jnp.where(live, slopes.T @ dw - ds + primal, 0)
+            dq = jnp.where(live, push - pull * (dr - primal), 0)
+            return _State(dw, ds, dr, dq, (ew - z * dw) / w, dnu)
+
+        def reach(step):
+            """The largest step in [0, 1] that keeps w, r, q and z non-negative."""
+            x = jnp.concatenate([w, r, q, z])
+            dx = jnp.concatenate([step.w, step.r, step.q, step.z])
+            return jnp.min(jnp.where(dx < 0, -x / jnp.where(dx < 0, dx, 1), jnp.inf))
+
+        mu = (jnp.sum(jnp.where(live, q * r, 0)) + z @ w) / terms
+        trial = direction(0.0, 0.0, 0.0)
+        size_ = jnp.minimum(1, reach(trial))
+        after = jnp.sum(jnp.where(live, (q + size_ * trial.q) * (r + size_ * trial.r), 0))
+        after = (after + (z + size_ * trial.z) @ (w + size_ * trial.w)) / terms
+        target = jnp.maximum(mu * jnp.clip((after / mu) ** 3, 1e-6, 1), floor)
+        step = direction(target, trial.q * trial.r, trial.z * trial.w)
+        length = jnp.minimum(1, 0.995 * reach(step))
+        return jax.tree.map(lambda x, dx: x + length * dx, state, step)
+
+    def body(carry: _Carry) -> _Carry:
+        info, value = evaluate(carry.state.w, gaps, bonus)
+        # complementarity need not go far below what the gap asks: past it only rounding grows
+        state = newton(carry.state, info, value, 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms)
+        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
+        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
+        value, reached = certificate(state.w, state.q)
+        better = good & (reached < carry.gap)
+        w, q, value, reached = jax.tree.map(
+            lambda new, old: jnp.where(better, new, old),
+            (state.w, state.q, value, reached),
+            (carry.w, carry.q, carry.value, carry.gap),
+        )
+        return _Carry(state, w, q, value, reached, carry.iterations + 1, good)
+
+    w = uniform if warm == 0 else 0.5 * uniform + 0.5 * first_order(where, gaps, live, bonus, warm)
+    info, value = evaluate(w, gaps, bonus)
+    s = 0.5 * jnp.min(value)
+    r = jnp.where(live, value - s, 1)
+    q = jnp.where(live, 1 / r, 0)
+    q = q / jnp.sum(q)
+    slope = info.gradient @ q + bonus
+    nu = 1.1 * jnp.max(slope)
+    nu = jnp.where(nu > 0, nu, 1)
+    low, reached = certificate(w, q)
+    carry = _Carry(_State(w, s, r, q, nu - slope, nu), w, q, low, reached, jnp.int32(0), solvable)
+    carry = jax.lax.while_loop(
+        lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry
+    )
+    value = jnp.where(solvable, carry.value * scale, 0)
+    reached = jnp.where(solvable, carry.gap, jnp.inf)
+    return Solution(
+        carry.w / jnp.sum(carry.w), carry.q / jnp.sum(carry.q), value, reached, carry.iterations, reached <= gap
+    )
