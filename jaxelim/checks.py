@@ -1,0 +1,242 @@
+"""Validators of arguments: each returns the value in its one canonical form, or raises `ArgumentError`.
+
+Everything a caller hands in passes through these, on the host, before anything compiles. NaN and infinities are refused
+everywhere; so are bools where a number is meant, since NumPy would silently read True as 1.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from jaxelim.errors import ArgumentError, UnknownNameError
+
+MAX_RUNS = 2**31  # run indexes fit a signed 32-bit integer, whatever the precision on the device
+MAX_SEED = 2**63  # seeds fit a signed 64-bit integer
+
+
+def real_array(
+    name: str,
+    value: Any,
+    *,
+    ndim: int | tuple[int, ...] | None = None,
+    shape: tuple[int | None, ...] | None = None,
+    finite: bool = True,
+) -> np.ndarray:
+    """`value` as a fresh C-ordered float64 array.
+
+    Integers are converted. Bools (anywhere in it), complex numbers, objects, strings, dates, masked arrays and ragged
+    lists are refused.
+
+    Args:
+        name: the argument's name, for the message.
+        value: anything NumPy can read as an array, JAX arrays included.
+        ndim: the number of dimensions, or the several that are allowed; None for any.
+        shape: the shape; None in it stands for any length. None for any shape.
+        finite: whether NaN and infinities are refused.
+
+    Raises:
+        ArgumentError: the value is anything else.
+    """
+    kind = _shape_in_words(ndim, shape, finite)
+    array = _as_array(name, value, kind)
+    if array.dtype.kind not in "iuf":
+        raise ArgumentError(name, value, kind, f"its type is {array.dtype}")
+    dimensions = (ndim,) if isinstance(ndim, int) else ndim
+    if dimensions is not None and array.ndim not in dimensions:
+        raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
+    if shape is not None and not _fits(array.shape, shape):
+        raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
+    with np.errstate(over="ignore", invalid="ignore"):  # a long double may become inf here; caught below
+        array = np.array(array, dtype=np.float64, order="C", subok=False)
+    if finite:
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            note = f"{array[where]} at {list(where)}" if array.ndim else ""
+            raise ArgumentError(name, value, kind, note)
+    return array
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    open: bool | tuple[bool, bool] = False,
+) -> float:
+    """`value` as a finite Python float.
+
+    Args:
+        name: the argument's name, for the message.
+        value: a Python or NumPy number, or an array without dimensions.
+        low: the smallest number allowed; None for no bound.
+        high: the largest number allowed; None for no bound.
+        open: whether the bounds themselves are refused; a pair speaks of low and high apart.
+
+    Raises:
+        ArgumentError: the value is no such number.
+    """
+    open_low, open_high = open if isinstance(open, tuple) else (open, open)
+    kind = _real_in_words(low, high, open_low, open_high)
+    if isinstance(value, int) and not isinstance(value, bool):  # NumPy would make an object of an integer >= 2^64
+        try:
+            number = float(value)
+        except OverflowError:
+            raise ArgumentError(name, value, kind) from None
+    else:
+        try:
+            number = float(real_array(name, value, ndim=0))
+        except ArgumentError:
+            raise ArgumentError(name, value, kind) from None
+    below = low is not None and (number < low or (open_low and number == low))
+    above = high is not None and (number > high or (open_high and number == high))
+    if below or above:
+        raise ArgumentError(name, value, kind)
+    return number
+
+
+def integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
+    """`value` as a Python int, from `low` to `high`, both included.
+
+    Only Python and NumPy integers pass: a float is refused even where it is integral, and so is a bool.
+
+    Raises:
+        ArgumentError: the value is no such integer.
+    """
+    if low is not None and high is not None:
+        kind = f"an integer from {low} to {high}"
+    elif low is not None:
+        kind = f"an integer >= {low}"
+    elif high is not None:
+        kind = f"an integer <= {high}"
+    else:
+        kind = "an integer"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentError(name, value, kind)
+    number = int(value)
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise ArgumentError(name, value, kind)
+    return number
+
+
+def deltas(value: Any) -> np.ndarray:
+    """The error probabilities delta as a float64 array [deltas], from a number or a 1-D array.
+
+    Raises:
+        ArgumentError: no delta at all, or one that is not strictly between 0 and 1.
+    """
+    kind = "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
+    try:
+        array = np.atleast_1d(real_array("delta", value, ndim=(0, 1)))
+    except ArgumentError as error:
+        raise ArgumentError("delta", value, kind, error.note) from None
+    bad = (array <= 0) | (array >= 1)
+    if array.size == 0 or bad.any():
+        note = f"{array[bad][0]} at [{np.argmax(bad)}]" if array.size > 1 else ""
+        raise ArgumentError("delta", value, kind, note)
+    return array
+
+
+def runs(value: Any) -> np.ndarray:
+    """The indexes of the runs as an int64 array [runs]: 0 .. n-1 for a number n, else the 1-D array as it is given.
+
+    Raises:
+        ArgumentError: n < 1, an index that is negative or not below 2^31, an index given twice, no index at all, or
+            anything but integers.
+    """
+    kind = "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from 0 to 2^31 - 1"
+    if isinstance(value, int | np.integer):
+        try:
+            return np.arange(integer("runs", value, low=1, high=MAX_RUNS), dtype=np.int64)
+        except ArgumentError:
+            raise ArgumentError("runs", value, kind) from None
+    array = _as_array("runs", value, kind)
+    if array.ndim != 1 or array.size == 0:
+        raise ArgumentError("runs", value, kind, f"its shape is {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise ArgumentError("runs", value, kind, f"its type is {array.dtype}")
+    bad = (array < 0) | (array >= MAX_RUNS)
+    if bad.any():
+        raise ArgumentError("runs", value, kind, f"{array[bad][0]} at [{np.argmax(bad)}]")
+    indexes = array.astype(np.int64)  # a copy, also where it is int64 already
+    distinct, counts = np.unique(indexes, return_counts=True)
+    if distinct.size < indexes.size:
+        raise ArgumentError("runs", value, kind, f"{distinct[counts > 1][0]} is given more than once")
+    return indexes
+
+
+def seed(value: Any) -> int:
+    """The seed as a Python int, 0 <= seed < 2^63.
+
+    Raises:
+        ArgumentError: the value is no such integer.
+    """
+    return integer("seed", value, low=0, high=MAX_SEED - 1)
+
+
+def choice(name: str, value: Any, known: Iterable[str]) -> str:
+    """`value`, one of the `known` names.
+
+    Raises:
+        UnknownNameError: a string that is not among them; the nearest that is stands in the message.
+        ArgumentError: the value is no string.
+    """
+    known = tuple(known)
+    if not isinstance(value, str):
+        raise ArgumentError(name, value, ", ".join(repr(one) for one in known))
+    if value not in known:
+        raise UnknownNameError(name, value, known)
+    return value
+
+
+def _as_array(name: str, value: Any, kind: str) -> np.ndarray:
+    """`value` as NumPy reads it, of any dtype; refused where NumPy would hide a bool, a mask or an error."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(name, value, kind, "a masked array")
+    if _holds_bool(value):
+        raise ArgumentError(name, value, kind, "a bool is not a number here")
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:  # ragged lists, JAX tracers and keys
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise ArgumentError(name, value, kind, reason) from None
+
+
+def _holds_bool(value: Any, depth: int = 0) -> bool:
+    """Whether a bool hides in nested lists: NumPy reads [True, 0.5] as [1.0, 0.5]."""
+    if isinstance(value, list | tuple):  # deeper than 64, NumPy refuses the list by itself (it may hold itself)
+        return depth < 64 and any(_holds_bool(one, depth + 1) for one in value)
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+
+
+def _fits(shape: tuple[int, ...], pattern: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(pattern) and all(p is None or p == n for n, p in zip(shape, pattern, strict=True))
+
+
+def _shape_in_words(
+    ndim: int | tuple[int, ...] | None, shape: tuple[int | None, ...] | None, finite: bool
+) -> str:
+    numbers = "finite real numbers" if finite else "real numbers"
+    if shape is not None:
+        lengths = ", ".join("any" if n is None else str(n) for n in shape)
+        return f"{numbers} in an array of shape ({lengths})"
+    if ndim is None:
+        return numbers
+    if ndim == 0:
+        return "a finite real number" if finite else "a real number"
+    dimensions = (ndim,) if isinstance(ndim, int) else ndim
+    return f"{numbers} in an array with {' or '.join(str(n) for n in dimensions)} dimensions"
+
+
+def _real_in_words(low: float | None, high: float | None, open_low: bool, open_high: bool) -> str:
+    if low is not None and high is not None:
+        if open_low and open_high:
+            return f"a number strictly between {low} and {high}"
+        return f"a number in {'(' if open_low else '['}{low}, {high}{')' if open_high else ']'}"
+    if low is not None:
+        return f"a finite number {'>' if open_low else '>='} {low}"
+    if high is not None:
+        return f"a finite number {'<' if open_high else '<='} {high}"
+    return "a finite real number"

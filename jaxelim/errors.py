@@ -1,0 +1,106 @@
+"""The exceptions of jaxelim: each names the argument, the value it was given and what is allowed.
+
+All of them are raised on the host, before anything compiles. They are `ValueError`s too, so code that knows nothing of
+this package can still catch them, and they survive pickling, so a worker process can hand them to its parent.
+"""
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+_LONGEST = 160  # characters of a value that a message shows
+
+
+class JaxelimError(Exception):
+    """The base of every exception that jaxelim raises on purpose."""
+
+
+class ArgumentError(JaxelimError, ValueError):
+    """An argument that cannot be used.
+
+    Args:
+        argument: the argument's name, as the caller wrote it.
+        given: the value it was given; messages abbreviate long ones, the attribute keeps all of it.
+        allowed: what would have been accepted, in words.
+        note: what exactly is wrong with the value, where its looks do not tell ("nan at [3, 2]").
+    """
+
+    def __init__(self, argument: str, given: Any, allowed: str, note: str = ""):
+        super().__init__(argument, given, allowed, note)
+        self.argument = argument
+        self.given = given
+        self.allowed = allowed
+        self.note = note
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.argument}: got {abbreviate(self.given)}{note}; allowed: {self.allowed}"
+
+
+class TieError(ArgumentError):
+    """The correct answer is not unique: no procedure can find it with confidence in finite time."""
+
+
+class UnsupportedError(ArgumentError):
+    """A combination of rule, problem, structure and stopping that is not defined."""
+
+
+class InstanceFileError(ArgumentError):
+    """A file that is not an instance.
+
+    Args:
+        path: the file, as the caller wrote it.
+        problem: what is wrong with it, in words.
+    """
+
+    def __init__(self, path: Any, problem: str):
+        allowed = "a JSON file with an object that holds theta [d], arms [K][d] and optionally name and noise_std"
+        super().__init__("name_or_path", path, allowed, problem)
+        self.args = (path, problem)
+        self.path = path
+        self.problem = problem
+
+
+class UnknownNameError(ArgumentError):
+    """A name that stands for nothing.
+
+    Args:
+        argument: the argument's name.
+        given: the unknown name.
+        known: the names there are. The attribute `nearest` is the one most like `given`, None where none is known.
+    """
+
+    def __init__(self, argument: str, given: Any, known: Iterable[str]):
+        self.known = tuple(known)
+        lowered = {name.lower(): name for name in reversed(self.known)}
+        # Cutoff 0: a far-fetched suggestion costs nothing, as the whole list follows it.
+        matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=0.0)
+        self.nearest = lowered[matches[0]] if matches else None
+        allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
+        super().__init__(argument, given, allowed, f"nearest: {self.nearest!r}" if self.nearest else "")
+        self.args = (argument, given, self.known)
+
+
+_shortener = reprlib.Repr()
+_shortener.maxlevel = 3
+_shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100
+
+
+def abbreviate(value: Any) -> str:
+    """One line that shows `value`, at most 160 characters of it; of a long array its shape and first and last entries."""
+    try:
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            value = value.item()
+        if isinstance(value, np.ndarray):
+            text = np.array2string(value, threshold=8, edgeitems=2 if value.ndim < 2 else 1, separator=", ")
+            text = " ".join(text.split())
+            shape = f"an array of shape {value.shape}: " if value.size > 8 or value.size == 0 or value.ndim > 1 else ""
+            text = shape + text
+        else:
+            text = " ".join(_shortener.repr(value).split())
+    except Exception:  # a message about a bad value must not fail because the value cannot be printed
+        text = f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

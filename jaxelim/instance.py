@@ -1,0 +1,212 @@
+"""Bandit instances: the features of the arms and the unknown parameter, one of each or a batch of them.
+
+Axis letters: K arms, d dimensions, I instances of a batch.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+
+_FEW_NUMBERS = 24  # arms with at most so many entries are shown in full by repr
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Instance:
+    """A Gaussian bandit instance: arm k has mean mu_k = phi_k . theta and rewards N(mu_k, noise_std^2).
+
+    A leading axis on both arrays makes a batch of I instances; so does a leading axis on theta alone, all instances
+    then having the same arms. Instances are immutable, and equal where arms, theta, noise_std and being a batch are;
+    the name is a label and does not count.
+
+    Args:
+        arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 2, d >= 1.
+        theta: the parameter, [d] or [I, d]. No sampling rule sees it (except an oracle).
+        noise_std: the standard deviation of the noise, > 0, one number for the whole batch.
+        name: a label for tables and figures.
+
+    Raises:
+        ArgumentError: an argument that is not finite real numbers of these shapes, or is so large that means, LLRs or
+            the arms' squared norms would overflow.
+
+    Example:
+        >>> Instance([[1, 0], [0, 1]], [1.0, 0.5]).means
+        array([1. , 0.5])
+    """
+
+    arms: np.ndarray
+    theta: np.ndarray
+    noise_std: float
+    name: str | None
+
+    def __init__(self, arms: ArrayLike, theta: ArrayLike, noise_std: float = 1.0, name: str | None = None):
+        phi = checks.real_array("arms", arms, ndim=(2, 3))
+        if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
+            allowed = "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
+            raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
+        parameter = checks.real_array("theta", theta, ndim=(1, 2))
+        d = phi.shape[-1]
+        if phi.ndim == 2 and parameter.ndim == 2 and parameter.shape[0] > 0 and parameter.shape[1] == d:
+            phi = np.array(np.broadcast_to(phi, (parameter.shape[0], *phi.shape)))
+        if parameter.shape != (*phi.shape[:-2], d):
+            allowed = f"shape ({d},), or (instances, {d})" if phi.ndim == 2 else f"shape ({phi.shape[0]}, {d})"
+            raise ArgumentError("theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}")
+        scale = checks.real("noise_std", noise_std, low=0, open=True)
+        if name is not None and not isinstance(name, str):
+            raise ArgumentError("name", name, "a string or None")
+        for array in (phi, parameter):
+            array.setflags(write=False)
+        object.__setattr__(self, "arms", phi)
+        object.__setattr__(self, "theta", parameter)
+        object.__setattr__(self, "noise_std", scale)
+        object.__setattr__(self, "name", name)
+        self._refuse_overflow()
+
+    def _refuse_overflow(self) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(np.sum(self.arms**2, axis=-1)).all():
+                raise ArgumentError("arms", self.arms, "features whose squared norms do not overflow float64")
+            if not np.isfinite(self.means).all():
+                raise ArgumentError("theta", self.theta, "numbers for which the means do not overflow float64")
+            # A run is that of theta/noise_std with unit noise, and its LLRs are squares of the means there.
+            scaled = (self.theta / self.noise_std, (self.means / self.noise_std) ** 2)
+            if not all(np.isfinite(one).all() for one in scaled):
+                allowed = "a number > 0 for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
+                raise ArgumentError("noise_std", self.noise_std, allowed)
+
+    @property
+    def K(self) -> int:
+        """The number of arms."""
+        return self.arms.shape[-2]
+
+    @property
+    def d(self) -> int:
+        """The dimension of the features."""
+        return self.arms.shape[-1]
+
+    @property
+    def batched(self) -> bool:
+        """Whether this is a batch; a batch of one instance is one too."""
+        return self.arms.ndim == 3
+
+    @property
+    def size(self) -> int:
+        """The number of instances, 1 where this is no batch."""
+        return self.arms.shape[0] if self.batched else 1
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """The means phi_k . theta, float64 [K] or [I, K], read-only."""
+        # Not a matrix product: its order of summation, hence the last bit, may depend on the size of the batch.
+        means = np.sum(self.arms * self.theta[..., None, :], axis=-1)
+        means.setflags(write=False)
+        return means
+
+    @cached_property
+    def structure(self) -> str:
+        """"unstructured" where the arms are exactly the canonical basis (for every instance), else "linear"."""
+        unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
+        return "unstructured" if unstructured else "linear"
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator["Instance"]:
+        """The instances of the batch, in order; a single instance yields itself."""
+        return (self[i] for i in range(self.size)) if self.batched else iter((self,))
+
+    def __getitem__(self, index: int | slice) -> "Instance":
+        """Instance `index` of a batch, or for a slice the batch of those it selects.
+
+        Raises:
+            ArgumentError: this is no batch, the index is neither an integer nor a slice, or the slice is empty.
+            IndexError: there is no such instance.
+        """
+        if not self.batched:  # not even [0]: NumPy would take an instance that holds itself for a nested sequence
+            raise ArgumentError("index", index, "nothing: this is a single instance, not a batch")
+        if isinstance(index, slice):
+            if not range(*index.indices(self.size)):
+                raise ArgumentError("index", index, f"a slice that selects some of the {self.size} instances")
+            return Instance(self.arms[index], self.theta[index], self.noise_std, self.name)
+        i = checks.integer("index", index)
+        if not -self.size <= i < self.size:
+            raise IndexError(f"index: got {i}; allowed: an integer from {-self.size} to {self.size - 1}")
+        i %= self.size
+        name = None if self.name is None else f"{self.name}[{i}]"
+        return Instance(self.arms[i], self.theta[i], self.noise_std, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Instance):
+            return NotImplemented
+        return (
+            self.noise_std == other.noise_std
+            and np.array_equal(self.arms, other.arms)
+            and np.array_equal(self.theta, other.theta)
+        )
+
+    def __hash__(self) -> int:
+        # + 0.0 turns -0.0 into 0.0: the two are equal but differ in their bytes.
+        return hash((self.arms.shape, (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes(), self.noise_std))
+
+    def __repr__(self) -> str:
+        """The call that makes this instance, or its sizes in place of the arrays where these are long."""
+        if self.arms.size <= _FEW_NUMBERS:
+            fields = [f"arms={self.arms.tolist()}", f"theta={self.theta.tolist()}"]
+        else:
+            fields = [f"arms=<{'x'.join(map(str, self.arms.shape))}>", f"theta=<{'x'.join(map(str, self.theta.shape))}>"]
+        fields.append(f"noise_std={self.noise_std!r}")
+        if self.name is not None:
+            fields.append(f"name={self.name!r}")
+        return f"Instance({', '.join(fields)})"
+
+    def __reduce__(self):
+        # Through the constructor, as a pickled array forgets that it is read-only.
+        return Instance, (self.arms, self.theta, self.noise_std, self.name)
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write the instance (or batch) to a file that `load_instance` reads back exactly; an old file is replaced.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
+        text = (
+            f'{{"name": {json.dumps(self.name)}, "noise_std": {json.dumps(self.noise_std)},\n'
+            f' "theta": {json.dumps(self.theta.tolist())},\n "arms": [\n{rows}]}}\n'
+        )
+        Path(path).write_text(text, encoding="utf-8")
+
+
+def stack(instances: Iterable[Instance]) -> Instance:
+    """One batch of all `instances`, in order; batches among them contribute each of theirs.
+
+    Raises:
+        ArgumentError: no instance, something that is none, or instances that differ in K, d or noise_std.
+    """
+    allowed = "a non-empty sequence of instances with the same K, d and noise_std"
+    if not isinstance(instances, Iterable):
+        raise ArgumentError("instances", instances, allowed)
+    given = list(instances)
+    for position, one in enumerate(given):
+        if not isinstance(one, Instance):
+            raise ArgumentError("instances", given, allowed, f"no instance at [{position}]: a {type(one).__name__}")
+    if not given:
+        raise ArgumentError("instances", given, allowed)
+    first = given[0]
+    for position, one in enumerate(given):
+        if (one.K, one.d, one.noise_std) != (first.K, first.d, first.noise_std):
+            note = f"K, d, noise_std are {first.K}, {first.d}, {first.noise_std} at [0] but "
+            raise ArgumentError(
+                "instances", given, allowed, note + f"{one.K}, {one.d}, {one.noise_std} at [{position}]"
+            )
+    arms = np.concatenate([one.arms.reshape(-1, one.K, one.d) for one in given])
+    theta = np.concatenate([one.theta.reshape(-1, one.d) for one in given])
+    return Instance(arms, theta, first.noise_std)

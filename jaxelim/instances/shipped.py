@@ -1,0 +1,136 @@
+"""The instances that come with the package, and the reading of instance files.
+
+An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], optionally `noise_std` (a number, 1 where
+it is missing) and `name` (a string); a leading axis on theta, or on both, makes a batch. Other keys are ignored.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
+from jaxelim.instance import Instance
+
+# The files use the paper's abbreviations; everywhere else the problems go by the names of the command line.
+_PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a shipped instance is for.
+
+    Attributes:
+        name: its name.
+        K: the number of arms.
+        d: the dimension.
+        structure: "linear" or "unstructured".
+        problems: the problems the paper uses it for, among "best-arm", "top-m" and "thresholding".
+        m: the m of top m there, None where the paper does not use it for top m.
+        used_in: the paper's tables and figures with it.
+    """
+
+    name: str
+    K: int
+    d: int
+    structure: str
+    problems: tuple[str, ...]
+    m: int | None
+    used_in: str
+
+
+def names() -> tuple[str, ...]:
+    """The names of the shipped instances, sorted."""
+    files = (resources.files("jaxelim.instances") / "data").iterdir()
+    return tuple(sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json")))
+
+
+def describe(name: str) -> Description:
+    """What the shipped instance `name` is for.
+
+    Raises:
+        UnknownNameError: there is none of this name.
+    """
+    if name not in names():
+        raise UnknownNameError("name", name, names())
+    content, instance = _shipped(name)
+    return Description(
+        name=name,
+        K=instance.K,
+        d=instance.d,
+        structure=instance.structure,
+        problems=tuple(_PROBLEMS[one] for one in content["problems"]),
+        m=content["m"],
+        used_in=content["used_in"].replace("BAI", "best arm").replace("OSI", "signs").replace("Top-m", "top m"),
+    )
+
+
+def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
+    """A shipped instance by its name, or the instance in a JSON file of the same form.
+
+    A shipped name goes before a file of that name; write "./linear-d20" for the file.
+
+    Raises:
+        UnknownNameError: a string that is neither a shipped name nor looks like a path to a file.
+        InstanceFileError: a file that is missing, cannot be read, or holds no instance.
+        ArgumentError: neither a string nor a path.
+    """
+    if not isinstance(name_or_path, str | os.PathLike) or isinstance(os.fspath(name_or_path), bytes):
+        raise ArgumentError("name_or_path", name_or_path, "the name of a shipped instance, or the path of a file")
+    if isinstance(name_or_path, str):
+        if name_or_path in names():
+            return _shipped(name_or_path)[1]
+        looks_like_path = name_or_path.endswith(".json") or Path(name_or_path).name != name_or_path
+        if not looks_like_path and not os.path.exists(name_or_path):
+            raise UnknownNameError("name_or_path", name_or_path, names())
+    path = os.fspath(name_or_path)
+    if not os.path.exists(path):
+        raise InstanceFileError(path, "there is no such file")
+    if not os.path.isfile(path):
+        raise InstanceFileError(path, "it is no regular file")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InstanceFileError(path, f"it is not UTF-8 text: byte {error.start} is {error.reason}") from None
+    except OSError as error:
+        raise InstanceFileError(path, f"it cannot be read: {error.strerror}") from None
+    return _parse(path, text)[1]
+
+
+@cache
+def _shipped(name: str) -> tuple[dict[str, Any], Instance]:
+    file = resources.files("jaxelim.instances") / "data" / f"{name}.json"
+    return _parse(f"{name}.json", file.read_text(encoding="utf-8"))
+
+
+def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
+    """The object in `text` and the instance it stands for."""
+    try:
+        content = json.loads(text, object_pairs_hook=_distinct_keys)
+    except RecursionError:
+        raise InstanceFileError(path, "it is nested too deeply") from None
+    except ValueError as error:  # not JSON, a key given twice, or an integer with too many digits
+        raise InstanceFileError(path, f"it is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise InstanceFileError(path, f"it holds a {type(content).__name__}, not an object")
+    for key in ("theta", "arms"):
+        if key not in content:
+            raise InstanceFileError(path, f"the key {key!r} is missing")
+    try:
+        return content, Instance(
+            content["arms"], content["theta"], content.get("noise_std", 1.0), content.get("name")
+        )
+    except ArgumentError as error:
+        raise InstanceFileError(path, str(error)) from None
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of the pairs; a key given twice would otherwise be dropped in silence."""
+    keys = [key for key, _ in pairs]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the key {twice!r} is given twice")
+    return dict(pairs)
