@@ -23,7 +23,8 @@ class Coordinates(NamedTuple):
     directions no arm reaches become coordinates of their own.
     """
 
-    phi: jax.Array  # [K, r] features, r = min(K, d)
+    map: jax.Array  # [d, r] the linear map, r = min(K, d): phi = arms @ map, y = directions @ map
+    phi: jax.Array  # [K, r] features
     y: jax.Array  # [P, r] directions of the pieces
     idle: jax.Array  # [r] 1 on coordinates that no arm reaches, else 0
     spanned: jax.Array  # [P] bool: the direction lies in the span of the features
@@ -45,12 +46,12 @@ def coordinates(arms, directions) -> Coordinates:
     tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
     reached = s > tol
     scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
-    basis = vt * reached[:, None]
+    basis = vt * reached[:, None].astype(vt.dtype)
+    map = (basis * scale[:, None]).T
     inside = (directions @ basis.T) @ basis
     size = jnp.linalg.norm(directions, axis=1)
     spanned = jnp.linalg.norm(directions - inside, axis=1) <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
-    return Coordinates(arms @ (vt.T * scale), directions @ (vt.T * scale), jnp.where(reached, 0, 1).astype(s.dtype),
-                       spanned)  # fmt: skip
+    return Coordinates(map, arms @ map, directions @ map, (~reached).astype(s.dtype), spanned)
 
 
 def information(weights, where: Coordinates, gaps) -> Information:
@@ -62,12 +63,12 @@ def information(weights, where: Coordinates, gaps) -> Information:
     norm = jnp.sum(pieces**2, axis=0)
     norm = jnp.where(norm > 0, norm, 1)
     cross = arms.T @ pieces
-    gradient = (gaps / norm) ** 2 * cross**2 / 2
+    gradient = ((gaps / norm) ** 2)[None, :] * cross**2 / 2
     return Information(gaps**2 / (2 * norm), gradient, cross, arms.T @ arms, norm)
 
 
 def curvature(info: Information, gaps, mixture):
     """-sum_p q_p d2H_p/dw2, a positive semi-definite [K, K] matrix, for a mixture q [P]."""
     h = jnp.where(info.value > 0, 2 * mixture / jnp.where(info.value > 0, info.value, 1), 0)
-    inner = (info.cross * (mixture * (gaps / info.norm) ** 2)) @ info.cross.T
-    return inner * info.gram - (info.gradient * h) @ info.gradient.T
+    inner = (info.cross * (mixture * (gaps / info.norm) ** 2)[None, :]) @ info.cross.T
+    return inner * info.gram - (info.gradient * h[None, :]) @ info.gradient.T

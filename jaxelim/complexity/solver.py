@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxelim.complexity.information import coordinates, curvature, information
+from jaxelim.complexity.information import Information, coordinates, curvature, information
 
 
 class Solution(NamedTuple):
@@ -42,6 +42,7 @@ class _State(NamedTuple):
 
 class _Carry(NamedTuple):
     state: _State
+    info: Information  # at state.w
     w: jax.Array  # the best certified pair so far
     q: jax.Array
     value: jax.Array
@@ -57,19 +58,22 @@ def first_order(where, gaps, valid, bonus, steps: int):
 
     def step(i, carry):
         w, mean = carry
+        n = jnp.asarray(i, w.dtype) + 1
         # a tenth of the uniform allocation keeps V_w regular wherever the projection lands
         info = information(0.9 * w + 0.1 * start, where, gaps)
         slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
         slope = slope - jnp.mean(slope)
         size = jnp.linalg.norm(slope)
-        w = optax.projections.projection_simplex(w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(1.0 + i))
-        return w, mean + (w - mean) / (i + 1.0)
+        w = w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(n)
+        with jax.numpy_dtype_promotion("standard"):  # optax divides floats by integers
+            w = optax.projections.projection_simplex(w)
+        return w, mean + (w - mean) / n
 
     return jax.lax.fori_loop(0, steps, step, (start, start))[1]
 
 
 def solve(
-    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6, max_iterations: int = 100, warm: int = 0
+    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6, max_iterations: int = 100, warm: int = 8
 ) -> Solution:
     """Maximise over allocations the least information over pieces: pure, for jit and vmap, in the dtype of `arms`.
 
@@ -100,33 +104,32 @@ def solve(
     gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
     live = gaps > 0
     live = jnp.where(jnp.any(live), live, True)
-    terms = jnp.sum(live) + K
+    terms = (jnp.sum(live) + K).astype(dtype)
 
-    def evaluate(w, gaps, bonus):
-        info = information(w, where, gaps)
-        return info, jnp.where(live, info.value + bonus @ w, jnp.inf)
-
-    uniform = jnp.full(K, 1 / K, dtype)
-    scale = jnp.min(evaluate(uniform, gaps, bonus)[1])
+    start = first_order(where, gaps, live, bonus, warm) / 2 + 1 / (2 * K)
+    info = information(start, where, gaps)
+    scale = jnp.min(jnp.where(live, info.value + bonus @ start, jnp.inf))
     scale = jnp.where(scale > 0, scale, 1)
     gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
+    info = info._replace(value=info.value / scale, gradient=info.gradient / scale)
 
-    def certificate(w, q):
-        info, value = evaluate(w / jnp.sum(w), gaps, bonus)
-        q = q / jnp.sum(q)
-        low = jnp.min(value)
-        return low, (jnp.max(info.gradient @ q + bonus) - low) / low
+    def levels(info, w):
+        return jnp.where(live, info.value + bonus @ w, jnp.inf)
 
-    def newton(state: _State, info, value, floor):
+    def certificate(info, w, q):
+        low = jnp.min(levels(info, w))
+        return low, (jnp.max(info.gradient @ (q / jnp.sum(q)) + bonus) - low) / low
+
+    def newton(state: _State, info, floor):
         w, s, r, q, z, nu = state
         slopes = info.gradient + bonus[:, None]
         dual = slopes @ q + z - nu
-        primal = jnp.where(live, value - s - r, 0)
+        primal = jnp.where(live, levels(info, w) - s - r, 0)
         pull = jnp.where(live, q / r, 0)
-        matrix = curvature(info, gaps, q) + (slopes * pull) @ slopes.T + jnp.diag(z / w)
+        matrix = curvature(info, gaps, q) + (slopes * pull[None, :]) @ slopes.T + jnp.diag(z / w)
         # scaled to a unit diagonal: w spans many orders of magnitude
         size = jax.lax.rsqrt(jnp.diagonal(matrix))
-        matrix = matrix * size[:, None] * size + 8 * jnp.finfo(dtype).eps * jnp.eye(K, dtype=dtype)
+        matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(dtype).eps * jnp.eye(K, dtype=dtype)
         factor = jnp.linalg.cholesky(matrix)
 
         def inverse(b):
@@ -168,22 +171,23 @@ def solve(
         return jax.tree.map(lambda x, dx: x + length * dx, state, step)
 
     def body(carry: _Carry) -> _Carry:
-        info, value = evaluate(carry.state.w, gaps, bonus)
         # complementarity need not go far below what the gap asks: past it only rounding grows
-        state = newton(carry.state, info, value, 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms)
+        floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
+        state = newton(carry.state, carry.info, floor)
         good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
         state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
-        value, reached = certificate(state.w, state.q)
+        state = state._replace(w=state.w / jnp.sum(state.w))
+        info = information(state.w, where, gaps)
+        value, reached = certificate(info, state.w, state.q)
         better = good & (reached < carry.gap)
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        return _Carry(state, w, q, value, reached, carry.iterations + 1, good)
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, good)
 
-    w = uniform if warm == 0 else 0.5 * uniform + 0.5 * first_order(where, gaps, live, bonus, warm)
-    info, value = evaluate(w, gaps, bonus)
+    value = levels(info, start)
     s = 0.5 * jnp.min(value)
     r = jnp.where(live, value - s, 1)
     q = jnp.where(live, 1 / r, 0)
@@ -191,13 +195,10 @@ def solve(
     slope = info.gradient @ q + bonus
     nu = 1.1 * jnp.max(slope)
     nu = jnp.where(nu > 0, nu, 1)
-    low, reached = certificate(w, q)
-    carry = _Carry(_State(w, s, r, q, nu - slope, nu), w, q, low, reached, jnp.int32(0), solvable)
-    carry = jax.lax.while_loop(
-        lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry
-    )
+    low, reached = certificate(info, start, q)
+    state = _State(start, s, r, q, nu - slope, nu)
+    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), solvable)
+    carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
     value = jnp.where(solvable, carry.value * scale, 0)
     reached = jnp.where(solvable, carry.gap, jnp.inf)
-    return Solution(
-        carry.w / jnp.sum(carry.w), carry.q / jnp.sum(carry.q), value, reached, carry.iterations, reached <= gap
-    )
+    return Solution(carry.w, carry.q / jnp.sum(carry.q), value, reached, carry.iterations, reached <= gap)
