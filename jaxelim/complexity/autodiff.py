@@ -139,19 +139,29 @@ def traced_half_spaces(problem: Any, arms, theta):
     rows = combinations(problem, like, point)
     P = len(half_spaces(problem, like, point)[1])
     dtype = np.dtype(arms.dtype)
+    words = dtype.itemsize // 4
+
+    # Numbers travel as their bits: the thread that calls back does not see an x64 mode the caller has scoped.
+    def bits(x):
+        return jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(*x.shape, words)
+
+    def number(x):
+        return jax.lax.bitcast_convert_type(x if words > 1 else x[..., 0], dtype)
 
     def ask(features, parameter):
-        directions, offsets = half_spaces(problem, np.asarray(features, np.float64), np.asarray(parameter, np.float64))
+        features, parameter = (np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter))
+        directions, offsets = half_spaces(problem, features.astype(np.float64), parameter.astype(np.float64))
         if len(offsets) != P:
             raise ArgumentError("problem", problem, "the same number of pieces for every answer, when traced")
-        return directions.astype(dtype), offsets.astype(dtype)
+        return tuple(x.astype(dtype)[..., None].view(np.uint32) for x in (directions, offsets))
 
     width = K if rows is not None else d
-    shapes = (jax.ShapeDtypeStruct((P, width), dtype), jax.ShapeDtypeStruct((P,), dtype))
+    shapes = tuple(jax.ShapeDtypeStruct((*shape, words), np.uint32) for shape in ((P, width), (P,)))
     basis = jnp.eye(K, dtype=dtype) if rows is not None else arms
     point = arms @ theta if rows is not None else theta
     fixed = jax.lax.stop_gradient((basis, point))
-    directions, offsets = jax.pure_callback(ask, shapes, *fixed, vmap_method="sequential")
+    directions, offsets = jax.pure_callback(ask, shapes, *map(bits, fixed), vmap_method="sequential")
+    directions, offsets = number(directions), number(offsets)
     return (directions @ arms if rows is not None else directions), offsets
 
 
