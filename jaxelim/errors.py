@@ -90,7 +90,7 @@ _shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100
 
 
 def abbreviate(value: Any) -> str:
-    """One line that shows `value`, at most 160 characters of it; of a long array its shape and first and last entries."""
+    """One line that shows `value`, at most 160 characters of it; of long arrays the shape, first and last entries."""
     try:
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             value = value.item()

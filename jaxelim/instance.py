@@ -79,8 +79,9 @@ class Instance:
             # A run is that of theta/noise_std with unit noise, and its LLRs are squares of the means there.
             scaled = (self.theta / self.noise_std, (self.means / self.noise_std) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                allowed = "a number > 0 for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
-                raise ArgumentError("noise_std", self.noise_std, allowed)
+                argument = "theta" if self.noise_std >= 1 else "noise_std"
+                allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
+                raise ArgumentError(argument, getattr(self, argument), allowed)
 
     @property
     def K(self) -> int:
@@ -99,7 +100,7 @@ class Instance:
 
     @property
     def size(self) -> int:
-        """The number of instances, 1 where this is no batch."""
+        """The number of instances, also `len`; 1 where this is no batch."""
         return self.arms.shape[0] if self.batched else 1
 
     @cached_property
@@ -112,7 +113,7 @@ class Instance:
 
     @cached_property
     def structure(self) -> str:
-        """"unstructured" where the arms are exactly the canonical basis (for every instance), else "linear"."""
+        """'unstructured' where the arms are exactly the canonical basis (for every instance), else 'linear'."""
         unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
         return "unstructured" if unstructured else "linear"
 
@@ -120,8 +121,8 @@ class Instance:
         return self.size
 
     def __iter__(self) -> Iterator["Instance"]:
-        """The instances of the batch, in order; a single instance yields itself."""
-        return (self[i] for i in range(self.size)) if self.batched else iter((self,))
+        """The instances of the batch, in order. A single instance is refused as by [0]; see `stack`."""
+        return (self[i] for i in range(self.size))
 
     def __getitem__(self, index: int | slice) -> "Instance":
         """Instance `index` of a batch, or for a slice the batch of those it selects.
@@ -130,8 +131,8 @@ class Instance:
             ArgumentError: this is no batch, the index is neither an integer nor a slice, or the slice is empty.
             IndexError: there is no such instance.
         """
-        if not self.batched:  # not even [0]: NumPy would take an instance that holds itself for a nested sequence
-            raise ArgumentError("index", index, "nothing: this is a single instance, not a batch")
+        if not self.batched:
+            raise ArgumentError("index", index, "none at all, as this is a single instance and not a batch")
         if isinstance(index, slice):
             if not range(*index.indices(self.size)):
                 raise ArgumentError("index", index, f"a slice that selects some of the {self.size} instances")
@@ -161,7 +162,10 @@ class Instance:
         if self.arms.size <= _FEW_NUMBERS:
             fields = [f"arms={self.arms.tolist()}", f"theta={self.theta.tolist()}"]
         else:
-            fields = [f"arms=<{'x'.join(map(str, self.arms.shape))}>", f"theta=<{'x'.join(map(str, self.theta.shape))}>"]
+            fields = [
+                f"arms=<{'x'.join(map(str, self.arms.shape))}>",
+                f"theta=<{'x'.join(map(str, self.theta.shape))}>",
+            ]
         fields.append(f"noise_std={self.noise_std!r}")
         if self.name is not None:
             fields.append(f"name={self.name!r}")
@@ -185,8 +189,10 @@ class Instance:
         Path(path).write_text(text, encoding="utf-8")
 
 
-def stack(instances: Iterable[Instance]) -> Instance:
+def stack(instances: Instance | Iterable[Instance]) -> Instance:
     """One batch of all `instances`, in order; batches among them contribute each of theirs.
+
+    A single instance in place of a sequence makes a batch of one, and a batch stays as it is. Names are dropped.
 
     Raises:
         ArgumentError: no instance, something that is none, or instances that differ in K, d or noise_std.
@@ -194,7 +200,7 @@ def stack(instances: Iterable[Instance]) -> Instance:
     allowed = "a non-empty sequence of instances with the same K, d and noise_std"
     if not isinstance(instances, Iterable):
         raise ArgumentError("instances", instances, allowed)
-    given = list(instances)
+    given = [instances] if isinstance(instances, Instance) else list(instances)
     for position, one in enumerate(given):
         if not isinstance(one, Instance):
             raise ArgumentError("instances", given, allowed, f"no instance at [{position}]: a {type(one).__name__}")

@@ -64,7 +64,7 @@ def describe(name: str) -> Description:
         structure=instance.structure,
         problems=tuple(_PROBLEMS[one] for one in content["problems"]),
         m=content["m"],
-        used_in=content["used_in"].replace("BAI", "best arm").replace("OSI", "signs").replace("Top-m", "top m"),
+        used_in=content["used_in"],
     )
 
 
@@ -129,8 +129,9 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of the pairs; a key given twice would otherwise be dropped in silence."""
-    keys = [key for key, _ in pairs]
-    twice = next((key for key in keys if keys.count(key) > 1), None)
-    if twice is not None:
-        raise ValueError(f"the key {twice!r} is given twice")
-    return dict(pairs)
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError(f"the key {key!r} is given twice")
+        content[key] = value
+    return content

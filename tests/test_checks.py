@@ -1,0 +1,355 @@
+"""The validators and the exceptions: what passes, in which form, and every way to be refused."""
+
+import pickle
+from enum import IntEnum
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from jaxelim import checks
+from jaxelim.errors import (
+    ArgumentError,
+    InstanceFileError,
+    JaxelimError,
+    TieError,
+    UnknownNameError,
+    UnsupportedError,
+    abbreviate,
+)
+from jaxelim.instance import Instance
+
+NAN, INF = float("nan"), float("inf")
+HOLDS_ITSELF: list = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
+def refused(call, argument, *words):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert caught.value.argument == argument
+    assert str(caught.value).startswith(f"{argument}: got ")
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value
+
+
+# Exceptions
+
+
+def test_message_and_attributes():
+    error = ArgumentError("delta", 1.5, "a number strictly between 0 and 1")
+    assert str(error) == "delta: got 1.5; allowed: a number strictly between 0 and 1"
+    assert (error.argument, error.given, error.allowed) == ("delta", 1.5, "a number strictly between 0 and 1")
+    assert isinstance(error, ValueError) and isinstance(error, JaxelimError)
+    assert str(ArgumentError("m", 3, "1", "why")) == "m: got 3 (why); allowed: 1"
+
+
+@pytest.mark.parametrize("kind", [TieError, UnsupportedError, InstanceFileError, UnknownNameError])
+def test_all_are_argument_errors(kind):
+    assert issubclass(kind, ArgumentError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ArgumentError("a", 1, "two"),
+        ArgumentError("a", 1, "two", "note"),
+        ArgumentError(argument="a", given=1, allowed="two"),
+        TieError("m", 3, "1 or 5"),
+        UnsupportedError("rule", "x", "y"),
+        InstanceFileError("there.json", "it is empty"),
+        UnknownNameError("rule", "lingap", ["lingape", "lingame"]),
+    ],
+)
+def test_exceptions_survive_pickling(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
+
+
+def test_unknown_name_names_the_nearest_and_all():
+    error = UnknownNameError("rule", "LinGap", ["fws", "lingape", "lucb"])
+    assert error.nearest == "lingape" and error.known == ("fws", "lingape", "lucb")
+    assert "nearest: 'lingape'" in str(error) and "'fws', 'lingape', 'lucb'" in str(error)
+    assert UnknownNameError("rule", "zzz", ["fws"]).nearest == "fws"
+    assert UnknownNameError("rule", "zzz", []).nearest is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.zeros((50, 20)), np.zeros((4, 50, 20)), [[0.1] * 1000] * 1000, "x" * 10_000, 10**5000, np.arange(1e6)],
+    ids=["matrix", "batch", "list", "string", "integer", "vector"],
+)
+def test_long_values_are_abbreviated(value):
+    text = abbreviate(value)
+    assert len(text) <= 160 and "\n" not in text
+    if isinstance(value, np.ndarray):
+        assert str(value.shape) in text
+
+
+def test_values_that_cannot_be_printed_do_not_hide_the_message():
+    class Silent:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    assert "Silent" in abbreviate(Silent())
+
+
+def test_short_values_are_shown_as_they_are():
+    assert abbreviate(np.float64(1.5)) == "1.5"
+    assert abbreviate(np.array([0.5, 2.0])) == "[0.5, 2. ]"
+    assert abbreviate([1, "a", None]) == "[1, 'a', None]"
+
+
+# real_array
+
+
+@settings(deadline=None)
+@given(hnp.arrays(hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(16, 32, 64)), hnp.array_shapes(min_dims=0)))
+def test_real_array_converts_or_refuses(value):
+    if np.isfinite(value).all():
+        array = checks.real_array("x", value)
+        assert array.dtype == np.float64 and array.dtype.isnative and array.flags.c_contiguous
+        assert array.shape == value.shape and np.array_equal(array, value.astype(np.float64))
+        assert not np.shares_memory(array, value)
+    else:
+        refused(lambda: checks.real_array("x", value), "x", "finite")
+        assert np.array_equal(checks.real_array("x", value, finite=False), value.astype(np.float64), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 2.5],
+        (1, 2.5),
+        [np.int64(1), np.float32(2.5)],
+        jnp.array([1, 2.5], dtype="float32"),
+        np.array([2.5, 1])[::-1],
+        [np.array(1), np.array(2.5)],
+        np.array([1, 2.5]).view(np.recarray),
+    ],
+    ids=["list", "tuple", "scalars", "jax", "reversed", "nulldim", "subclass"],
+)
+def test_real_array_takes_what_numpy_reads(value):
+    array = checks.real_array("x", value)
+    assert type(array) is np.ndarray and array.dtype == np.float64 and array.tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [True, False],
+        [True, 0.5],
+        [[0.5], [np.True_]],
+        [np.array([True]), np.array([0.5])],
+        np.array([True]),
+        [1j, 2],
+        np.array([1.0], dtype=object),
+        ["1", "2"],
+        "1",
+        b"1",
+        None,
+        [None, 1.0],
+        [[1.0], [1.0, 2.0]],
+        [10**400],
+        {1.0},
+        {"a": 1.0},
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.array([1], dtype="timedelta64[s]"),
+        np.array([(1.0,)], dtype=[("a", float)]),
+        np.ma.masked_array([1.0, 2.0], mask=[True, False]),
+        [NAN],
+        [INF],
+        [-INF],
+        1e999,
+        np.array([1e4000], dtype=np.longdouble) if np.finfo(np.longdouble).max > 1e308 else [INF],
+        object,
+        len,
+        HOLDS_ITSELF,
+    ],
+    ids=str,
+)
+def test_real_array_refuses(value):
+    error = refused(lambda: checks.real_array("x", value), "x", "real numbers")
+    assert error.given is value
+
+
+def test_real_array_says_where():
+    value = np.zeros((3, 4))
+    value[2, 1] = NAN
+    refused(lambda: checks.real_array("x", value), "x", "nan at [2, 1]")
+
+
+def test_real_array_checks_dimensions_and_shape():
+    value = np.ones((2, 3))
+    for ndim in (2, (1, 2), None):
+        assert checks.real_array("x", value, ndim=ndim).shape == (2, 3)
+    for shape in ((2, 3), (None, 3), (None, None)):
+        assert checks.real_array("x", value, shape=shape).shape == (2, 3)
+    for ndim in (0, 1, 3, (0, 1)):
+        refused(lambda ndim=ndim: checks.real_array("x", value, ndim=ndim), "x", "shape is (2, 3)")
+    for shape in ((3, 2), (2, None, 3), (2,), ()):
+        refused(lambda shape=shape: checks.real_array("x", value, shape=shape), "x", "shape is (2, 3)")
+
+
+# real
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0), jnp.array(2.0, dtype="float32")])
+def test_real_takes_numbers(value):
+    number = checks.real("x", value)
+    assert type(number) is float and number == 2.0
+
+
+def test_real_takes_integers_beyond_64_bits():
+    assert checks.real("x", 10**25) == 1e25
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, np.True_, np.array(True), NAN, INF, -INF, 1j, "1", None, [1.0], np.ones(1), 10**400, Fraction(1, 2), len],
+    ids=str,
+)
+def test_real_refuses(value):
+    refused(lambda: checks.real("x", value), "x", "a finite real number")
+
+
+@pytest.mark.parametrize(
+    ("options", "inside", "outside", "words"),
+    [
+        ({"low": 0}, [0, 1e300], [-1e-300], "a finite number >= 0"),
+        ({"low": 0, "open": True}, [5e-324], [0, -0.0, -1], "a finite number > 0"),
+        ({"high": 1}, [1, -1e300], [1.0000001], "a finite number <= 1"),
+        ({"high": 1, "open": True}, [0.9999], [1], "a finite number < 1"),
+        ({"low": 0, "high": 1, "open": True}, [0.5], [0, 1, 2], "a number strictly between 0 and 1"),
+        ({"low": 0, "high": 1}, [0, 1], [-0.1, 1.1], "a number in [0, 1]"),
+        ({"low": 0, "high": 1, "open": (True, False)}, [0.1, 1], [0, 1.1], "a number in (0, 1]"),
+        ({"low": 0, "high": 1, "open": (False, True)}, [0, 0.9], [-1, 1], "a number in [0, 1)"),
+    ],
+)
+def test_real_bounds(options, inside, outside, words):
+    for value in inside:
+        assert checks.real("x", value, **options) == value
+    for value in [*outside, NAN, True]:
+        refused(lambda value=value: checks.real("x", value, **options), "x", words)
+
+
+# integer, seed
+
+
+class Three(IntEnum):
+    THREE = 3
+
+
+@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), Three.THREE])
+def test_integer_takes_integers(value):
+    number = checks.integer("n", value, low=3, high=3)
+    assert type(number) is int and number == 3
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.True_, 3.0, np.float64(3), "3", None, [3], np.array([3]), np.array(3), 3j, NAN], ids=str
+)
+def test_integer_refuses(value):
+    refused(lambda: checks.integer("n", value), "n", "an integer")
+
+
+def test_integer_bounds():
+    refused(lambda: checks.integer("n", 0, low=1), "n", "got 0", "an integer >= 1")
+    refused(lambda: checks.integer("n", 5, high=4), "n", "got 5", "an integer <= 4")
+    for value in (0, 5, 10**30):
+        refused(lambda value=value: checks.integer("n", value, low=1, high=4), "n", "an integer from 1 to 4")
+
+
+def test_seed():
+    assert checks.seed(0) == 0 and checks.seed(np.uint64(2**63 - 1)) == 2**63 - 1
+    for value in (-1, 2**63, 0.0, True, None, "0", [0]):
+        refused(lambda value=value: checks.seed(value), "seed", "an integer from 0")
+
+
+# deltas
+
+
+@settings(deadline=None)
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True))
+def test_one_delta(value):
+    for given_ in (value, np.float64(value), [value], np.array(value)):
+        array = checks.deltas(given_)
+        assert array.shape == (1,) and array.dtype == np.float64 and array[0] == value
+
+
+def test_deltas_keep_their_order():
+    assert checks.deltas((0.1, 0.3, 0.1)).tolist() == [0.1, 0.3, 0.1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, 1, 0.0, 1.0, -0.1, 1.5, NAN, INF, True, 0.1j, "0.1", None, [], np.ones((0,)), [[0.1]], [0.1, 0], [0.1, NAN]]
+    + [[0.1, True], [0.1, [0.2]], {0.1}],
+    ids=str,
+)
+def test_deltas_refuse(value):
+    refused(lambda: checks.deltas(value), "delta", "strictly between 0 and 1")
+
+
+def test_deltas_say_where():
+    refused(lambda: checks.deltas([0.1, 0.2, 1.5]), "delta", "1.5 at [2]")
+
+
+# runs
+
+
+@settings(deadline=None)
+@given(st.integers(1, 300))
+def test_a_number_of_runs(n):
+    for value in (n, np.int32(n)):
+        indexes = checks.runs(value)
+        assert indexes.dtype == np.int64 and indexes.tolist() == list(range(n))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=20, unique=True))
+def test_run_indexes(indexes):
+    for value in (indexes, tuple(indexes), np.array(indexes), np.array(indexes, dtype=np.uint64)):
+        array = checks.runs(value)
+        assert array.dtype == np.int64 and array.tolist() == indexes and not np.shares_memory(array, value)
+
+
+def test_a_range_of_runs():
+    assert checks.runs(range(5, 8)).tolist() == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, -1, 2**31 + 1, 10**30, True, 1.0, 1000.0, NAN, "3", None, [], [[1]], [1, 1], [-1], [2**31], [2**64], [1.0]]
+    + [[True], [0, True], np.array([True]), [1j], ["1"], [0, [1]], np.array(3), np.array([2**63], dtype=np.uint64)]
+    + [np.array([], dtype=int), {1}, object],
+    ids=str,
+)
+def test_runs_refuse(value):
+    refused(lambda: checks.runs(value), "runs", "an integer n >= 1")
+
+
+def test_runs_say_which():
+    refused(lambda: checks.runs([3, 7, 3, 7]), "runs", "3 is given more than once")
+    refused(lambda: checks.runs([3, -7]), "runs", "-7 at [1]")
+
+
+# choice
+
+
+def test_choice():
+    assert checks.choice("problem", "top-m", ("best-arm", "top-m")) == "top-m"
+    with pytest.raises(UnknownNameError, match="nearest: 'top-m'"):
+        checks.choice("problem", "topm", iter(("best-arm", "top-m")))
+    for value in (None, 1, ["top-m"], b"top-m"):
+        refused(lambda value=value: checks.choice("problem", value, ("best-arm", "top-m")), "problem", "'top-m'")
+
+
+def test_an_instance_is_no_array():
+    one = Instance([[1, 0], [0, 1]], [1, 0.5])
+    refused(lambda: checks.real_array("x", one), "x", "real numbers")
