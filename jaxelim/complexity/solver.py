@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxelim.complexity.information import Information, coordinates, curvature, information
+from jaxelim.complexity.information import Information, coordinates, information
+from jaxelim.complexity.newton import State, newton
 
 
 class Solution(NamedTuple):
@@ -31,17 +32,8 @@ class Solution(NamedTuple):
     converged: jax.Array  # [] bool: gap <= the tolerance asked for
 
 
-class _State(NamedTuple):
-    w: jax.Array  # [K] allocation
-    s: jax.Array  # [] level
-    r: jax.Array  # [P] slack of H_p + c.w >= s
-    q: jax.Array  # [P] multipliers of the slack: the mixture
-    z: jax.Array  # [K] multipliers of w >= 0
-    nu: jax.Array  # [] multiplier of sum w = 1
-
-
 class _Carry(NamedTuple):
-    state: _State
+    state: State
     info: Information  # at state.w
     w: jax.Array  # the best certified pair so far
     q: jax.Array
@@ -120,60 +112,10 @@ def solve(
         low = jnp.min(levels(info, w))
         return low, (jnp.max(info.gradient @ (q / jnp.sum(q)) + bonus) - low) / low
 
-    def newton(state: _State, info, floor):
-        w, s, r, q, z, nu = state
-        slopes = info.gradient + bonus[:, None]
-        dual = slopes @ q + z - nu
-        primal = jnp.where(live, levels(info, w) - s - r, 0)
-        pull = jnp.where(live, q / r, 0)
-        matrix = curvature(info, gaps, q) + (slopes * pull[None, :]) @ slopes.T + jnp.diag(z / w)
-        # scaled to a unit diagonal: w spans many orders of magnitude
-        size = jax.lax.rsqrt(jnp.diagonal(matrix))
-        matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(dtype).eps * jnp.eye(K, dtype=dtype)
-        factor = jnp.linalg.cholesky(matrix)
-
-        def inverse(b):
-            return size[:, None] * jax.scipy.linalg.cho_solve((factor, True), size[:, None] * b)
-
-        pulled = slopes @ pull
-        columns = inverse(jnp.stack([pulled, jnp.ones(K, dtype)], axis=1))
-
-        def direction(target, bend_q, bend_w):
-            eq = jnp.where(live, target - q * r - bend_q, 0) - q * primal
-            ew = target - z * w - bend_w
-            push = jnp.where(live, eq / r, 0)
-            base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
-            # two unknowns are left: ds and dnu
-            a, b = jnp.sum(columns[:, 0]), -jnp.sum(columns[:, 1])
-            c, d = jnp.sum(pull) - pulled @ columns[:, 0], pulled @ columns[:, 1]
-            e, f = 1 - jnp.sum(w) - jnp.sum(base), 1 - jnp.sum(q) - jnp.sum(push) + pulled @ base
-            det = a * d - b * c
-            ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
-            dw = base + columns[:, 0] * ds - columns[:, 1] * dnu
-            dr = jnp.where(live, slopes.T @ dw - ds + primal, 0)
-            dq = jnp.where(live, push - pull * (dr - primal), 0)
-            return _State(dw, ds, dr, dq, (ew - z * dw) / w, dnu)
-
-        def reach(step):
-            """The largest step in [0, 1] that keeps w, r, q and z non-negative."""
-            x = jnp.concatenate([w, r, q, z])
-            dx = jnp.concatenate([step.w, step.r, step.q, step.z])
-            return jnp.min(jnp.where(dx < 0, -x / jnp.where(dx < 0, dx, 1), jnp.inf))
-
-        mu = (jnp.sum(jnp.where(live, q * r, 0)) + z @ w) / terms
-        trial = direction(0.0, 0.0, 0.0)
-        size_ = jnp.minimum(1, reach(trial))
-        after = jnp.sum(jnp.where(live, (q + size_ * trial.q) * (r + size_ * trial.r), 0))
-        after = (after + (z + size_ * trial.z) @ (w + size_ * trial.w)) / terms
-        target = jnp.maximum(mu * jnp.clip((after / mu) ** 3, 1e-6, 1), floor)
-        step = direction(target, trial.q * trial.r, trial.z * trial.w)
-        length = jnp.minimum(1, 0.995 * reach(step))
-        return jax.tree.map(lambda x, dx: x + length * dx, state, step)
-
     def body(carry: _Carry) -> _Carry:
         # complementarity need not go far below what the gap asks: past it only rounding grows
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.info, floor)
+        state = newton(carry.state, carry.info, gaps, live, bonus, floor)
         good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
         state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
         state = state._replace(w=state.w / jnp.sum(state.w))
@@ -187,16 +129,15 @@ def solve(
         )
         return _Carry(state, info, w, q, value, reached, carry.iterations + 1, good)
 
-    value = levels(info, start)
-    s = 0.5 * jnp.min(value)
-    r = jnp.where(live, value - s, 1)
+    s = 0.5 * jnp.min(jnp.where(live, info.value, jnp.inf))
+    r = jnp.where(live, info.value - s, 1)
     q = jnp.where(live, 1 / r, 0)
     q = q / jnp.sum(q)
     slope = info.gradient @ q + bonus
     nu = 1.1 * jnp.max(slope)
     nu = jnp.where(nu > 0, nu, 1)
     low, reached = certificate(info, start, q)
-    state = _State(start, s, r, q, nu - slope, nu)
+    state = State(start, s, r, q, nu - slope, nu)
     carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), solvable)
     carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
     value = jnp.where(solvable, carry.value * scale, 0)
