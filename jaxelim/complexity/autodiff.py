@@ -1,7 +1,7 @@
 """H*, T* and w* as functions of features and parameter, to be differentiated, jitted and vmapped by the caller.
 
 Called plainly they compute in float64 whatever the caller's flag and return NumPy. Under a transformation of the
-caller (jit, grad, vmap, ...) the inputs carry the caller's precision, which must then be float64 (x64 switched on) or be
+caller (jit, grad, vmap, ...) the inputs carry the caller's precision, which must then be float64 (x64 on) or be
 asked for as float32.
 """
 
