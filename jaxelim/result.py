@@ -69,7 +69,8 @@ class Result:
             pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
         tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
         tests_sampling: int64, half-spaces looked at for sampling.
-        work: seconds, samples drawn and computed, as measured.
+        work: as measured: seconds (of which compilation is kept apart, in compile_seconds), samples drawn and computed (lanes
+            that idle count as computed).
         plan: how the work was laid out.
         settings: all that decides the numbers, as text.
     """
@@ -157,7 +158,8 @@ class Result:
                          "of their noise: they are in no mean.")
         drawn = max(self.work["samples_drawn"], 1)
         notes.append(f"{self.work['samples_drawn']} samples in {self.work['seconds']:.2f} s, "
-                     f"{1e6 * self.work['seconds'] / drawn:.3f} us per sample, compilation included.")
+                     f"{1e6 * self.work['seconds'] / drawn:.3f} us per sample; {self.work['compile_seconds']:.1f} s before that to "
+                     "compile.")
         return Summary(title, tuple(rows), tuple(notes))
 
     def to_xarray(self) -> xr.Dataset:
