@@ -8,7 +8,7 @@
 from jaxelim import instances
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import complexity
-from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination, StoppingRule
+from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import (
     ArgumentError,
     InstanceFileError,
@@ -44,6 +44,7 @@ __all__ = [
     "Native",
     "Oracle",
     "Problem",
+    "Resets",
     "Result",
     "SamplingRule",
     "SelectiveElimination",

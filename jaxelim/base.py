@@ -311,6 +311,20 @@ class Problem:
         """Whether the set settles the answer, [] bool, and the answer then, [K] bool."""
         raise TypeError(f"{type(self).__name__} does not define verdict")
 
+    # A plain set of half-spaces, one bool each, which can be started anew (elimination at sampling with resets).
+
+    def everything(self, means: Array) -> Array:
+        """The full set, all True, in the form of `full_llr` (signs: [K, 2])."""
+        raise TypeError(f"{type(self).__name__} does not define everything")
+
+    def within(self, lanes: Lanes, pieces: Array, answer: Tree) -> Array:
+        """Which of the answer's Q pieces are in the set: [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define within")
+
+    def without(self, lanes: Lanes, pieces: Array, answer: Tree, refuted: Array) -> Array:
+        """The set less those pieces of the answer that are `refuted`, [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define without")
+
     def times(self, pieces: Tree) -> Array | None:
         """When each arm (piece, pair) was eliminated, 0 for never; None where that was not recorded."""
         return None

@@ -151,7 +151,7 @@ class Result:
                     }
                     rows.append(row)
         at_sampling = self.settings["elimination"]
-        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, elimination at sampling: {at_sampling}"
+        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, at sampling: {at_sampling}"
         notes = []
         cut = int(self.truncated.sum())
         if cut:

@@ -249,8 +249,8 @@ class _Job:
                                         f"the arms of instance {i} span {rank} of {instance.d} dimensions")
         for one in instance.singles:
             problem.check(one.arms, one.theta)
-        _check_combination(instance, problem, rule, rules, elimination)
         _check_threshold(threshold, deltas, instance.K, max_samples)
+        _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         job = _Job(instance, problem, rule, deltas, rules, elimination, threshold, indexes, seed, max_samples, ridge, noise,
                    record, layout)
         if job.engine.form is not None:
@@ -403,7 +403,7 @@ class _Job:
         return Trace.assembled(self, out)
 
 
-def _check_combination(instance, problem, rule, stopping, elimination) -> None:
+def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse, with a sentence, what the paper does not define."""
     name = type(rule).__name__
     if problem.name not in rule.problems:
@@ -417,9 +417,11 @@ def _check_combination(instance, problem, rule, stopping, elimination) -> None:
     if elimination is None:
         return
     if not hasattr(elimination, "shared"):
-        raise ArgumentError("elimination", elimination, "None, SelectiveElimination() or FullElimination()")
+        raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
     if not rule.elimination:
         raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
+    if not elimination.shared:
+        elimination.check(threshold, deltas)
     if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
         raise UnsupportedError(
             "stopping", stopping, f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "

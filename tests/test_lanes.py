@@ -46,7 +46,8 @@ def test_gathers():
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
     each = np.arange(B)
-    for got in both(lambda lanes, x, w, i, q: (lanes.take(x, i), lanes.column(w, i), lanes.row(w, q)), *map(jnp.asarray, (x, w, i, q))):
+    gather = lambda lanes, x, w, i, q: (lanes.take(x, i), lanes.column(w, i), lanes.row(w, q))  # noqa: E731
+    for got in both(gather, *map(jnp.asarray, (x, w, i, q))):
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
         np.testing.assert_array_equal(got[2], w[q, :, each].T)

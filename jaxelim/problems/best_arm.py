@@ -114,6 +114,15 @@ class BestArm(Problem):
     def verdict(self, lanes, pieces, answer, means, full):
         return pieces.left <= 1, jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
 
+    def everything(self, means):
+        return jnp.ones(means.shape, bool)
+
+    def within(self, lanes, pieces, answer):
+        return pieces & (index_like(pieces) != answer)
+
+    def without(self, lanes, pieces, answer, refuted):
+        return pieces & ~refuted
+
     def times(self, pieces):
         return pieces.dropped
 
