@@ -6,6 +6,7 @@ ended must be equal, not close: a single choice that differs changes them all. A
 """
 
 import dataclasses
+import zlib
 from typing import Any
 
 import jax.numpy as jnp
@@ -96,6 +97,8 @@ THRESHOLDS = {
 }
 
 USUAL, WIDE = (0.05,), (0.9, 0.01)
+# Linear arms with K = d are left out for greedy LinGame on differences: phi_k' V_w^-1 (phi_i - phi_j) vanishes for every other
+# arm and equal weights on i and j give equal gains, so that its choices are exact ties which rounding alone decides.
 ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     # rule, problem, shape, elimination at sampling, deltas, threshold
     ("uniform", "best-arm", "near-equal", None, WIDE, "log(1/delta)"),
@@ -114,12 +117,12 @@ ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     ("lingape", "thresholding", "identical", "selective", USUAL, "heuristic"),
     ("lingape", "thresholding", "K = d", "full", USUAL, "heuristic"),
     ("lingame", "best-arm", "identical", None, WIDE, "heuristic"),
-    ("lingame", "best-arm", "K = d", "selective", USUAL, "heuristic"),
+    ("lingame", "best-arm", "K >> d", "selective", USUAL, "heuristic"),
     ("lingame", "best-arm", "near-equal", "full", USUAL, "heuristic"),
     ("lingame", "top-m", "unstructured", None, USUAL, "heuristic"),
     ("lingame", "top-m", "K = d + 1", "selective", USUAL, "heuristic"),
     ("lingame", "top-m", "K >> d", "full", USUAL, "heuristic"),
-    ("lingame", "thresholding", "K >> d", None, USUAL, "heuristic"),
+    ("lingame", "thresholding", "K = d", None, USUAL, "heuristic"),
     ("lingame", "thresholding", "unstructured", "selective", USUAL, "heuristic"),
     ("optimistic lingame", "best-arm", "K = d", None, USUAL, "heuristic"),
 ]
@@ -134,7 +137,7 @@ def label(row) -> str:
 def test_agreement(row):
     rule_name, problem_name, shape_name, elimination, deltas, threshold_name = row
     shape = SHAPES[shape_name]
-    seed = ROWS.index(row)
+    seed = zlib.crc32(label(row).encode())
     instance = shape.instance(seed)
     noise = np.random.default_rng([1, seed]).standard_normal((RUNS, PULLS))
     problem, twins_problem = PROBLEMS[problem_name](shape)
