@@ -199,6 +199,10 @@ class SamplingRule:
         """What is computed once per instance on the host, as NumPy arrays: handed back as `view.prepared`."""
         return ()
 
+    def report(self, instance: Any, problem: "Problem") -> dict[str, float]:
+        """What a result should say of `prepare`'s work (host): names and numbers, kept among its settings."""
+        return {}
+
     def skeleton(self) -> "SamplingRule":
         """The rule without its arrays, which travel in `prepared`: rules with equal skeletons share one compiled program."""
         return self

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree, View, check_of
 from jaxelim.design import Space
@@ -114,11 +114,13 @@ class Program:
         self._shapes: dict = {}
         options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
         advance = self._advance
+        self._one = self._everyone = None
         if spec.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
             one, everyone = PartitionSpec("device"), PartitionSpec()
             advance = jax.shard_map(_per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone),
                                     out_specs=one, check_vma=False)
+            self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
         self.advance = jax.jit(advance, compiler_options=options, donate_argnums=(2,))
 
     # ---- pieces of a step ----
@@ -398,6 +400,10 @@ class Program:
         if spec.devices == 1:
             return carry
         return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
+
+    def place(self, inputs: dict, queue: dict, carry: dict) -> tuple[dict, dict, dict]:
+        """The arguments of `advance` on their devices, placed as it gives its state back: it compiles once."""
+        return (jax.device_put(inputs, self._everyone), jax.device_put(queue, self._one), jax.device_put(carry, self._one))
 
     def _advance(self, inputs: dict, queue: dict, carry: dict, chunks: Array) -> dict:
         self.traces += 1

@@ -339,10 +339,11 @@ class _Job:
         program = engine.program(spec)
         inputs = self._inputs(spec)
         began = time.perf_counter()
-        carry = program.empty(inputs, queue)
+        lengths = queue["length"]
+        inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
         carry = jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
         compiled = time.perf_counter()
-        bar = Progress(progress, int(np.sum(queue["length"])))
+        bar = Progress(progress, int(np.sum(lengths)))
         chunks = 1
         while True:
             last = time.perf_counter()
