@@ -524,7 +524,8 @@ class Program:
     def _pulls_at_stop(self, lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
         """The counts at each observer's stop in this chunk: those at its end, less the pulls since (`pulled` [T, B])."""
         k = lane.stats.counts.shape[0]
-        before = start + jnp.cumsum((pulled >= 0).astype(jnp.int32), 0) - (pulled >= 0)
+        drawn = (pulled >= 0).astype(jnp.int32)
+        before = start + jnp.cumsum(drawn, 0) - drawn
         counts = lane.stats.counts.astype(jnp.int32)
         closed = opened & (lane.closed_at > 0)
 
