@@ -16,7 +16,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import GAP, Inputs
-from jaxelim.complexity.optimum import scaled
+from jaxelim.complexity.optimum import scaled, solve_many
 from jaxelim.complexity.pieces import combinations, half_spaces, pieces_of
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
@@ -27,6 +27,7 @@ _LEAST_MARGIN = 1e-5
 _WORST_CONDITION = 1e11
 
 
+# Jitted, so that a transformation applied without jit does not dispatch the rules' operations one by one.
 @functools.partial(jax.jit, static_argnums=2)
 def _value(inputs, marks, gap):
     return derivatives.value(inputs, marks, gap)
@@ -106,9 +107,8 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
             raise ArgumentError("arms", arms, "features [K, d] of one instance; use jax.vmap, or complexity, for many")
         arms_, theta_, unit = scaled(instance, pieces)
         extra = np.zeros(instance.K) if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
-        with jax.enable_x64(True):
-            inputs = Inputs(*map(jnp.asarray, (arms_[0], theta_[0], unit.directions[0], unit.offsets[0], extra)))
-            return np.asarray(function(inputs, jnp.ones(len(inputs.offsets)), gap))[()]
+        found = solve_many(arms_, theta_, unit, extra[None], gap)
+        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[function][0]
     dtype = jnp.dtype(precision)
     if precision == "float64" and not jax.config.jax_enable_x64:
         name = traced[0]

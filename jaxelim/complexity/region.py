@@ -6,7 +6,6 @@ multipliers q >= 0 and any weights w certify the result, H_p lying below its tan
     max over {v : H_p(v) >= h} of b . v  <=  max_k (b_k + sum_p q_p dH_p/dw_k (w)) - h sum_p q_p.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
