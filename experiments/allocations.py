@@ -1,4 +1,4 @@
-"""Checks and figures of the page on allocations: `python -m experiments.allocations [bracket|gradients|example|design]`.
+"""Checks and figures on allocations: `python -m experiments.allocations [bracket|gradients|example|design]`.
 
 bracket: H* of the paper's eight instance-problems between linear programs. gradients: against differences on 200 random
 instances. example: the two-dimensional example. design: the hardest instance and the best extra arm, with a figure.

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxelim import checks
 from jaxelim.complexity import derivatives
@@ -99,7 +100,7 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | ({} if bonus is None else {"bonus": bonus})
-    traced = [name for name, x in given.items() if isinstance(x, jax.core.Tracer)]
+    traced = [name for name, x in given.items() if isinstance(x, Tracer)]
     if not traced:
         instance = Instance(arms, theta, noise_std)
         pieces = pieces_of(instance, problem)
@@ -110,7 +111,7 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
         found = solve_many(arms_, theta_, unit, extra[None], gap)
         return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[function][0]
     dtype = jnp.dtype(precision)
-    if precision == "float64" and not jax.config.jax_enable_x64:
+    if precision == "float64" and not jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         name = traced[0]
         allowed = "float64 under a transformation: switch on jax_enable_x64, or ask for precision='float32'"
         raise PrecisionError(name, given[name].dtype, allowed, "complexity_gradients needs neither")
