@@ -12,12 +12,12 @@ from jax import Array
 from jaxelim.base import Problem, View
 from jaxelim.lanes import Lanes
 from jaxelim.problems.best_arm import pairwise_gap
-from jaxelim.problems.top_m import largest
+from jaxelim.problems.top_m import TopM, largest
 
 
 def answer_size(problem: Problem) -> int:
     """m: how many arms make up an answer, 1 in best-arm identification."""
-    return getattr(problem, "m", 1)
+    return problem.m if isinstance(problem, TopM) else 1
 
 
 def distances(view: View, i: Array) -> Array:
@@ -33,8 +33,8 @@ def gaps(view: View, i: Array) -> Array:
 def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Array:
     """The m-th largest over i of rows(i) [K], entry by entry and equal entries counted apart: [K].
 
-    `rows` gives count rows, of which one entry in each column is -inf and stands for nothing. The m largest so far, or where
-    that is shorter the count - m smallest, are kept in order, and every row is passed along them.
+    `rows` gives count rows, of which one entry in each column is -inf and stands for nothing. The m largest so far, or
+    where that is shorter the count - m smallest, are kept in order, and every row is passed along them.
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
@@ -52,27 +52,30 @@ def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Arr
     return sign * jax.lax.fori_loop(0, count, body, best)[-1]
 
 
-def ambiguous_pair(lanes: Lanes, bounds: Array, column: Callable[[Array], Array], m: int) -> tuple[Array, Array, Array]:
-    """J, the m arms with the smallest bounds ([K] bool); b, the arm j of J with the largest max over i outside J of B_ij; c, the
+def ambiguous_pair(
+    lanes: Lanes, bounds: Array, column: Callable[[Array], Array], m: int
+) -> tuple[Array, Array, Array]:
+    """J [K] bool, the m arms with the smallest bounds; b, the j of J with the largest max over i outside J of B_ij; c, the
     i outside J with the largest B_ib. `bounds` [K] holds the m-th largest B_ij over i != j, column(j) is B_.j: [K]."""
     chosen = largest(lanes, -bounds, m)
-    b = c = most = None
-    for r in range(m):
-        j = chosen.top[r]
+
+    def rival(j):
         against = jnp.where(chosen.member, -jnp.inf, column(j))
         i = lanes.argmax(against)
-        value = lanes.take(against, i)
-        if b is None:
-            b, c, most = j, i, value
-        else:
-            better = (value > most) | ((value == most) & (j < b))
-            b, c, most = jnp.where(better, j, b), jnp.where(better, i, c), jnp.maximum(most, value)
+        return j, i, lanes.take(against, i)
+
+    b, c, most = rival(chosen.top[0])
+    for r in range(1, m):
+        j, i, value = rival(chosen.top[r])
+        better = (value > most) | ((value == most) & (j < b))
+        b, c, most = jnp.where(better, j, b), jnp.where(better, i, c), jnp.maximum(most, value)
     return chosen.member, b, c
 
 
 def beaten(view: View, judges: Array, width: Array) -> Array:
-    """The arms i for which some judge j has sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat: [K] bool.
-    `judges` [K] bool; identical arms do not beat one another."""
+    """The arms i for which some judge j has sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat.
+
+    [K] bool, as are `judges`; identical arms do not beat one another."""
 
     def body(j, out):
         norm = distances(view, j)

@@ -14,15 +14,15 @@ from jaxelim.lanes import index_like
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LinGIFA(SamplingRule):
-    """Guess the top m from gap indices of all pairs, then pull the arm that most narrows the guess's most ambiguous pair.
+    """Guess the top m from gap indices of all pairs; pull the arm that most narrows the guess's most ambiguous pair.
 
     B_ij = (phi_i - phi_j) . theta_hat + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
     J = the m arms j with the smallest m-th largest B_ij over i != j;
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
     arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
 
-    Reda, Tirinzoni & Degenne 2021. As in the authors' program, but that exact ties go to the lowest index. It looks at every
-    pair of arms and at no active pieces: elimination may stop it, and does not steer it.
+    Reda, Tirinzoni & Degenne 2021. As in the authors' program, but that exact ties go to the lowest index. It looks at
+    every pair of arms and at no active pieces: elimination may stop it, and does not steer it.
     """
 
     problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")

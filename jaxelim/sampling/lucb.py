@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxelim.base import SamplingRule
 from jaxelim.indices import less_pulled, observed
+from jaxelim.problems import Thresholding, TopM
 
 
 @jax.tree_util.register_dataclass
@@ -30,8 +31,8 @@ class LUCB(SamplingRule):
     (b, c) = argmax over its active pieces of (mu_c + r_c) - (mu_b - r_b); the less pulled of b and c (ties: c);
     signs: the active arm with the largest r_k - |mu_k - level|. It stops once that maximum is not positive.
 
-    Kalyanakrishnan, Tewari, Auer & Stone 2012, one pull at a time. As in the authors' program, but that exact ties go to the
-    lowest index. Its own test stays in force whatever else is observed.
+    Kalyanakrishnan, Tewari, Auer & Stone 2012, one pull at a time. As in the authors' program, but that exact ties go to
+    the lowest index. Its own test stays in force whatever else is observed.
     """
 
     problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m", "thresholding")
@@ -49,16 +50,17 @@ class LUCB(SamplingRule):
         means, radius = observed(view)
         answer = problem.answer(view.space, means, None)
         active = view.active_of(answer)
-        if problem.name == "thresholding":
+        inside = []
+        if isinstance(problem, Thresholding):
             overlap = radius - jnp.abs(means - problem.level)
         else:
-            inside = [answer] if problem.name == "best-arm" else [answer.top[r] for r in range(problem.m)]
+            inside = [answer.top[r] for r in range(problem.m)] if isinstance(problem, TopM) else [answer]
             upper, lower = means + radius, means - radius
             overlap = jnp.concatenate([upper - lanes.take(lower, b) for b in inside])
         overlap = jnp.where(active, overlap, -jnp.inf)
         piece = lanes.argmax(overlap)
         state = LUCBState(lanes.take(overlap, piece) <= 0, problem.mask(answer, means), lanes.sum(active))
-        if problem.name == "thresholding":
+        if not inside:
             return piece, state
         b = inside[0] if len(inside) == 1 else lanes.take(answer.top, piece // arms)
         return less_pulled(view, b, piece % arms), state

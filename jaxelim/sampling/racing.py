@@ -26,16 +26,16 @@ class RacingState:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Racing(SamplingRule):
-    """Rounds that pull every remaining arm once, in index order; before each of them one arm may be accepted or discarded.
+    """Rounds that pull every remaining arm once, in index order; before each, one arm may be accepted or discarded.
 
     mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k); T = the m best means of all arms, less the accepted.
     Accept the best remaining arm a if max over the remaining outside T of mu_i + r_i <= mu_a - r_a;
     discard the worst remaining arm w if mu_w + r_w <= min over T of mu_i - r_i;
-    where both hold, the one that clears by more (ties: accept). Stop when m are accepted or K - m discarded; the answer is
-    the accepted, and in the second case the remaining with them.
+    where both hold, the one that clears by more (ties: accept). Stop when m are accepted or K - m discarded; the answer
+    is the accepted, and in the second case the remaining with them.
 
-    Kaufmann & Kalyanakrishnan 2013. The authors' program discards an arm also where only an acceptance holds, so that its
-    runs are shorter than those of this rule, and not delta-correct.
+    Kaufmann & Kalyanakrishnan 2013. The authors' program discards an arm also where only an acceptance holds: its runs are
+    shorter than those of this rule, on arms that no test has told apart.
     """
 
     problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")

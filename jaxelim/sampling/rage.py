@@ -48,16 +48,16 @@ def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class RAGE(SamplingRule):
-    """Phases l = 1, 2, ...: a design for the differences of the arms still active, pulled in rounded numbers; then a cut.
+    """Phases l = 1, 2, ...: a design for the differences of the arms still active, pulled in rounded numbers; a cut.
 
-    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2 in the inverse of V_w: Frank-Wolfe from the
-    uniform weights, steps 2/(n + 2), until ||step||/||w|| < accuracy; entries below 1e-5 are dropped;
+    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2 in the inverse of V_w: Frank-Wolfe from
+    the uniform weights, steps 2/(n + 2), until ||step||/||w|| < accuracy; entries below 1e-5 are dropped;
     samples = max(ceil(8 4^(l-1) rho (1 + slack) log(2 K^2/delta_{max(l-1, 1)})), 20 |supp w|), delta_l = delta/l^2,
     rounded efficiently; always the arm with most pulls left; then arm i goes if for some active arm j
     sqrt(2 ||phi_j - phi_i||^2_{V^-1} log(2 K^2/delta_l)) <= (phi_j - phi_i) . theta_hat. Stop at one active arm.
 
-    Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are those of all samples so far, not of
-    the phase; rho is that of the weights which the last step started from; and log(2 K^2/delta_{l-1}) sizes phase l.
+    Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are those of all samples so far, not
+    of the phase; rho is that of the weights which the last step started from; log(2 K^2/delta_{l-1}) sizes phase l.
 
     Args:
         slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.
@@ -84,7 +84,8 @@ class RAGE(SamplingRule):
         object.__setattr__(self, "steps", integer("steps", self.steps, low=1))
 
     def init(self, view):
-        return RAGEState(jnp.zeros_like(view.t), jnp.ones_like(view.means, bool), jnp.zeros(view.means.shape, jnp.int32))
+        none = jnp.zeros(view.means.shape, jnp.int32)
+        return RAGEState(jnp.zeros_like(view.t), jnp.ones_like(view.means, bool), none)
 
     def _pull(self, view, state):
         """The arm with most pulls left, and one less of them."""

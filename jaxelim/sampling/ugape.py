@@ -31,8 +31,8 @@ class UGapE(SamplingRule):
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib; the less pulled of b and c (ties: c).
     It stops once no arm of J has a positive m-th largest B_ij, with the answer J.
 
-    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but that exact ties go to the lowest index. Its own test
-    stays in force whatever else is observed. It looks at no active pieces.
+    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but that exact ties go to the lowest index. Its own
+    test stays in force whatever else is observed. It looks at no active pieces.
     """
 
     problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")

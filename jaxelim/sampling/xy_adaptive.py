@@ -16,7 +16,7 @@ from jaxelim.lanes import index_like, where
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class XYState:
-    """The arms that may still be best, what the test for a new phase compares, and the choice that is being repeated."""
+    """The arms that may still be best, what the test for a new phase compares, and the choice being repeated."""
 
     active: Array  # [K] bool
     rho: Array  # []: at the last choice
@@ -31,8 +31,8 @@ class XYState:
 class XYAdaptive(SamplingRule):
     """Greedy design for the differences of the active arms, which are cut anew whenever the design has got good enough.
 
-    Every `every` steps: if rho/t < alpha rho_old/t_old, begin a phase: (rho_old, t_old) = (rho, t), and active are the arms i
-    that no arm j beats by (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}); then
+    Every `every` steps: if rho/t < alpha rho_old/t_old, begin a phase: (rho_old, t_old) = (rho, t), and active are the
+    arms i that no arm j beats by (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}); then
     arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1, rho = that minimum.
     rho, rho_old and t_old start at 1, 1 and K. Stop at one active arm.
 
@@ -74,7 +74,8 @@ class XYAdaptive(SamplingRule):
         old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
         worst = self._worst(view, active)
         arm = view.lanes.argmin(worst)
-        new = XYState(active, view.lanes.take(worst, arm), old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
+        rho = view.lanes.take(worst, arm)
+        new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
         again = dataclasses.replace(state, left=state.left - 1)
         state = where(state.left > 0, again, new)
         return state.arm, state
