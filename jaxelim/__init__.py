@@ -7,6 +7,7 @@
 
 from jaxelim import instances
 from jaxelim.base import Problem, SamplingRule, View
+from jaxelim.complexity import complexity
 from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination, StoppingRule
 from jaxelim.errors import (
     ArgumentError,
@@ -61,6 +62,7 @@ __all__ = [
     "UnsupportedError",
     "View",
     "XYAdaptive",
+    "complexity",
     "instances",
     "load_instance",
     "simulate",

@@ -339,18 +339,18 @@ class _Job:
         program = engine.program(spec)
         inputs = self._inputs(spec)
         began = time.perf_counter()
-        bar = Progress(progress, int(np.sum(queue["length"])))
-        carry = program.begin(inputs, queue)
+        lengths = queue["length"]
+        inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
+        carry = jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
+        compiled = time.perf_counter()
+        bar = Progress(progress, int(np.sum(lengths)))
         chunks = 1
-        first = None
         while True:
             last = time.perf_counter()
             carry = program.advance(inputs, queue, carry, np.int32(chunks))
             live, finished, samples = (np.sum(np.asarray(carry[k])) for k in ("live", "finished", "samples"))
             now = time.perf_counter()
-            if first is None:
-                first = now - began
-            elif now - last < 0.5:
+            if now - last < 0.5:
                 chunks = min(2 * chunks, 4096)
             elif now - last > 2 and chunks > 1:
                 chunks //= 2
@@ -360,7 +360,7 @@ class _Job:
         bar.close()
         out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "iterations", "samples", "chooses", "finished")})
         work = {
-            "seconds": time.perf_counter() - began, "seconds_to_first_chunk": first,
+            "seconds": time.perf_counter() - compiled, "compile_seconds": compiled - began,
             "samples_drawn": int(np.sum(out["samples"])),
             "samples_computed": int(np.sum(out["iterations"])) * spec.lanes,
             "choose_rounds": int(np.sum(out["chooses"])),
@@ -394,7 +394,10 @@ class _Job:
         return Result.assembled(self, spec, arrays, work)
 
     def trace(self) -> Trace:
-        spec = self._spec(log=self.max_samples + 2)
+        length = 4096  # powers of two: traces of all lengths share few compiled programs
+        while length < self.max_samples + 2:
+            length *= 2
+        spec = self._spec(log=length)
         queue, _ = self._queue(spec)
         out, _ = self._drive(spec, False, queue)
         return Trace.assembled(self, out)

@@ -49,7 +49,7 @@ class LUCB(SamplingRule):
         problem, lanes, arms = view.problem, view.lanes, view.means.shape[0]
         means, radius = observed(view)
         answer = problem.answer(view.space, means, None)
-        active = view.active_of(answer)
+        active, looked = view.active_of(answer)
         inside = []
         if isinstance(problem, Thresholding):
             overlap = radius - jnp.abs(means - problem.level)
@@ -59,7 +59,7 @@ class LUCB(SamplingRule):
             overlap = jnp.concatenate([upper - lanes.take(lower, b) for b in inside])
         overlap = jnp.where(active, overlap, -jnp.inf)
         piece = lanes.argmax(overlap)
-        state = LUCBState(lanes.take(overlap, piece) <= 0, problem.mask(answer, means), lanes.sum(active))
+        state = LUCBState(lanes.take(overlap, piece) <= 0, problem.mask(answer, means), looked)
         if not inside:
             return piece, state
         b = inside[0] if len(inside) == 1 else lanes.take(answer.top, piece // arms)
