@@ -21,7 +21,7 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LinGame, LinGapE, Oracle, Uniform
+from jaxelim.sampling import LUCB, RAGE, LinGame, LinGapE, LinGIFA, Oracle, Racing, UGapE, Uniform, XYAdaptive
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -37,12 +37,16 @@ __all__ = [
     "InstanceFileError",
     "JaxelimError",
     "LLR",
+    "LUCB",
+    "LinGIFA",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
     "LogLogThreshold",
     "Native",
     "Oracle",
+    "RAGE",
+    "Racing",
     "Problem",
     "Resets",
     "Result",
@@ -53,10 +57,12 @@ __all__ = [
     "TieError",
     "TopM",
     "Trace",
+    "UGapE",
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
     "View",
+    "XYAdaptive",
     "complexity",
     "instances",
     "load_instance",

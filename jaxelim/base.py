@@ -120,7 +120,9 @@ class View:
     prepared: Tree  # what the rule's `prepare` made on the host
     theta_hat: Array | None = None  # [d]; None unless kept (see Statistics)
     reward_sums: Array | None = None  # [K]; None unless the rule says `uses_rewards`
+    kept: Tree = ()  # the set that elimination has left, behind `active`
     ridge: float = dataclasses.field(default=1.0, metadata={"static": True})
+    elimination: Any = dataclasses.field(default=None, metadata={"static": True})  # at sampling, or None
 
     @property
     def lanes(self) -> Lanes:
@@ -141,6 +143,21 @@ class View:
     def time(self) -> Array:
         """t as a float: []."""
         return self.t.astype(self.means.dtype)
+
+    @property
+    def exists(self) -> Array:
+        """Which of the Q places hold a piece of `answer`: [Q] bool."""
+        return self.problem.exists(self.answer, self.means)
+
+    def active_of(self, answer: Tree) -> tuple[Array, Array]:
+        """What `active` and `reading` are to the empirical answer, for one that the rule has from other means."""
+        other = dataclasses.replace(self, answer=answer)
+        if self.elimination is None:
+            return other.exists, self.problem.total(other.exists)
+        if self.elimination.shared:
+            return self.problem.active(self.lanes, self.kept, answer), self.problem.reading(self.lanes, self.kept, answer)
+        active = self.elimination.active(other, self.kept)
+        return active, self.lanes.sum(active)
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""

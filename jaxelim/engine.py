@@ -137,14 +137,17 @@ class Program:
             return gaussian.given_noise(inputs["noise"], row, start, length, self.spec.dtype)
         return gaussian.seeded_noise(inputs["key"], lane_run, start, length, self.spec.dtype)
 
-    def _view(self, check: Check, lane: Lane, active: Array, reading: Array) -> View:
-        spec, stats = self.spec, check.stats
+    def _view(self, check: Check, lane: Lane, observers: tuple, sampling: Tree) -> View:
+        spec, stats, elimination = self.spec, check.stats, self.spec.elimination
+        kept = sampling
+        if elimination is not None and elimination.shared:
+            kept = jax.tree.map(lambda x: x[0], observers[0])
         t = stats.t + 1
         delta = lane.delta[0]
         return View(
             check.space, check.problem, t, stats.counts, stats.means, stats.design, check.answer, check.gap,
-            check.metric.norm, active, reading, check.metric, delta, self._beta(t, delta), lane.prepared,
-            stats.theta_hat, stats.reward_sums, spec.ridge,
+            check.metric.norm, *self._active(check, kept), check.metric, delta, self._beta(t, delta), lane.prepared,
+            stats.theta_hat, stats.reward_sums, kept, spec.ridge, elimination,
         )
 
     def _beta(self, t: Array, delta: Array) -> Array:
@@ -169,15 +172,14 @@ class Program:
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
 
-    def _active(self, check: Check, observers: tuple, sampling: Tree) -> tuple[Array, Array]:
+    def _active(self, check: Check, kept: Tree) -> tuple[Array, Array]:
         """The pieces that sampling looks at, [Q, B], and how many they are, [B]."""
         elimination, lanes = self.spec.elimination, check.space.lanes
         if elimination is None:
             return check.exists, check.problem.total(check.exists)
         if elimination.shared:
-            pieces = jax.tree.map(lambda x: x[0], observers[0])
-            return (check.problem.active(lanes, pieces, check.answer), check.problem.reading(lanes, pieces, check.answer))
-        active = elimination.active(check, sampling)
+            return check.problem.active(lanes, kept, check.answer), check.problem.reading(lanes, kept, check.answer)
+        active = elimination.active(check, kept)
         return active, lanes.sum(active)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
@@ -213,7 +215,7 @@ class Program:
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.update(check, lane.sampling, lane.delta[0], spec.threshold)
-        view = self._view(check, lane, *self._active(check, observers, sampling))
+        view = self._view(check, lane, observers, sampling)
         two_speed = rule.fast is not None
         if two_speed:
             arm, own, status = self._ask(rule.fast, view, lane.own)
@@ -300,7 +302,7 @@ class Program:
                 observers = (_over_deltas(spec, look, few.observers[0], beta), *few.observers[1:])
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
-        view = self._view(check, few, *self._active(check, observers, sampling))
+        view = self._view(check, few, observers, sampling)
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
@@ -349,7 +351,7 @@ class Program:
             many(jnp.int32, k) if spec.observers > 1 else None, many(jnp.int64), jnp.zeros((b,), jnp.int64),
             many(jnp.int64), item >= queue["length"], jnp.zeros((b,), bool), jnp.full((b,), -1, jnp.int32),
         )
-        view = self._view(check, lane, check.exists, spec.problem.total(check.exists))
+        view = self._view(check, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, own=self._ask_init(view))
 
     def _ask_init(self, view: View) -> Tree:

@@ -17,11 +17,7 @@ from jaxelim.lanes import index_like
 def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
     """(phi_i - phi_k) . theta_hat for every k: [K]; from the difference of the features where arms nearly coincide."""
     if space.careful and theta_hat is not None:
-        y = space.feature(i)
-        features = space.features
-        if means.ndim == 2 and features.ndim == 2:
-            features = features[:, :, None]
-        return jnp.sum((y[None] - features) * theta_hat[None], 1)
+        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
     return space.lanes.take(means, i) - means
 
 
