@@ -20,7 +20,7 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LinGame, LinGapE, Oracle, Uniform
+from jaxelim.sampling import LazyTaS, LinGame, LinGapE, Oracle, Uniform
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -36,6 +36,7 @@ __all__ = [
     "InstanceFileError",
     "JaxelimError",
     "LLR",
+    "LazyTaS",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
