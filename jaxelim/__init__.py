@@ -20,7 +20,7 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LazyTaS, LinGame, LinGapE, Oracle, Uniform
+from jaxelim.sampling import LazyTaS, LinGame, LinGapE, OptimisticTaS, Oracle, TrackAndStop, Uniform
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -42,6 +42,7 @@ __all__ = [
     "LinearThreshold",
     "LogLogThreshold",
     "Native",
+    "OptimisticTaS",
     "Oracle",
     "Problem",
     "Result",
@@ -52,6 +53,7 @@ __all__ = [
     "TieError",
     "TopM",
     "Trace",
+    "TrackAndStop",
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
