@@ -22,6 +22,11 @@ ASK, OK, WORKING = (np.int32(i) for i in range(3))
 OK, this is the arm; WORKING, the rule's own state moved on, there is no sample yet."""
 
 
+def refutes(gap: Array, norm: Array, beta: Array) -> Array:
+    """Whether `likelihood_ratio(gap, norm)` > beta, without a division."""
+    return (gap > 0) & (norm > 0) & (gap**2 > 2 * beta * norm)
+
+
 def likelihood_ratio(gap: Array, norm: Array) -> Array:
     """inf over the half-space of L_t: max(gap, 0)^2/(2 norm), gap = y . theta_hat - c, norm = ||y||^2_{V^-1}; 0 for y = 0.
 
@@ -56,9 +61,13 @@ class Check:
     mask: Array  # [K] bool, the public form of the empirical answer
     gap: Array  # [Q]
     exists: Array  # [Q] bool: which of the Q places hold a piece
-    llr: Array  # [Q]
     metric: "Metric"
     full_llr: Any = None  # of everything full elimination may drop; None unless someone needs it
+
+    @property
+    def llr(self) -> Array:
+        """[Q]."""
+        return likelihood_ratio(self.gap, self.metric.norm)
 
 
 @jax.tree_util.register_dataclass
@@ -103,8 +112,8 @@ class View:
     answer: Tree  # the problem's own form of the empirical answer
     gap: Array  # [Q]: y_p . theta_hat - c_p of the empirical answer's pieces
     norm: Array  # [Q]: ||y_p||^2_{V^-1}
-    llr: Array  # [Q]
     active: Array  # [Q] bool: the pieces to be looked at, all of them or those that elimination has left
+    reading: Array  # [] int32: how many those are
     metric: Metric  # of V itself
     delta: Array  # []
     beta: Array  # []: the threshold at (t, delta), t as above
@@ -117,6 +126,11 @@ class View:
     def lanes(self) -> Lanes:
         """argmax, argmin, min, max, sum, take, row over arms: use these, they are right for one run and fast for many."""
         return self.space.lanes
+
+    @property
+    def llr(self) -> Array:
+        """The LLR of the empirical answer's pieces: [Q]."""
+        return likelihood_ratio(self.gap, self.norm)
 
     @property
     def features(self) -> Array:
@@ -157,7 +171,7 @@ def check_of(problem: "Problem", space: Space, stats: Statistics, full: bool = F
     full_llr = problem.full_llr(space, stats) if full and not problem.full_is_selective else None
     return Check(
         space, problem, stats, answer, problem.mask(answer, stats.means), gap, problem.exists(answer, stats.means),
-        likelihood_ratio(gap, norm), metric, full_llr,
+        metric, full_llr,
     )
 
 
@@ -201,7 +215,7 @@ class SamplingRule:
         """How many pieces this choice looks at (the paper's cost measure): []."""
         if not self.reads_pieces:
             return jnp.zeros_like(view.t)
-        return view.lanes.sum(view.active)
+        return view.reading
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
         """The rule's own stopping test on its next state: whether it stops ([] bool), and its answer ([K] bool)."""
@@ -255,6 +269,10 @@ class Problem:
         """phi_k' V^-1 y_piece for every k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
+    def total(self, exists: Array) -> Array:
+        """How many pieces the answer has: [] int32, the same form as the lanes' scalars. `exists` [Q] as above."""
+        return jnp.sum(exists, 0, dtype=jnp.int32)
+
     # The set of pieces that elimination has left. Times of elimination are kept, 0 standing for "still active".
 
     def start(self, means: Array, pair_times: bool = False) -> Tree:
@@ -264,6 +282,10 @@ class Problem:
     def active(self, lanes: Lanes, pieces: Tree, answer: Tree) -> Array:
         """Which of the answer's Q pieces are in the set: [Q] bool."""
         raise TypeError(f"{type(self).__name__} does not define active")
+
+    def reading(self, lanes: Lanes, pieces: Tree, answer: Tree) -> Array:
+        """How many of the answer's pieces are in the set: [] int32."""
+        return lanes.sum(self.active(lanes, pieces, answer))
 
     def drop(self, lanes: Lanes, pieces: Tree, answer: Tree, refuted: Array, t: Array) -> Tree:
         """The set without those pieces of the answer that are `refuted`, [Q] bool."""

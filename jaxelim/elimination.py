@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.base import Check, Tree
+from jaxelim.base import Check, Tree, refutes
 
 
 class StoppingRule:
@@ -41,7 +41,7 @@ class LLR(StoppingRule):
 
     def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
         least = check.space.lanes.min(jnp.where(check.exists, check.llr, jnp.inf))
-        return state, least > beta, check.mask, check.space.lanes.sum(check.exists)
+        return state, least > beta, check.mask, check.problem.total(check.exists)
 
 
 @jax.tree_util.register_static
@@ -60,7 +60,7 @@ class SelectiveElimination(StoppingRule):
 
     def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
         """The set without the pieces that this check refutes."""
-        refuted = check.exists & (check.llr > beta)
+        refuted = check.exists & refutes(check.gap, check.metric.norm, beta)
         return check.problem.drop(check.space.lanes, pieces, check.answer, refuted, check.stats.t)
 
     def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:

@@ -137,13 +137,13 @@ class Program:
             return gaussian.given_noise(inputs["noise"], row, start, length, self.spec.dtype)
         return gaussian.seeded_noise(inputs["key"], lane_run, start, length, self.spec.dtype)
 
-    def _view(self, check: Check, lane: Lane, active: Array) -> View:
+    def _view(self, check: Check, lane: Lane, active: Array, reading: Array) -> View:
         spec, stats = self.spec, check.stats
         t = stats.t + 1
         delta = lane.delta[0]
         return View(
             check.space, check.problem, t, stats.counts, stats.means, stats.design, check.answer, check.gap,
-            check.metric.norm, check.llr, active, check.metric, delta, self._beta(t, delta), lane.prepared,
+            check.metric.norm, active, reading, check.metric, delta, self._beta(t, delta), lane.prepared,
             stats.theta_hat, stats.reward_sums, spec.ridge,
         )
 
@@ -169,19 +169,23 @@ class Program:
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
 
-    def _active(self, check: Check, observers: tuple, sampling: Tree) -> Array:
-        elimination = self.spec.elimination
+    def _active(self, check: Check, observers: tuple, sampling: Tree) -> tuple[Array, Array]:
+        """The pieces that sampling looks at, [Q, B], and how many they are, [B]."""
+        elimination, lanes = self.spec.elimination, check.space.lanes
         if elimination is None:
-            return check.exists
+            return check.exists, check.problem.total(check.exists)
         if elimination.shared:
             pieces = jax.tree.map(lambda x: x[0], observers[0])
-            return check.problem.active(check.space.lanes, pieces, check.answer)
-        return elimination.active(check, sampling)
+            return (check.problem.active(lanes, pieces, check.answer), check.problem.reading(lanes, pieces, check.answer))
+        active = elimination.active(check, sampling)
+        return active, lanes.sum(active)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec
         full = any(rule.full for rule in spec.stopping) or getattr(spec.elimination, "full", False)
-        return check_of(spec.problem, self._space(inputs, lane.features), lane.stats, full)
+        # A lane that is done runs on unread; what falls there is dated after its end, and so left out of its results.
+        stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
+        return check_of(spec.problem, self._space(inputs, lane.features), stats, full)
 
     def _step(self, inputs: dict, lane: Lane, noise: Array) -> tuple[Lane, Array, Array, Check]:
         """One step of every lane: the next lanes, the arm pulled (-1: none), the reward, and the check that was read."""
@@ -209,7 +213,7 @@ class Program:
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.update(check, lane.sampling, lane.delta[0], spec.threshold)
-        view = self._view(check, lane, self._active(check, observers, sampling))
+        view = self._view(check, lane, *self._active(check, observers, sampling))
         two_speed = rule.fast is not None
         if two_speed:
             arm, own, status = self._ask(rule.fast, view, lane.own)
@@ -296,7 +300,7 @@ class Program:
                 observers = (_over_deltas(spec, look, few.observers[0], beta), *few.observers[1:])
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
-        view = self._view(check, few, self._active(check, observers, sampling))
+        view = self._view(check, few, *self._active(check, observers, sampling))
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
@@ -345,7 +349,7 @@ class Program:
             many(jnp.int32, k) if spec.observers > 1 else None, many(jnp.int64), jnp.zeros((b,), jnp.int64),
             many(jnp.int64), item >= queue["length"], jnp.zeros((b,), bool), jnp.full((b,), -1, jnp.int32),
         )
-        view = self._view(check, lane, check.exists)
+        view = self._view(check, lane, check.exists, spec.problem.total(check.exists))
         return dataclasses.replace(lane, own=self._ask_init(view))
 
     def _ask_init(self, view: View) -> Tree:

@@ -394,7 +394,10 @@ class _Job:
         return Result.assembled(self, spec, arrays, work)
 
     def trace(self) -> Trace:
-        spec = self._spec(log=self.max_samples + 2)
+        length = 4096  # powers of two: traces of all lengths share few compiled programs
+        while length < self.max_samples + 2:
+            length *= 2
+        spec = self._spec(log=length)
         queue, _ = self._queue(spec)
         out, _ = self._drive(spec, False, queue)
         return Trace.assembled(self, out)

@@ -19,6 +19,7 @@ class SignTimes:
 
     dropped: Array  # [K] int32, 0 while active
     positive: Array  # [K] bool
+    left: Array  # [] int32: how many are active
 
 
 @jax.tree_util.register_static
@@ -74,24 +75,32 @@ class Thresholding(Problem):
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(answer, piece), along, -along)
 
+    def total(self, exists):
+        return jnp.full(exists.shape[1:], exists.shape[0], jnp.int32)
+
     def start(self, means, pair_times=False):
-        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool))
+        left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
+        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool), left)
+
+    def reading(self, lanes, pieces, answer):
+        return pieces.left
 
     def active(self, lanes, pieces, answer):
         return pieces.dropped == 0
 
     def drop(self, lanes, pieces, answer, refuted, t):
         now = refuted & (pieces.dropped == 0)
-        return SignTimes(jnp.where(now, t, pieces.dropped), jnp.where(now, answer, pieces.positive))
+        dropped = jnp.where(now, t, pieces.dropped)
+        return SignTimes(dropped, jnp.where(now, answer, pieces.positive), lanes.sum(dropped == 0))
 
     def tests(self, lanes, pieces, answer, full):
-        return lanes.sum(pieces.dropped == 0)
+        return pieces.left
 
     def verdict(self, lanes, pieces, answer, means, full):
-        return lanes.sum(pieces.dropped == 0) == 0, pieces.positive
+        return pieces.left == 0, pieces.positive
 
     def times(self, pieces):
         return pieces.dropped
 
     def remaining(self, lanes, pieces):
-        return lanes.sum(pieces.dropped == 0)
+        return pieces.left
