@@ -89,7 +89,7 @@ class LazyTaS(SamplingRule):
         return self._pull(view, where(open_, exact, state))
 
     def reads(self, view, state):
-        return state.iterations * view.lanes.sum(view.active)
+        return state.iterations * view.reading
 
     def _known(self, view, state):
         """Whether the test on lambda_min(V) is open, and the state with the bounds that decide it where it is not."""

@@ -81,7 +81,7 @@ class OptimisticTaS(SamplingRule):
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
 
     def reads(self, view, state):
-        return state.found.looks * view.lanes.sum(view.active)
+        return state.found.looks * view.reading
 
     def _track(self, view, state, found):
         target = state.target + found.weights

@@ -76,7 +76,7 @@ class TrackAndStop(SamplingRule):
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due))
 
     def reads(self, view, state):
-        return state.found.looks * view.lanes.sum(view.active)
+        return state.found.looks * view.reading
 
     def _track(self, view, state, found):
         lanes, counts, time, weights = view.lanes, view.counts, view.time, found.weights
