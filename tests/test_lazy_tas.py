@@ -93,7 +93,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
 def test_one_run_at_a_time_gives_the_same_runs():
     instance = batch("linear", K=6)[0]
     asked = dict(
-        runs=16, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(), max_samples=3000
+        runs=8, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(), max_samples=500
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
     plain = je.simulate(instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked)
@@ -101,6 +101,7 @@ def test_one_run_at_a_time_gives_the_same_runs():
         np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name))
 
 
+@pytest.mark.slow
 def test_pulls_approach_the_optimal_allocation():
     instance = je.instances.two_dimensional(4, 0.4)
     never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
@@ -110,6 +111,7 @@ def test_pulls_approach_the_optimal_allocation():
 
 
 def test_arms_that_do_not_span_are_never_explored_for():
-    prepared = je.LazyTaS().prepare(je.Instance([[1.0, 0, 0], [1.0, 0, 0], [1.0, 1, 0]], [1.0, 2, 0]), je.BestArm(), 1.0)
+    instance = je.Instance([[1.0, 0, 0], [1.0, 0, 0], [1.0, 1, 0]], [1.0, 2, 0])
+    prepared = je.LazyTaS().prepare(instance, je.BestArm(), 1.0)
     np.testing.assert_array_equal(prepared.spanner, [0, 2, 0])
     assert prepared.c0 == 0
