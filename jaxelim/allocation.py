@@ -29,10 +29,10 @@ _GAP_FLOAT32 = 3e-5
 class Frame(NamedTuple):
     """Of the instance: coordinates u_k = S^-1 phi_k in which Phi' Phi is the identity."""
 
-    unit: Array  # [K, d] the features in them; 0 in those that no arm reaches
-    idle: Array  # [d] 1 on coordinates that no arm reaches, else 0
-    v_inv: Array  # [d, d] the (pseudo-)inverse of Phi' Phi
-    g: Array  # [K] ||u_k||^2
+    unit: Any  # [K, d] the features in them; 0 in those that no arm reaches
+    idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
+    v_inv: Any  # [d, d] the (pseudo-)inverse of Phi' Phi
+    g: Any  # [K] ||u_k||^2
 
 
 @jax.tree_util.register_dataclass
@@ -66,7 +66,7 @@ def due(schedule: str | int, view: View) -> Array:
     since = view.t - 1 - view.means.shape[0]
     if schedule == "powers":
         return (since == 0) | (view.t & (view.t - 1) == 0)
-    return since % (1 if schedule == "always" else schedule) == 0
+    return since % (schedule if isinstance(schedule, int) else 1) == 0
 
 
 def frames(instance: Instance) -> Frame:
@@ -94,8 +94,8 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
         now: [] bool.
         bonus: [K] c, or None for 0.
 
-    Where an active piece has no gap (a tie in theta_hat), H is 0 for every w: the last weights stay, or, with a bonus, all but
-    a share `gap` goes to the arm of largest c. A mixture that belongs to another empirical answer is only a worse start.
+    Where an active piece has no gap (a tie in theta_hat), H is 0 for every w: the last weights stay, or, with a bonus,
+    all but a share `gap` goes to the arm of largest c. A mixture found for another answer is only a worse start.
     """
     gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
     space, problem, lanes_apart = view.space, view.problem, view.means.ndim > 1
@@ -108,7 +108,8 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
         else:
             reference = SquareDesign(frame.g, frame.v_inv)
         _, cross = problem.measure(run, reference, answer)
-        along = jax.vmap(lambda p: problem.along(run, reference, answer, cross, p))(jnp.arange(pieces, dtype=jnp.int32))
+        places = jnp.arange(pieces, dtype=jnp.int32)
+        along = jax.vmap(lambda p: problem.along(run, reference, answer, cross, p))(places)
         # phi_k . (Phi' Phi)^-1 y_p for every k is the direction y_p as the arms see it.
         y = jnp.matmul(along, frame.unit, precision="highest")
         solvable = jnp.all((gaps > 0) | ~active) & jnp.any(active)

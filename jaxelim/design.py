@@ -155,14 +155,15 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: Space, weights: Array, ridge: float = 0.0) -> SquareDesign:
-    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K]. One packed product makes V, one makes g."""
+def weighted(space: Space, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K], ridge []. One packed product makes V, one
+    makes g."""
     features = space.features
     d = features.shape[1]
     row, column, place = _packed(d)
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
-    eye = (ridge * jnp.eye(d, dtype=weights.dtype)).reshape(shape)
+    eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
     if outer.ndim == 2:
         packed = jnp.matmul(outer.T, weights, precision="highest")
     else:

@@ -104,7 +104,9 @@ def solve(
     return found._replace(value=value, gap=reached, converged=reached <= gap)
 
 
-def climb(where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, go=True) -> Solution:
+def climb(
+    where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, go: jax.Array | bool = True
+) -> Solution:
     """The interior-point iterations, from a pair at hand: warm-started where that pair solves a problem close by.
 
     Args:
@@ -119,7 +121,7 @@ def climb(where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, 
         go: [] bool, False to return the pair as it is.
     """
     dtype = weights.dtype
-    K, P = weights.shape[0], gaps.shape[0]
+    K = weights.shape[0]
     terms = (jnp.sum(live) + K).astype(dtype)
     info = information(weights, where, gaps)
     scale = jnp.min(jnp.where(live, info.value + bonus @ weights, jnp.inf))

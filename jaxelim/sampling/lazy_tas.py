@@ -1,7 +1,7 @@
 """Lazy Track-and-Stop."""
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,11 @@ _STEPS, _LENGTH = 1000, 1000.0
 
 
 class Prepared(NamedTuple):
-    """Of the instance: d linearly independent arms, and the rate at which they are to be explored."""
+    """Of the instance: d linearly independent arms, the rate at which they are to be explored, and what V_w needs."""
 
-    spanner: Array  # [d] int32
-    c0: Array  # []
+    spanner: Any  # [d] int32
+    c0: Any  # []
+    ridge: Any  # [] 0 where the arms span R^d
 
 
 @jax.tree_util.register_dataclass
@@ -48,9 +49,10 @@ class LazyTaS(SamplingRule):
     Each step W += w; pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
 
     Jedra & Proutiere 2020. The loop is written for U = i w, which only ever gains whole pulls, U <- U + e_k: H_p is
-    homogeneous, so that nothing but the last digits changes, and V_U^-1 takes rank-one updates. At a solve's start, weights
-    inside V_w are taken as at least 1e-12: an arm that is never chosen again loses a factor 1000 with every power of two.
-    lambda_min(V), ridge included, is computed only where the bounds kept from its last computation leave the test open.
+    homogeneous, so that nothing but the last digits changes, arms chosen equally often stay tied, and V_U^-1 takes
+    rank-one updates. At a solve's start, weights inside V_w are taken as at least 1e-12: an arm that is not chosen again
+    loses a factor 1000 with every power of two. lambda_min(V), ridge included, is computed only where the bounds kept
+    from its last computation leave the test open. Arms that do not span R^d: c0 = 0, and V_w gets a ridge of 1e-9.
     """
 
     uses_delta: ClassVar[bool] = False
@@ -61,10 +63,9 @@ class LazyTaS(SamplingRule):
     source: ClassVar[str] = "Jedra & Proutiere 2020"
 
     def prepare(self, instance, problem, ridge):
-        """The spanner and c0 of each instance; c0 = 0, no exploration, where the arms do not span R^d."""
-        each = [_spanner(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
-        spanner, c0 = (np.stack(x) for x in zip(*each, strict=True))
-        return Prepared(spanner, c0) if instance.batched else Prepared(spanner[0], c0[0])
+        """The spanner and c0 of each instance."""
+        each = [_prepared(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
+        return Prepared(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)
@@ -117,15 +118,18 @@ def _due(view):
     return view.t & (view.t - 1) == 0
 
 
-def _spanner(arms):
-    """The first linearly independent arms [d] (the first of them again where there are fewer), and c0."""
+def _prepared(arms):
+    """The first linearly independent arms (the first of them again where there are fewer than d), and what follows."""
     d = arms.shape[1]
-    chosen: list[int] = []
+    spanner: list[int] = []
     for k in range(len(arms)):
-        if len(chosen) < d and np.linalg.matrix_rank(arms[[*chosen, k]]) > len(chosen):
-            chosen.append(k)
-    c0 = np.linalg.eigvalsh(arms[chosen].T @ arms[chosen])[0] / np.sqrt(d) if len(chosen) == d else 0.0
-    return np.resize(np.array(chosen or [0], np.int32), d), np.float64(c0)
+        if len(spanner) < d and np.linalg.matrix_rank(arms[[*spanner, k]]) > len(spanner):
+            spanner.append(k)
+    if len(spanner) < d:
+        ridge = 1e-9 * np.mean(np.sum(arms**2, 1))
+        return Prepared(np.resize(np.array(spanner or [0], np.int32), d), np.float64(0), ridge)
+    least = np.linalg.eigvalsh(arms[spanner].T @ arms[spanner])[0]
+    return Prepared(np.array(spanner, np.int32), least / np.sqrt(d), np.float64(0))
 
 
 def _frank_wolfe(view, weights, due):
@@ -135,7 +139,7 @@ def _frank_wolfe(view, weights, due):
     if isinstance(view.design, DiagonalDesign):
         design = DiagonalDesign(1 / floored)
     else:
-        design = weighted(view.space, floored)
+        design = weighted(view.space, floored, view.prepared.ridge)
 
     def step(carry):
         i, pulls, design, steps, go = carry

@@ -36,14 +36,14 @@ class OptimisticTaS(SamplingRule):
     w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
     c_k = sqrt(2 log t) ||phi_k||_{V^-1};   C-tracking: W += w, arm = argmin_k N_k - W_k.
 
-    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic Track-and-Stop". Solved by a primal-dual
-    interior-point method from the last solution; any mixture q over pieces certifies that the optimum is at most
+    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic Track-and-Stop". Solved by a primal-
+    dual interior-point method from the last solution; any mixture q over pieces certifies that the optimum is at most
     max_k sum_p q_p dH_p/dw_k + c_k.
 
     Args:
         bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and not negative; None: the one above.
-        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and where t
-            is a power of two.
+        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
+            where t is a power of two.
         gap: relative duality gap to solve to, in (0, 1).
     """
 

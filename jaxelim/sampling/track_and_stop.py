@@ -31,13 +31,13 @@ class TrackAndStop(SamplingRule):
     "wrapper": the uniform weights over the arms with N_k <= sqrt(t - 1) - K/2 take the place of w, where there are any;
     "paper": where some N_k < sqrt(t), pull argmin_k N_k (W += w all the same).
 
-    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Solved by a primal-dual interior-point method from the
-    last solution; any mixture q over pieces certifies H* <= max_k sum_p q_p dH_p/dw_k.
+    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Solved by a primal-dual interior-point method from
+    the last solution; any mixture q over pieces certifies H* <= max_k sum_p q_p dH_p/dw_k.
 
     Args:
         tracking: "D" or "C".
-        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and where t
-            is a power of two.
+        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
+            where t is a power of two.
         gap: relative duality gap to solve to, in (0, 1).
         exploration: "wrapper" or "paper".
     """
