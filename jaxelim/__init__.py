@@ -21,7 +21,21 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LUCB, RAGE, LinGame, LinGapE, LinGIFA, Oracle, Racing, UGapE, Uniform, XYAdaptive
+from jaxelim.sampling import (
+    LUCB,
+    LazyTaS,
+    LinGIFA,
+    LinGame,
+    LinGapE,
+    OptimisticTaS,
+    Oracle,
+    RAGE,
+    Racing,
+    TrackAndStop,
+    UGapE,
+    Uniform,
+    XYAdaptive,
+)
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -38,16 +52,18 @@ __all__ = [
     "JaxelimError",
     "LLR",
     "LUCB",
+    "LazyTaS",
     "LinGIFA",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
     "LogLogThreshold",
     "Native",
+    "OptimisticTaS",
     "Oracle",
+    "Problem",
     "RAGE",
     "Racing",
-    "Problem",
     "Resets",
     "Result",
     "SamplingRule",
@@ -57,6 +73,7 @@ __all__ = [
     "TieError",
     "TopM",
     "Trace",
+    "TrackAndStop",
     "UGapE",
     "Uniform",
     "UnknownNameError",

@@ -260,7 +260,6 @@ class Program:
         reward = lanes.take(reward, arm) + noise
         after = gaussian.update(check.space, stats, arm, reward, go)
         if two_speed:
-            after = where(go, after, stats)
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
