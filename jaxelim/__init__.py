@@ -22,14 +22,15 @@ from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
 from jaxelim.sampling import (
+    FWS,
     LUCB,
+    RAGE,
     LazyTaS,
-    LinGIFA,
     LinGame,
     LinGapE,
+    LinGIFA,
     OptimisticTaS,
     Oracle,
-    RAGE,
     Racing,
     TrackAndStop,
     UGapE,
@@ -43,6 +44,7 @@ __all__ = [
     "ArgumentError",
     "BestArm",
     "Engine",
+    "FWS",
     "FullElimination",
     "GK16",
     "HalfSpaces",

@@ -115,6 +115,18 @@ class SquareDesign:
         q = weight / (1 + weight * space.lanes.take(self.g, k))
         return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
 
+    def mixed(self, space: Space, k: Array, keep: Array, new: Array) -> "SquareDesign":
+        """The design of keep V + new phi_k phi_k', keep and new []."""
+        u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
+        along = space.lanes.dot(space.features, u)
+
+        def factors(g, u, along, k):
+            q = new / (keep * (keep + new * space.lanes.take(g, k)))
+            return 1 / keep, u * q, g / keep - along**2 * q
+
+        scale, fraction, g = space.lanes.pin(factors, self.g, u, along, k)
+        return SquareDesign(g, self.v_inv * scale - u[:, None] * fraction[None])
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Sampling rules. One file each; none imports another."""
 
+from jaxelim.sampling.fws import FWS
 from jaxelim.sampling.lazy_tas import LazyTaS
 from jaxelim.sampling.lingame import LinGame
 from jaxelim.sampling.lingape import LinGapE
@@ -15,6 +16,7 @@ from jaxelim.sampling.uniform import Uniform
 from jaxelim.sampling.xy_adaptive import XYAdaptive
 
 __all__ = [
+    "FWS",
     "LUCB",
     "LazyTaS",
     "LinGIFA",
