@@ -237,7 +237,7 @@ def check_threshold(threshold: Callable, *, delta: float = 0.1, dimension: int =
     """Estimate the probability that L_t(theta_hat, theta) ever reaches beta(t, delta) within `steps` samples.
 
     With the arms e_1 .. e_d in turn, ridge 0: L_t = sum_k N_k (theta_hat_k - theta_k)^2/2. Where it exceeds delta, the threshold does
-    not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice, as answers seldom hang on it.
+    not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice.
 
     Args:
         threshold: beta, a callable of (t, delta).
@@ -268,7 +268,8 @@ def check_threshold(threshold: Callable, *, delta: float = 0.1, dimension: int =
     n = int(reached.sum())
     low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
     high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
-    line = f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
+    line = (f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, "
+            f"delta = {delta}")
     return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
 
 
