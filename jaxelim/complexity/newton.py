@@ -25,7 +25,9 @@ class State(NamedTuple):
     nu: jax.Array  # [] multiplier of sum w = 1
 
 
-def newton(state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True) -> State:
+def newton(
+    state: State, info: Information, gaps, live, objective, floor, damping, level_is_free: bool = True
+) -> State:
     """The next iterate.
 
     Args:
@@ -35,6 +37,7 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
         live: [P] bool, False on padding.
         objective: [K] b.
         floor: complementarity mu is not aimed below this: past what the gap asks only rounding grows.
+        damping: in (0, 1], the longest step; below 1 the second-order correction is left out.
         level_is_free: which of the two problems; static.
     """
     w, s, r, q, z, nu = state
@@ -91,5 +94,18 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
     trial = direction(0.0, 0.0, 0.0)
     after = complementarity(move(trial, jnp.minimum(1, reach(trial))))
     target = jnp.maximum(mu * jnp.clip((after / mu) ** 3, 1e-6, 1), floor)
-    step = direction(target, trial.q * trial.r, trial.z * trial.w)
-    return move(step, jnp.minimum(1, 0.995 * reach(step)))
+    bend = jnp.where(damping < 1, 0, 1).astype(w.dtype)  # it presumes a full step
+    step = direction(target, bend * trial.q * trial.r, bend * trial.z * trial.w)
+    return move(step, jnp.minimum(damping, 0.995 * reach(step)))
+
+
+def merit(state: State, info: Information, live, objective):
+    """How far the conditions are from holding, []: the larger of complementarity and residuals."""
+    dual = jnp.max(jnp.abs(info.gradient @ state.q + objective + state.z - state.nu))
+    primal = jnp.max(jnp.where(live, jnp.abs(info.value - state.s - state.r) * state.q, 0))
+    return jnp.max(jnp.stack([jnp.sum(jnp.where(live, state.q * state.r, 0)) + state.z @ state.w, dual, primal]))
+
+
+def next_damping(damping, before, after):
+    """Newton's method undamped may cycle: steps are shortened while the merit does not fall, and restored after."""
+    return jnp.where(after < 0.9 * before, jnp.minimum(1, 2 * damping), jnp.maximum(damping / 2, 1 / 16))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.complexity.information import coordinates, information
-from jaxelim.complexity.newton import State, newton
+from jaxelim.complexity.newton import State, merit, newton, next_damping
 from jaxelim.complexity.optimum import information_of
 from jaxelim.complexity.pieces import Pieces
 
@@ -29,6 +29,8 @@ class _Carry(NamedTuple):
     upper: jax.Array
     distance: jax.Array
     iterations: jax.Array
+    damping: jax.Array
+    merit: jax.Array
     alive: jax.Array
 
 
@@ -59,9 +61,11 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     def bound(info, q):
         return jnp.max(objective + info.gradient @ q) - h * jnp.sum(q)
 
+    floor = 0.1 * tolerance / terms
+
     def body(carry: _Carry) -> _Carry:
         info = information(carry.state.w, where, gaps)
-        state = newton(carry.state, info, gaps, valid, objective, 0.1 * tolerance / terms, level_is_free=False)
+        state = newton(carry.state, info, gaps, valid, objective, floor, carry.damping, level_is_free=False)
         good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
         state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
         state = state._replace(w=state.w / jnp.sum(state.w))
@@ -70,7 +74,9 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
         distance = jnp.maximum(upper - objective @ state.w, short)
-        return _Carry(state, state.w, upper, distance, carry.iterations + 1, good)
+        after = merit(state, info, valid, objective)
+        damping = next_damping(carry.damping, carry.merit, after)
+        return _Carry(state, state.w, upper, distance, carry.iterations + 1, damping, after, good)
 
     info = information(start, where, gaps)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
@@ -78,7 +84,9 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     slope = info.gradient @ q + objective
     nu = jnp.max(slope) + 0.1 * (1 + jnp.max(slope) - jnp.min(slope))
     state = State(start, h, r, q, nu - slope, nu)
-    carry = _Carry(state, start, jnp.max(objective), jnp.full_like(value, jnp.inf), jnp.int32(0), jnp.array(True))
+    never = jnp.full_like(value, jnp.inf)
+    one = jnp.ones_like(value)
+    carry = _Carry(state, start, jnp.max(objective), never, jnp.int32(0), one, never, jnp.array(True))
     carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS) & c.alive, body, carry)
     return carry.w, carry.upper
 

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from jaxelim.complexity.information import Information, coordinates, information
-from jaxelim.complexity.newton import State, newton
+from jaxelim.complexity.newton import State, merit, newton, next_damping
 
 Array = jax.Array | np.ndarray
 
@@ -43,6 +43,8 @@ class _Carry(NamedTuple):
     value: jax.Array
     gap: jax.Array
     iterations: jax.Array
+    damping: jax.Array
+    merit: jax.Array  # of state
     alive: jax.Array  # the last Newton step was finite
 
 
@@ -118,7 +120,7 @@ def solve(
     def body(carry: _Carry) -> _Carry:
         # complementarity need not go far below what the gap asks: past it only rounding grows
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.info, gaps, live, bonus, floor)
+        state = newton(carry.state, carry.info, gaps, live, bonus, floor, carry.damping)
         good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
         state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
         state = state._replace(w=state.w / jnp.sum(state.w))
@@ -130,7 +132,9 @@ def solve(
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, good)
+        after = merit(state, info, live, bonus)
+        damping = next_damping(carry.damping, carry.merit, after)
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, damping, after, good)
 
     s = 0.5 * jnp.min(jnp.where(live, info.value, jnp.inf))
     r = jnp.where(live, info.value - s, 1)
@@ -141,7 +145,7 @@ def solve(
     nu = jnp.where(nu > 0, nu, 1)
     low, reached = certificate(info, start, q)
     state = State(start, s, r, q, nu - slope, nu)
-    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), solvable)
+    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), jnp.ones_like(low), jnp.full_like(low, jnp.inf), solvable)
     carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
     value = jnp.where(solvable, carry.value * scale, 0)
     reached = jnp.where(solvable, carry.gap, jnp.inf)
