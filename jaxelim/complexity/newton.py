@@ -1,4 +1,4 @@
-"""One primal-dual Newton step, with Mehrotra's predictor and corrector, on the optimality conditions
+"""One primal-dual Newton step, centred as Mehrotra's predictor suggests, on the optimality conditions
 
     sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,   q_p r_p = mu,   w_k z_k = mu,
 
@@ -13,6 +13,10 @@ import jax.numpy as jnp
 
 from jaxelim.complexity.information import Information, curvature
 
+# Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
+# this, save a fifth of the steps but cycle on one instance in two hundred of few arms.
+CENTRING = 1e-2
+
 
 class State(NamedTuple):
     """An iterate, or a step: all but s and nu stay positive; none of the conditions need hold."""
@@ -25,9 +29,7 @@ class State(NamedTuple):
     nu: jax.Array  # [] multiplier of sum w = 1
 
 
-def newton(
-    state: State, info: Information, gaps, live, objective, floor, damping, level_is_free: bool = True
-) -> State:
+def newton(state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True) -> State:
     """The next iterate.
 
     Args:
@@ -37,7 +39,6 @@ def newton(
         live: [P] bool, False on padding.
         objective: [K] b.
         floor: complementarity mu is not aimed below this: past what the gap asks only rounding grows.
-        damping: in (0, 1], the longest step; below 1 the second-order correction is left out.
         level_is_free: which of the two problems; static.
     """
     w, s, r, q, z, nu = state
@@ -58,9 +59,9 @@ def newton(
     pulled = slopes @ pull
     columns = inverse(jnp.stack([pulled, jnp.ones_like(w)], axis=1))
 
-    def direction(target, bend_q, bend_w) -> State:
-        eq = jnp.where(live, target - q * r - bend_q, 0) - q * primal
-        ew = target - z * w - bend_w
+    def direction(target) -> State:
+        eq = jnp.where(live, target - q * r, 0) - q * primal
+        ew = target - z * w
         push = jnp.where(live, eq / r, 0)
         base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
         # what is left are the sums: one equation for dnu, and one for ds where the level is free
@@ -91,21 +92,7 @@ def newton(
         return jax.tree.map(lambda x, dx: x + length * dx, state, step)
 
     mu = complementarity(state)
-    trial = direction(0.0, 0.0, 0.0)
+    trial = direction(0.0)
     after = complementarity(move(trial, jnp.minimum(1, reach(trial))))
-    target = jnp.maximum(mu * jnp.clip((after / mu) ** 3, 1e-6, 1), floor)
-    bend = jnp.where(damping < 1, 0, 1).astype(w.dtype)  # it presumes a full step
-    step = direction(target, bend * trial.q * trial.r, bend * trial.z * trial.w)
-    return move(step, jnp.minimum(damping, 0.995 * reach(step)))
-
-
-def merit(state: State, info: Information, live, objective):
-    """How far the conditions are from holding, []: the larger of complementarity and residuals."""
-    dual = jnp.max(jnp.abs(info.gradient @ state.q + objective + state.z - state.nu))
-    primal = jnp.max(jnp.where(live, jnp.abs(info.value - state.s - state.r) * state.q, 0))
-    return jnp.max(jnp.stack([jnp.sum(jnp.where(live, state.q * state.r, 0)) + state.z @ state.w, dual, primal]))
-
-
-def next_damping(damping, before, after):
-    """Newton's method undamped may cycle: steps are shortened while the merit does not fall, and restored after."""
-    return jnp.where(after < 0.9 * before, jnp.minimum(1, 2 * damping), jnp.maximum(damping / 2, 1 / 16))
+    step = direction(jnp.maximum(mu * jnp.clip((after / mu) ** 3, CENTRING, 1), floor))
+    return move(step, jnp.minimum(1, 0.995 * reach(step)))

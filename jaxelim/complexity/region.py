@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.complexity.information import coordinates, information
-from jaxelim.complexity.newton import State, merit, newton, next_damping
+from jaxelim.complexity.information import Information, coordinates, information
+from jaxelim.complexity.newton import State, newton
 from jaxelim.complexity.optimum import information_of
 from jaxelim.complexity.pieces import Pieces
 
@@ -25,13 +25,10 @@ _STEPS = 60
 
 class _Carry(NamedTuple):
     state: State
-    w: jax.Array
+    info: Information  # at state.w
     upper: jax.Array
     distance: jax.Array
     iterations: jax.Array
-    damping: jax.Array
-    merit: jax.Array
-    alive: jax.Array
 
 
 def maximise(arms, theta, directions, offsets, valid, value, start, objective, level, tolerance=1e-8):
@@ -64,19 +61,14 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     floor = 0.1 * tolerance / terms
 
     def body(carry: _Carry) -> _Carry:
-        info = information(carry.state.w, where, gaps)
-        state = newton(carry.state, info, gaps, valid, objective, floor, carry.damping, level_is_free=False)
-        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
-        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
+        state = newton(carry.state, carry.info, gaps, valid, objective, floor, level_is_free=False)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         upper = bound(info, state.q)
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
         distance = jnp.maximum(upper - objective @ state.w, short)
-        after = merit(state, info, valid, objective)
-        damping = next_damping(carry.damping, carry.merit, after)
-        return _Carry(state, state.w, upper, distance, carry.iterations + 1, damping, after, good)
+        return _Carry(state, info, upper, distance, carry.iterations + 1)
 
     info = information(start, where, gaps)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
@@ -85,10 +77,9 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     nu = jnp.max(slope) + 0.1 * (1 + jnp.max(slope) - jnp.min(slope))
     state = State(start, h, r, q, nu - slope, nu)
     never = jnp.full_like(value, jnp.inf)
-    one = jnp.ones_like(value)
-    carry = _Carry(state, start, jnp.max(objective), never, jnp.int32(0), one, never, jnp.array(True))
-    carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS) & c.alive, body, carry)
-    return carry.w, carry.upper
+    carry = _Carry(state, info, jnp.max(objective), never, jnp.int32(0))
+    carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS), body, carry)
+    return carry.state.w, carry.upper
 
 
 @jax.jit

@@ -3,7 +3,7 @@
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
 is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
-(Newton steps on the perturbed optimality conditions, Mehrotra's predictor and corrector), after a few projected
+(Newton steps on the perturbed optimality conditions, centred by Mehrotra's predictor), after a few projected
 first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
 
     H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from jaxelim.complexity.information import Information, coordinates, information
-from jaxelim.complexity.newton import State, merit, newton, next_damping
+from jaxelim.complexity.newton import State, newton
 
 Array = jax.Array | np.ndarray
 
@@ -43,9 +43,6 @@ class _Carry(NamedTuple):
     value: jax.Array
     gap: jax.Array
     iterations: jax.Array
-    damping: jax.Array
-    merit: jax.Array  # of state
-    alive: jax.Array  # the last Newton step was finite
 
 
 def first_order(where, gaps, valid, bonus, steps: int):
@@ -120,21 +117,17 @@ def solve(
     def body(carry: _Carry) -> _Carry:
         # complementarity need not go far below what the gap asks: past it only rounding grows
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.info, gaps, live, bonus, floor, carry.damping)
-        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
-        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
+        state = newton(carry.state, carry.info, gaps, live, bonus, floor)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         value, reached = certificate(info, state.w, state.q)
-        better = good & (reached < carry.gap)
+        better = reached < carry.gap  # False where anything is not finite
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        after = merit(state, info, live, bonus)
-        damping = next_damping(carry.damping, carry.merit, after)
-        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, damping, after, good)
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1)
 
     s = 0.5 * jnp.min(jnp.where(live, info.value, jnp.inf))
     r = jnp.where(live, info.value - s, 1)
@@ -145,8 +138,8 @@ def solve(
     nu = jnp.where(nu > 0, nu, 1)
     low, reached = certificate(info, start, q)
     state = State(start, s, r, q, nu - slope, nu)
-    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), jnp.ones_like(low), jnp.full_like(low, jnp.inf), solvable)
-    carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
+    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0))
+    carry = jax.lax.while_loop(lambda c: solvable & (c.gap > gap) & (c.iterations < max_iterations), body, carry)
     value = jnp.where(solvable, carry.value * scale, 0)
     reached = jnp.where(solvable, carry.gap, jnp.inf)
     return Solution(carry.w, carry.q / jnp.sum(carry.q), value, reached, carry.iterations, reached <= gap)
