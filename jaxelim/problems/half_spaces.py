@@ -204,7 +204,7 @@ class HalfSpaces(Problem):
         left = jnp.any(pieces.dropped == 0, 1)  # [A]
         if not full:
             return ~lanes.take(left, answer), self.mask(answer, means)
-        settled = lanes.argmin(left.astype(means.dtype))
+        settled = jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer)
         return ~jnp.all(left, 0), self.mask(settled, means)
 
     def everything(self, means):
@@ -217,10 +217,12 @@ class HalfSpaces(Problem):
         return pieces & ~(self._at(answer) & refuted[None])
 
     def times(self, pieces):
-        return pieces.dropped
+        exists = np.any(self._members(), 2)[..., None]  # beside [.., A, G, B]; a group without members falls at once, unseen
+        return jnp.where(exists, pieces.dropped, 0)
 
     def remaining(self, lanes, pieces):
-        return jnp.sum(pieces.dropped == 0, (0, 1), dtype=jnp.int32)
+        exists = np.any(self._members(), 2).reshape(self._members().shape[:2] + (1,) * (pieces.dropped.ndim - 2))
+        return jnp.sum((pieces.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
 
 
 def index_like_groups(count: int, group: Array) -> Array:
