@@ -488,7 +488,7 @@ class Program:
 
                 def enough(c):
                     asking = jnp.sum(c[0].asks, dtype=jnp.int32)
-                    return (asking > 0) & (asking >= patience * jnp.sum(~c[0].done, dtype=jnp.int32))
+                    return (asking > 0) & (asking.astype(jnp.float32) >= patience * jnp.sum(~c[0].done, dtype=jnp.float32))
 
                 def slow(c):
                     bare, chooses = c
@@ -526,7 +526,8 @@ class Program:
     def _pulls_at_stop(self, lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
         """The counts at each observer's stop in this chunk: those at its end, less the pulls since (`pulled` [T, B])."""
         k = lane.stats.counts.shape[0]
-        before = start + jnp.cumsum((pulled >= 0).astype(jnp.int32), 0) - (pulled >= 0)
+        drawn = (pulled >= 0).astype(jnp.int32)
+        before = start + jnp.cumsum(drawn, 0) - drawn
         counts = lane.stats.counts.astype(jnp.int32)
         closed = opened & (lane.closed_at > 0)
 
