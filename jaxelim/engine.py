@@ -491,7 +491,7 @@ class Program:
 
                 def enough(c):
                     asking = jnp.sum(c[0].asks, dtype=jnp.int32)
-                    return (asking > 0) & (asking >= patience * jnp.sum(~c[0].done, dtype=jnp.int32))
+                    return (asking > 0) & (asking.astype(jnp.float32) >= patience * jnp.sum(~c[0].done, dtype=jnp.float32))
 
                 def slow(c):
                     bare, chooses = c
