@@ -7,7 +7,8 @@
 
 from jaxelim import instances
 from jaxelim.base import Problem, SamplingRule, View
-from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination, StoppingRule
+from jaxelim.complexity import complexity
+from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import (
     ArgumentError,
     InstanceFileError,
@@ -20,7 +21,22 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LazyTaS, LinGame, LinGapE, OptimisticTaS, Oracle, TrackAndStop, Uniform
+from jaxelim.sampling import (
+    FWS,
+    LUCB,
+    RAGE,
+    LazyTaS,
+    LinGame,
+    LinGapE,
+    LinGIFA,
+    OptimisticTaS,
+    Oracle,
+    Racing,
+    TrackAndStop,
+    UGapE,
+    Uniform,
+    XYAdaptive,
+)
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -28,6 +44,7 @@ __all__ = [
     "ArgumentError",
     "BestArm",
     "Engine",
+    "FWS",
     "FullElimination",
     "GK16",
     "HalfSpaces",
@@ -36,7 +53,9 @@ __all__ = [
     "InstanceFileError",
     "JaxelimError",
     "LLR",
+    "LUCB",
     "LazyTaS",
+    "LinGIFA",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
@@ -45,6 +64,9 @@ __all__ = [
     "OptimisticTaS",
     "Oracle",
     "Problem",
+    "RAGE",
+    "Racing",
+    "Resets",
     "Result",
     "SamplingRule",
     "SelectiveElimination",
@@ -54,10 +76,13 @@ __all__ = [
     "TopM",
     "Trace",
     "TrackAndStop",
+    "UGapE",
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
     "View",
+    "XYAdaptive",
+    "complexity",
     "instances",
     "load_instance",
     "simulate",

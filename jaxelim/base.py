@@ -120,7 +120,9 @@ class View:
     prepared: Tree  # what the rule's `prepare` made on the host
     theta_hat: Array | None = None  # [d]; None unless kept (see Statistics)
     reward_sums: Array | None = None  # [K]; None unless the rule says `uses_rewards`
+    kept: Tree = ()  # the set that elimination has left, behind `active`
     ridge: float = dataclasses.field(default=1.0, metadata={"static": True})
+    elimination: Any = dataclasses.field(default=None, metadata={"static": True})  # at sampling, or None
 
     @property
     def lanes(self) -> Lanes:
@@ -141,6 +143,21 @@ class View:
     def time(self) -> Array:
         """t as a float: []."""
         return self.t.astype(self.means.dtype)
+
+    @property
+    def exists(self) -> Array:
+        """Which of the Q places hold a piece of `answer`: [Q] bool."""
+        return self.problem.exists(self.answer, self.means)
+
+    def active_of(self, answer: Tree) -> tuple[Array, Array]:
+        """What `active` and `reading` are to the empirical answer, for one that the rule has from other means."""
+        other = dataclasses.replace(self, answer=answer)
+        if self.elimination is None:
+            return other.exists, self.problem.total(other.exists)
+        if self.elimination.shared:
+            return self.problem.active(self.lanes, self.kept, answer), self.problem.reading(self.lanes, self.kept, answer)
+        active = self.elimination.active(other, self.kept)
+        return active, self.lanes.sum(active)
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
@@ -198,6 +215,10 @@ class SamplingRule:
     def prepare(self, instance: Any, problem: "Problem", ridge: float) -> Tree:
         """What is computed once per instance on the host, as NumPy arrays: handed back as `view.prepared`."""
         return ()
+
+    def report(self, instance: Any, problem: "Problem") -> dict[str, float]:
+        """What a result should say of `prepare`'s work (host): names and numbers, kept among its settings."""
+        return {}
 
     def skeleton(self) -> "SamplingRule":
         """The rule without its arrays, which travel in `prepared`: rules with equal skeletons share one compiled program."""
@@ -306,6 +327,20 @@ class Problem:
     def verdict(self, lanes: Lanes, pieces: Tree, answer: Tree, means: Array, full: bool) -> tuple[Array, Array]:
         """Whether the set settles the answer, [] bool, and the answer then, [K] bool."""
         raise TypeError(f"{type(self).__name__} does not define verdict")
+
+    # A plain set of half-spaces, one bool each, which can be started anew (elimination at sampling with resets).
+
+    def everything(self, means: Array) -> Array:
+        """The full set, all True, in the form of `full_llr` (signs: [K, 2])."""
+        raise TypeError(f"{type(self).__name__} does not define everything")
+
+    def within(self, lanes: Lanes, pieces: Array, answer: Tree) -> Array:
+        """Which of the answer's Q pieces are in the set: [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define within")
+
+    def without(self, lanes: Lanes, pieces: Array, answer: Tree, refuted: Array) -> Array:
+        """The set less those pieces of the answer that are `refuted`, [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define without")
 
     def times(self, pieces: Tree) -> Array | None:
         """When each arm (piece, pair) was eliminated, 0 for never; None where that was not recorded."""

@@ -35,6 +35,13 @@ class Space:
         """phi_k, [d]."""
         return self.lanes.row(self.features, k)
 
+    def differences(self, i: Array, many: bool) -> Array:
+        """phi_i - phi_k for every k, [K, d]; `many`: with an axis of lanes, of length 1 where it is the same in all."""
+        y, features = self.feature(i), self.features
+        if many:
+            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
+        return y[None] - features
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -91,14 +98,14 @@ class SquareDesign:
         gram = jnp.maximum(total - 2 * cross_i, 0)
         if not space.careful:
             return gram
-        y = space.feature(i)[None] - space.features if gram.ndim == 1 or space.features.ndim == 3 else (
-            space.feature(i)[None] - space.features[:, :, None])
+        y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
     def squares(self, space: Space, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         if y.ndim == 2:
             return jnp.sum(y * jnp.matmul(y, self.v_inv, precision="highest"), 1)
+        y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
     def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
@@ -107,6 +114,18 @@ class SquareDesign:
         along = space.lanes.dot(space.features, u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
         return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
+
+    def mixed(self, space: Space, k: Array, keep: Array, new: Array) -> "SquareDesign":
+        """The design of keep V + new phi_k phi_k', keep and new []."""
+        u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
+        along = space.lanes.dot(space.features, u)
+
+        def factors(g, u, along, k):
+            q = new / (keep * (keep + new * space.lanes.take(g, k)))
+            return 1 / keep, u * q, g / keep - along**2 * q
+
+        scale, fraction, g = space.lanes.pin(factors, self.g, u, along, k)
+        return SquareDesign(g, self.v_inv * scale - u[:, None] * fraction[None])
 
 
 @jax.tree_util.register_dataclass

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree, View, check_of
 from jaxelim.design import Space
@@ -106,21 +106,21 @@ def _over_deltas(spec: Spec, f: Callable, state: Tree, beta: Array) -> Tree:
 
 
 class Program:
-    """The compiled functions of one spec: `begin` fills the lanes, `advance` runs some chunks."""
+    """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
 
     def __init__(self, spec: Spec):
         self.spec = spec
-        self.traces = 0
+        self.traces = 0  # how often `advance` was traced; the tests count them
+        self._shapes: dict = {}
         options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
-        begin, advance = self._begin, self._advance
+        advance = self._advance
+        self._one = self._everyone = None
         if spec.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
             one, everyone = PartitionSpec("device"), PartitionSpec()
-            begin = jax.shard_map(_per_device(begin, 2), mesh=mesh, in_specs=(everyone, one), out_specs=one,
-                                  check_vma=False)
-            advance = jax.shard_map(_per_device(advance, 3), mesh=mesh, in_specs=(everyone, one, one, everyone),
+            advance = jax.shard_map(_per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone),
                                     out_specs=one, check_vma=False)
-        self.begin = jax.jit(begin, compiler_options=options)
+            self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
         self.advance = jax.jit(advance, compiler_options=options, donate_argnums=(2,))
 
     # ---- pieces of a step ----
@@ -137,14 +137,17 @@ class Program:
             return gaussian.given_noise(inputs["noise"], row, start, length, self.spec.dtype)
         return gaussian.seeded_noise(inputs["key"], lane_run, start, length, self.spec.dtype)
 
-    def _view(self, check: Check, lane: Lane, active: Array, reading: Array) -> View:
-        spec, stats = self.spec, check.stats
+    def _view(self, check: Check, lane: Lane, observers: tuple, sampling: Tree) -> View:
+        spec, stats, elimination = self.spec, check.stats, self.spec.elimination
+        kept = sampling
+        if elimination is not None and elimination.shared:
+            kept = jax.tree.map(lambda x: x[0], observers[0])
         t = stats.t + 1
         delta = lane.delta[0]
         return View(
             check.space, check.problem, t, stats.counts, stats.means, stats.design, check.answer, check.gap,
-            check.metric.norm, active, reading, check.metric, delta, self._beta(t, delta), lane.prepared,
-            stats.theta_hat, stats.reward_sums, spec.ridge,
+            check.metric.norm, *self._active(check, kept), check.metric, delta, self._beta(t, delta), lane.prepared,
+            stats.theta_hat, stats.reward_sums, kept, spec.ridge, elimination,
         )
 
     def _beta(self, t: Array, delta: Array) -> Array:
@@ -169,15 +172,14 @@ class Program:
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
 
-    def _active(self, check: Check, observers: tuple, sampling: Tree) -> tuple[Array, Array]:
+    def _active(self, check: Check, kept: Tree) -> tuple[Array, Array]:
         """The pieces that sampling looks at, [Q, B], and how many they are, [B]."""
         elimination, lanes = self.spec.elimination, check.space.lanes
         if elimination is None:
             return check.exists, check.problem.total(check.exists)
         if elimination.shared:
-            pieces = jax.tree.map(lambda x: x[0], observers[0])
-            return (check.problem.active(lanes, pieces, check.answer), check.problem.reading(lanes, pieces, check.answer))
-        active = elimination.active(check, sampling)
+            return check.problem.active(lanes, kept, check.answer), check.problem.reading(lanes, kept, check.answer)
+        active = elimination.active(check, kept)
         return active, lanes.sum(active)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
@@ -213,7 +215,7 @@ class Program:
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.update(check, lane.sampling, lane.delta[0], spec.threshold)
-        view = self._view(check, lane, *self._active(check, observers, sampling))
+        view = self._view(check, lane, observers, sampling)
         two_speed = rule.fast is not None
         if two_speed:
             arm, own, status = self._ask(rule.fast, view, lane.own)
@@ -299,7 +301,7 @@ class Program:
                 observers = (_over_deltas(spec, look, few.observers[0], beta), *few.observers[1:])
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
-        view = self._view(check, few, *self._active(check, observers, sampling))
+        view = self._view(check, few, observers, sampling)
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
@@ -348,7 +350,7 @@ class Program:
             many(jnp.int32, k) if spec.observers > 1 else None, many(jnp.int64), jnp.zeros((b,), jnp.int64),
             many(jnp.int64), item >= queue["length"], jnp.zeros((b,), bool), jnp.full((b,), -1, jnp.int32),
         )
-        view = self._view(check, lane, check.exists, spec.problem.total(check.exists))
+        view = self._view(check, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, own=self._ask_init(view))
 
     def _ask_init(self, view: View) -> Tree:
@@ -374,22 +376,35 @@ class Program:
                 out[f"times_{s}"] = jnp.where(times <= at, times, 0)
         return {name: jnp.moveaxis(x, -1, 0) for name, x in out.items()}
 
-    def _begin(self, inputs: dict, queue: dict) -> dict:
-        self.traces += 1
+    def empty(self, inputs: dict, queue: dict) -> dict:
+        """The loop's state before the first chunk, on the host: no lane is taken, nothing has been handed in."""
         spec = self.spec
-        lane = self._start(inputs, queue, jnp.arange(spec.lanes, dtype=jnp.int32))
-        shapes = jax.eval_shape(self._results, lane)
-        out = {k: jnp.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype) for k, s in shapes.items()}
+        key = str(jax.tree.map(np.shape, inputs))
+        if key not in self._shapes:
+            one = queue if spec.devices == 1 else jax.tree.map(lambda x: x[0], queue)
+            shape = jax.eval_shape(self._start, inputs, one, jax.ShapeDtypeStruct((spec.lanes,), jnp.int32))
+            self._shapes[key] = shape, jax.eval_shape(self._results, shape)
+        lane, results = self._shapes[key]
+        zeros = lambda tree: jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), tree)  # noqa: E731
         log = {}
         if spec.log:
-            log = {"arm": jnp.full((spec.log,), -1, jnp.int32), "reward": jnp.zeros((spec.log,), spec.dtype),
-                   "remaining": jnp.full((spec.log,), -1, jnp.int32)}
-            theta_hat = lane.stats.theta_hat
-            log["theta_hat_0"] = theta_hat[:, 0]
-        taken = jnp.minimum(queue["length"], spec.lanes)
-        zero = jnp.zeros((), jnp.int64)
-        return {"lane": lane, "out": out, "log": log, "next": taken, "finished": jnp.zeros((), jnp.int32),
-                "iterations": zero, "samples": zero, "chooses": zero, "live": jnp.sum(~lane.done, dtype=jnp.int32)}
+            log = {"arm": np.full(spec.log, -1, np.int32), "reward": np.zeros(spec.log, spec.dtype),
+                   "remaining": np.full(spec.log, -1, np.int32),
+                   "theta_hat_0": np.zeros(lane.stats.theta_hat.shape[0], spec.dtype)}
+        nobody = np.full(spec.lanes, spec.queue, np.int32)
+        carry = {
+            "lane": dataclasses.replace(zeros(lane), item=nobody, done=np.ones(spec.lanes, bool)),
+            "out": {k: np.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype) for k, s in results.items()},
+            "log": log, "next": np.int32(0), "finished": np.int32(0), "iterations": np.int64(0), "samples": np.int64(0),
+            "chooses": np.int64(0), "live": np.int32(1),
+        }
+        if spec.devices == 1:
+            return carry
+        return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
+
+    def place(self, inputs: dict, queue: dict, carry: dict) -> tuple[dict, dict, dict]:
+        """The arguments of `advance` on their devices, placed as it gives its state back: it compiles once."""
+        return (jax.device_put(inputs, self._everyone), jax.device_put(queue, self._one), jax.device_put(carry, self._one))
 
     def _advance(self, inputs: dict, queue: dict, carry: dict, chunks: Array) -> dict:
         self.traces += 1
@@ -400,6 +415,13 @@ class Program:
 
         more = lambda c: (c[0] < chunks) & (c[1]["live"] > 0)  # noqa: E731
         return jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), carry))[1]
+
+    def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
+        """`fresh` in the lanes that are done."""
+        if self.spec.owned:
+            return where(lane.done, fresh, lane)
+        bare = where(lane.done, dataclasses.replace(fresh, prepared=()), dataclasses.replace(lane, prepared=()))
+        return dataclasses.replace(bare, prepared=fresh.prepared)
 
     def _log(self, lane: Lane, arm: Array, reward: Array, check: Check, log: dict) -> dict:
         t, end = check.stats.t[0], self.spec.log - 1
@@ -417,7 +439,20 @@ class Program:
     def _chunk(self, inputs: dict, queue: dict, carry: dict) -> dict:
         spec = self.spec
         two_speed = spec.rule.fast is not None
-        lane, size, length = carry["lane"], spec.lanes, spec.chunk
+        size, length = spec.lanes, spec.chunk
+
+        def refill(c):
+            lane, upcoming, log = c
+            item = jnp.where(lane.done, upcoming + jnp.cumsum(lane.done.astype(jnp.int32)) - 1, lane.item)
+            fresh = self._start(inputs, queue, jnp.where(item < queue["length"], item, spec.queue))
+            if spec.log:
+                log = {**log, "theta_hat_0": fresh.stats.theta_hat[:, 0]}
+            taken = jnp.sum(lane.done, dtype=jnp.int32)
+            return self._renewed(lane, fresh), jnp.minimum(upcoming + taken, queue["length"]), log
+
+        wanted = jnp.any(carry["lane"].done) & (carry["next"] < queue["length"])
+        state = (carry["lane"], carry["next"], carry["log"])
+        lane, upcoming, log = jax.lax.cond(wanted, refill, lambda c: c, state)
         start, opened = lane.stats.t, lane.closed_at == 0
         noise = self._noise(inputs, lane.run, lane.row, start, length)
         pulled = jnp.full((length, size), -1, jnp.int16) if spec.observers > 1 else None
@@ -441,7 +476,7 @@ class Program:
                 log = self._log(now, arm, reward, check, log)
             return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), pulled, log
 
-        c = (bare, pulled, carry["log"])
+        c = (bare, pulled, log)
         chooses = carry["chooses"]
         if two_speed:
             patience = getattr(spec.rule, "patience", 0.0)
@@ -475,30 +510,23 @@ class Program:
         count = jnp.sum(over, dtype=jnp.int32)
 
         def hand_in(c):
-            lane, out, finished, upcoming = c
+            lane, out, finished = c
             order = jnp.argsort(~over, stable=True)
             block = jax.tree.map(lambda x: x[order], self._results(lane))
             out = jax.tree.map(lambda o, x: jax.lax.dynamic_update_slice_in_dim(o, x, finished, 0), out, block)
-            item = jnp.where(over, upcoming + jnp.cumsum(over.astype(jnp.int32)) - 1, lane.item)
-            item = jnp.where(item < queue["length"], item, spec.queue)
-            fresh = self._start(inputs, queue, item)
-            fixed_part = fresh if spec.owned else dataclasses.replace(fresh, prepared=lane.prepared)
-            lane_part = where(over, dataclasses.replace(fixed_part, prepared=()), dataclasses.replace(lane, prepared=()))
-            prepared = where(over, fresh.prepared, lane.prepared) if spec.owned else lane.prepared
-            lane = dataclasses.replace(lane_part, prepared=prepared)
-            return lane, out, finished + count, jnp.minimum(upcoming + count, queue["length"])
+            return dataclasses.replace(lane, item=jnp.where(over, spec.queue, lane.item)), out, finished + count
 
         samples = carry["samples"] + jnp.sum((lane.stats.t - start).astype(jnp.int64))
-        state = (lane, carry["out"], carry["finished"], carry["next"])
-        lane, out, finished, upcoming = jax.lax.cond(count > 0, hand_in, lambda c: c, state)
+        lane, out, finished = jax.lax.cond(count > 0, hand_in, lambda c: c, (lane, carry["out"], carry["finished"]))
+        live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue["length"] - upcoming)
         return {"lane": lane, "out": out, "log": log, "next": upcoming, "finished": finished,
-                "iterations": carry["iterations"] + length, "samples": samples, "chooses": chooses,
-                "live": jnp.sum(~lane.done, dtype=jnp.int32)}
+                "iterations": carry["iterations"] + length, "samples": samples, "chooses": chooses, "live": live}
 
     def _pulls_at_stop(self, lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
         """The counts at each observer's stop in this chunk: those at its end, less the pulls since (`pulled` [T, B])."""
         k = lane.stats.counts.shape[0]
-        before = start + jnp.cumsum((pulled >= 0).astype(jnp.int32), 0) - (pulled >= 0)
+        drawn = (pulled >= 0).astype(jnp.int32)
+        before = start + jnp.cumsum(drawn, 0) - drawn
         counts = lane.stats.counts.astype(jnp.int32)
         closed = opened & (lane.closed_at > 0)
 
@@ -518,15 +546,12 @@ class Program:
         return dataclasses.replace(lane, pulls=jax.lax.map(at_stop, flat).reshape(lane.pulls.shape))
 
 
-def _per_device(f: Callable, count: int) -> Callable:
-    """f for one device of many: sharded trees come and go with a leading axis of length 1. The first argument is shared, and
-    so is a fourth."""
-    add = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
-    drop = lambda tree: jax.tree.map(lambda x: x[0], tree)  # noqa: E731
+def _per_device(advance: Callable) -> Callable:
+    """`advance` for one device of many: its queue and its state come and go with a leading axis of length 1."""
 
-    def run(inputs, *rest):
-        sharded = rest[: count - 1]
-        return add(f(inputs, *(drop(x) for x in sharded), *rest[count - 1 :]))
+    def run(inputs, queue, carry, chunks):
+        queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
+        return jax.tree.map(lambda x: x[None], advance(inputs, queue, carry, chunks))
 
     return run
 

@@ -160,7 +160,7 @@ class Lanes:
             return jnp.matmul(matrix, vector, precision="highest")
         if matrix.shape[1] <= _WIDEST_TREE:
             return _tree(jnp.add, [matrix[:, q] * vector[q] for q in range(matrix.shape[1])])
-        return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
+        return self._wide_dot(matrix, vector)
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B]: by its rows, each a contiguous block."""
@@ -168,6 +168,11 @@ class Lanes:
             return jnp.matmul(matrix, vector, precision="highest")
         if matrix.shape[1] <= _WIDEST_TREE:
             return self.pin(lambda m, v: _tree(jnp.add, [m[q] * v[q] for q in range(m.shape[0])]), matrix, vector)
+        return self._wide_dot(matrix, vector)
+
+    def _wide_dot(self, matrix: Array, vector: Array) -> Array:
+        if vector.ndim == 1:  # the same in all lanes
+            vector = jnp.broadcast_to(vector[:, None], matrix.shape[1:])
         return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
 
     def inner(self, x: Array, y: Array) -> Array:

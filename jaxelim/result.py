@@ -69,7 +69,8 @@ class Result:
             pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
         tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
         tests_sampling: int64, half-spaces looked at for sampling.
-        work: seconds, samples drawn and computed, as measured.
+        work: as measured: seconds (of which compilation is kept apart, in compile_seconds), samples drawn and computed (lanes
+            that idle count as computed).
         plan: how the work was laid out.
         settings: all that decides the numbers, as text.
     """
@@ -117,7 +118,7 @@ class Result:
             "stopping": ", ".join(map(repr, job.stopping)), "elimination": repr(job.elimination),
             "threshold": repr(job.threshold), "seed": job.seed, "max_samples": job.max_samples, "ridge": job.ridge,
             "noise": "given" if job.noise is not None else "seeded", "noise_std": job.instance.noise_std,
-            "precision": spec.precision,
+            "precision": spec.precision, **job.rule.report(job.instance, job.problem),
         }
         return Result(
             job.instance, job.problem, job.rule, job.deltas, job.stopping, job.runs,
@@ -149,15 +150,18 @@ class Result:
                         "tests/sample": float((shaped(self.tests_stopping)[at][stopped] / tau).mean()) if n else math.nan,
                     }
                     rows.append(row)
-        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, sampling {self.settings['elimination']}"
+        at_sampling = self.settings["elimination"]
+        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, at sampling: {at_sampling}"
         notes = []
         cut = int(self.truncated.sum())
         if cut:
-            notes.append(f"{cut} of {self.truncated.size} runs were cut off at {self.settings['max_samples']} samples or at the end "
-                         "of their noise: they are in no mean.")
+            cap = self.settings["max_samples"]
+            notes.append(f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
+                         "they are in no mean.")
         drawn = max(self.work["samples_drawn"], 1)
-        notes.append(f"{self.work['samples_drawn']} samples in {self.work['seconds']:.2f} s, "
-                     f"{1e6 * self.work['seconds'] / drawn:.3f} us per sample, compilation included.")
+        seconds, compiling = self.work["seconds"], self.work["compile_seconds"]
+        notes.append(f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
+                     "of compiling.")
         return Summary(title, tuple(rows), tuple(notes))
 
     def to_xarray(self) -> xr.Dataset:

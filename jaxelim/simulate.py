@@ -249,8 +249,8 @@ class _Job:
                                         f"the arms of instance {i} span {rank} of {instance.d} dimensions")
         for one in instance.singles:
             problem.check(one.arms, one.theta)
-        _check_combination(instance, problem, rule, rules, elimination)
         _check_threshold(threshold, deltas, instance.K, max_samples)
+        _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         job = _Job(instance, problem, rule, deltas, rules, elimination, threshold, indexes, seed, max_samples, ridge, noise,
                    record, layout)
         if job.engine.form is not None:
@@ -339,18 +339,18 @@ class _Job:
         program = engine.program(spec)
         inputs = self._inputs(spec)
         began = time.perf_counter()
-        bar = Progress(progress, int(np.sum(queue["length"])))
-        carry = program.begin(inputs, queue)
+        lengths = queue["length"]
+        inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
+        carry = jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
+        compiled = time.perf_counter()
+        bar = Progress(progress, int(np.sum(lengths)))
         chunks = 1
-        first = None
         while True:
             last = time.perf_counter()
             carry = program.advance(inputs, queue, carry, np.int32(chunks))
             live, finished, samples = (np.sum(np.asarray(carry[k])) for k in ("live", "finished", "samples"))
             now = time.perf_counter()
-            if first is None:
-                first = now - began
-            elif now - last < 0.5:
+            if now - last < 0.5:
                 chunks = min(2 * chunks, 4096)
             elif now - last > 2 and chunks > 1:
                 chunks //= 2
@@ -360,7 +360,7 @@ class _Job:
         bar.close()
         out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "iterations", "samples", "chooses", "finished")})
         work = {
-            "seconds": time.perf_counter() - began, "seconds_to_first_chunk": first,
+            "seconds": time.perf_counter() - compiled, "compile_seconds": compiled - began,
             "samples_drawn": int(np.sum(out["samples"])),
             "samples_computed": int(np.sum(out["iterations"])) * spec.lanes,
             "choose_rounds": int(np.sum(out["chooses"])),
@@ -403,7 +403,7 @@ class _Job:
         return Trace.assembled(self, out)
 
 
-def _check_combination(instance, problem, rule, stopping, elimination) -> None:
+def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse, with a sentence, what the paper does not define."""
     name = type(rule).__name__
     if problem.name not in rule.problems:
@@ -417,9 +417,11 @@ def _check_combination(instance, problem, rule, stopping, elimination) -> None:
     if elimination is None:
         return
     if not hasattr(elimination, "shared"):
-        raise ArgumentError("elimination", elimination, "None, SelectiveElimination() or FullElimination()")
+        raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
     if not rule.elimination:
         raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
+    if not elimination.shared:
+        elimination.check(threshold, deltas)
     if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
         raise UnsupportedError(
             "stopping", stopping, f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "

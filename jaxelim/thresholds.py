@@ -5,6 +5,7 @@ error probability; both may carry trailing lanes. It must not decrease in t nor 
 """
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,6 +19,10 @@ class Heuristic:
 
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + t) - jnp.log(delta)
+
+    def constants(self, delta: float) -> tuple[float, float, float]:
+        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds")."""
+        return 1.0, math.log(3) / math.log(2), 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,3 +82,9 @@ class LogLogThreshold:
     def __call__(self, t: Array, delta: Array) -> Array:
         log_x = jnp.log(self.scale * t**2) - jnp.log(delta)
         return log_x + self.factor * jnp.log(log_x)
+
+    def constants(self, delta: float) -> tuple[float, float, float]:
+        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds"); they need delta <= scale/e."""
+        if delta > self.scale / math.e:
+            raise ArgumentError("delta", delta, f"at most scale/e = {self.scale / math.e:g} for the constants of this threshold")
+        return 2.0, 2.0 * (self.factor + 1), math.e**2 / self.scale

@@ -1,6 +1,5 @@
 """Turning an allocation into pulls."""
 
-import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.lanes import Lanes

@@ -22,7 +22,7 @@ from jaxelim.instance import Instance
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))
 THETA = RNG.standard_normal(3)
-PROBLEMS = [Best(), Best(2), Signs(0.1)]
+PROBLEMS = [Best(2), Signs(0.1), pytest.param(Best(), marks=pytest.mark.slow)]
 
 
 def differences(function, x, step):
@@ -60,45 +60,45 @@ def test_gradients_against_differences(problem):
         assert np.abs(by_arms - numeric).max() <= 1e-7 * np.abs(numeric).max()
     of_theta, of_arms = solved("allocation", problem, 2.0)
     numeric = differences(of_theta, THETA, 1e-5).T
-    assert np.abs(found.allocation_theta - numeric).max() <= 1e-5 * np.abs(numeric).max()
+    assert np.abs(found.allocation_theta - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
     numeric = differences(of_arms, ARMS, 1e-5).T.reshape(6, 6, 3)
-    assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max()
+    assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
 
 
 def test_transformations_agree():
-    exact = complexity_gradients(Instance(ARMS, THETA), Best())
+    problem = Best(2)
+    exact = complexity_gradients(Instance(ARMS, THETA), problem)
     with jax.enable_x64(True):
         many = jnp.asarray(THETA)[None] * jnp.asarray([[1.0], [1.1]])
-        slope = jax.jit(jax.vmap(jax.grad(lambda t: optimal_information(ARMS, t, Best()))))(many)
-        np.testing.assert_allclose(slope[0], exact.value_theta, rtol=1e-8)
-        np.testing.assert_allclose(slope[1], 1.1 * exact.value_theta, rtol=1e-8)  # H* is quadratic on rays
-        forward = jax.jacfwd(lambda t: optimal_allocation(ARMS, t, Best()))(many[0])
-        reverse = jax.jit(jax.jacrev(lambda t: optimal_allocation(ARMS, t, Best())))(many[0])
-        np.testing.assert_allclose(forward, exact.allocation_theta, atol=1e-9)
-        np.testing.assert_allclose(reverse, forward, atol=1e-9)
-        by_noise = jax.grad(lambda s: characteristic_time(ARMS, THETA, Best(), noise_std=s))(jnp.asarray(2.0))
-        assert by_noise == pytest.approx(4 * exact.time, rel=1e-9)  # T* = s^2 T*(1)
+        noise = jnp.asarray(1.0)
 
+        def both(theta, bonus, noise):
+            weights = optimal_allocation(ARMS, theta, problem, noise_std=noise)
+            return optimal_information(ARMS, theta, problem, noise_std=noise, bonus=bonus), weights
 
-def test_optimistic_form_has_the_allocation_as_its_derivative_in_the_bonus():
-    bonus = np.linspace(0.01, 0.06, 6)
-    with jax.enable_x64(True):
-        slope = jax.grad(lambda b: optimal_information(ARMS, THETA, Best(), bonus=b))(jnp.asarray(bonus))
-    expected = complexity(Instance(ARMS, THETA), Best(), gap=1e-11, bonus=bonus).allocation
-    np.testing.assert_allclose(slope, expected, atol=1e-6)
+        slopes = jax.jit(jax.vmap(jax.jacrev(both, (0, 1, 2)), (0, None, None)))(many, jnp.zeros(6), noise)
+        forward = jax.jit(jax.jacfwd(lambda t: optimal_allocation(ARMS, t, problem)))(many[0])
+    (by_theta, by_bonus, by_noise), (weights_by_theta, _, _) = slopes
+    np.testing.assert_allclose(by_theta[0], exact.value_theta, rtol=1e-8)
+    np.testing.assert_allclose(by_theta[1], 1.1 * exact.value_theta, rtol=1e-8)  # H* is quadratic on rays
+    np.testing.assert_allclose(weights_by_theta[0], exact.allocation_theta, atol=1e-9)
+    np.testing.assert_allclose(forward, exact.allocation_theta, atol=1e-9)
+    # Danskin again: the derivative in the bonus is the allocation; and H* falls with the square of the noise
+    np.testing.assert_allclose(by_bonus[0], exact.allocation, atol=1e-7)
+    np.testing.assert_allclose(by_noise[0], -2 * exact.value, rtol=1e-8)
 
 
 def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
-    value = optimal_information(ARMS, THETA, Best())
+    value = optimal_information(ARMS, THETA, Best(2))
     assert value.dtype == np.float64 and not jax.config.jax_enable_x64
-    assert characteristic_time(ARMS, THETA, Best()) == pytest.approx(1 / value)
-    assert optimal_allocation(ARMS, THETA, Best()).shape == (6,)
+    assert characteristic_time(ARMS, THETA, Best(2)) == pytest.approx(1 / value)
+    assert optimal_allocation(ARMS, THETA, Best(2)).shape == (6,)
     theta = jnp.asarray(THETA, jnp.float32)
     with pytest.raises(PrecisionError, match="float64"):
         jax.grad(functools.partial(optimal_information, ARMS, problem=Best()))(theta)
-    slope = jax.grad(lambda t: optimal_information(ARMS, t, Best(), precision="float32"))(theta)
+    slope = jax.grad(lambda t: optimal_information(ARMS, t, Best(2), precision="float32"))(theta)
     assert slope.dtype == jnp.float32
-    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), Best()).value_theta, rtol=1e-3)
+    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), Best(2)).value_theta, rtol=1e-3)
 
 
 def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features():
@@ -115,16 +115,12 @@ def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features()
 
 
 def test_an_allocation_that_is_not_unique_is_flagged():
-    # the second and third arm are the same: any split of their weight is optimal
-    arms = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-
-    class FirstIsBetter:
-        def half_spaces(self, arms, theta):
-            return np.array([[1.0, -1.0]]), np.zeros(1)
-
-    found = complexity_gradients(Instance(arms, [1.0, 0.5]), FirstIsBetter())
-    assert not found.stable
-    np.testing.assert_allclose(found.value_theta, [0.125, -0.125], atol=1e-8)  # H* is differentiable all the same
+    # the last two arms are the same: any split of their weight is optimal
+    arms = np.concatenate([ARMS[:5], ARMS[4:5]])
+    theta = np.array([0.5, -0.4, 0.8])
+    found = complexity_gradients(Instance(arms, theta), Signs(), jacobian=False)
+    assert not found.stable and np.isfinite(found.value_theta).all()
+    assert found.value_theta @ theta == pytest.approx(2 * found.value)  # H* has a derivative all the same
 
 
 def test_refusals():

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxelim import checks
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import GAP, Inputs
-from jaxelim.complexity.optimum import scaled
+from jaxelim.complexity.optimum import scaled, solve_many
 from jaxelim.complexity.pieces import combinations, half_spaces, pieces_of
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
@@ -27,6 +28,7 @@ _LEAST_MARGIN = 1e-5
 _WORST_CONDITION = 1e11
 
 
+# Jitted, so that a transformation applied without jit does not dispatch the rules' operations one by one.
 @functools.partial(jax.jit, static_argnums=2)
 def _value(inputs, marks, gap):
     return derivatives.value(inputs, marks, gap)
@@ -98,7 +100,7 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | ({} if bonus is None else {"bonus": bonus})
-    traced = [name for name, x in given.items() if isinstance(x, jax.core.Tracer)]
+    traced = [name for name, x in given.items() if isinstance(x, Tracer)]
     if not traced:
         instance = Instance(arms, theta, noise_std)
         pieces = pieces_of(instance, problem)
@@ -106,11 +108,10 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
             raise ArgumentError("arms", arms, "features [K, d] of one instance; use jax.vmap, or complexity, for many")
         arms_, theta_, unit = scaled(instance, pieces)
         extra = np.zeros(instance.K) if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
-        with jax.enable_x64(True):
-            inputs = Inputs(*map(jnp.asarray, (arms_[0], theta_[0], unit.directions[0], unit.offsets[0], extra)))
-            return np.asarray(function(inputs, jnp.ones(len(inputs.offsets)), gap))[()]
+        found = solve_many(arms_, theta_, unit, extra[None], gap)
+        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[function][0]
     dtype = jnp.dtype(precision)
-    if precision == "float64" and not jax.config.jax_enable_x64:
+    if precision == "float64" and not jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         name = traced[0]
         allowed = "float64 under a transformation: switch on jax_enable_x64, or ask for precision='float32'"
         raise PrecisionError(name, given[name].dtype, allowed, "complexity_gradients needs neither")

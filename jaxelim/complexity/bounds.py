@@ -117,8 +117,8 @@ def elimination_bounds(
     """Bounds on the mean times at which LLR stopping stops and at which elimination drops each piece.
 
     E[tau_llr] <= t-bar + 2 and E[tau_p] <= min(t-bar_p, t-bar) + 2, where t-bar is the first t >= (B(t) + R(t))/H*,
-    B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2, and t-bar_p the first t >= max(B(t)/m_p(t), G(t)): m_p(t) the
-    least H_p over the R(t)/t-optimal allocations, G = 0 for full and (4 beta(t, 1/t^2) + R(t))/H* for selective
+    B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2, and t-bar_p the first t >= max(B(t)/m_p(t), G(t)): m_p(t)
+    the least H_p over the R(t)/t-optimal allocations, G = 0 for full and (4 beta(t, 1/t^2) + R(t))/H* for selective
     elimination. In place of m_p its certified lower value is used, so the bounds stand.
 
     Args:
@@ -188,8 +188,8 @@ def elimination_bounds(
 def stopping_difference(delta: float, value: float, threshold: Threshold, regret: Regret, t_bar: int) -> float:
     """f(theta, delta) of the theorem that compares LLR and elimination stopping, in samples.
 
-    f = 3 + (beta - log(1/delta) + 2 sqrt(beta beta') + beta' + R(t) + log 2.4)/H* at t = t-bar, with beta = beta(t, delta)
-    and beta' = beta(t, 1/t^2); f/log(1/delta) tends to 0 with delta.
+    f = 3 + (beta - log(1/delta) + 2 sqrt(beta beta') + beta' + R(t) + log 2.4)/H* at t = t-bar, with
+    beta = beta(t, delta) and beta' = beta(t, 1/t^2); f/log(1/delta) tends to 0 with delta.
 
     Args:
         delta: error probability.

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxelim.complexity.information import Coordinates, coordinates, curvature, information
-from jaxelim.complexity.solver import solve
+from jaxelim.complexity.solver import Array, solve
 
 # Solves for derivatives go to this gap: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
@@ -36,9 +36,9 @@ class Inputs(NamedTuple):
 class Optimum(NamedTuple):
     """The saddle point at some inputs."""
 
-    allocation: jax.Array  # [K] w*
-    mixture: jax.Array  # [P] q*
-    gap: jax.Array  # [] relative duality gap; its derivative is reported as 0
+    allocation: Array  # [K] w*
+    mixture: Array  # [P] q*
+    gap: Array  # [] relative duality gap; its derivative is reported as 0
 
 
 class Conditions(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the derivatives are for: which arms and gaps make an instance hard, the hardest instance nearby, better features.
+"""What the derivatives are for: what makes an instance hard, the hardest one nearby, better features.
 
 The searches are gradient steps (Adam, optax) on log T*, with the pieces of the instance's answer kept; each T* reported
 is solved anew and certified.

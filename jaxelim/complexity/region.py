@@ -6,7 +6,6 @@ multipliers q >= 0 and any weights w certify the result, H_p lying below its tan
     max over {v : H_p(v) >= h} of b . v  <=  max_k (b_k + sum_p q_p dH_p/dw_k (w)) - h sum_p q_p.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -79,7 +78,7 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     slope = info.gradient @ q + objective
     nu = jnp.max(slope) + 0.1 * (1 + jnp.max(slope) - jnp.min(slope))
     state = State(start, h, r, q, nu - slope, nu)
-    carry = _Carry(state, start, jnp.max(objective), jnp.inf, jnp.int32(0), True)
+    carry = _Carry(state, start, jnp.max(objective), jnp.full_like(value, jnp.inf), jnp.int32(0), jnp.array(True))
     carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS) & c.alive, body, carry)
     return carry.w, carry.upper
 

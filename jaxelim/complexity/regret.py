@@ -13,8 +13,8 @@ from jaxelim.instance import Instance
 class InformationRegret:
     """R(t) = t H* - min_p H_p(N_t, theta) of one run, at some times.
 
-    Called with t it is a function that `elimination_bounds` takes for R: the largest regret measured so far, at least 0,
-    rounded up to the next measured time; constant past the last.
+    Called with t it is a function that `elimination_bounds` takes for R: the largest regret measured so far, at least
+    0, rounded up to the next measured time; constant past the last.
     """
 
     def __init__(self, times: np.ndarray, regret: np.ndarray, value: float):
@@ -43,8 +43,8 @@ def information_regret(trace: Any, instance: Instance, problem: Any, times=None)
     Raises:
         ArgumentError: arms that are not indexes of the instance's arms, or times outside 1..T; and as `complexity`.
 
-    Reference: Tirinzoni & Degenne (2022), equation of low information regret; R is small on every run of a sampling rule
-        that its theorem on elimination times covers.
+    Reference: Tirinzoni & Degenne (2022), equation of low information regret; R is small on every run of a sampling
+        rule that its theorem on elimination times covers.
     """
     region = region_of(instance, problem)
     arms = np.asarray(getattr(trace, "arms", trace))
@@ -78,8 +78,8 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
         allocation: [K] w*, broadcast against pulls.
 
     Returns:
-        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound; and the total variation distance between pulls/samples
-        and w*, [...] in [0, 1]: half the sum of |pulls/samples - w*|.
+        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound; and the total variation distance between
+        pulls/samples and w*, [...] in [0, 1]: half the sum of |pulls/samples - w*|.
 
     Raises:
         ArgumentError: samples below 1, or a shape of pulls that does not fit.

@@ -15,21 +15,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jaxelim.complexity.information import Information, coordinates, information
 from jaxelim.complexity.newton import State, newton
 
+Array = jax.Array | np.ndarray
+
 
 class Solution(NamedTuple):
     """What `solve` returns; every field is an array of the dtype of the arms but for the last two."""
 
-    allocation: jax.Array  # [K] weights on the simplex
-    mixture: jax.Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
-    value: jax.Array  # [] min_p H_p(allocation) + bonus . allocation: at most H*, and within the gap of it
-    gap: jax.Array  # [] relative duality gap: H* <= (1 + gap) value
-    iterations: jax.Array  # [] int32 interior-point steps
-    converged: jax.Array  # [] bool: gap <= the tolerance asked for
+    allocation: Array  # [K] weights on the simplex
+    mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
+    value: Array  # [] min_p H_p(allocation) + bonus . allocation: at most H*, and within the gap of it
+    gap: Array  # [] relative duality gap: H* <= (1 + gap) value
+    iterations: Array  # [] int32 interior-point steps
+    converged: Array  # [] bool: gap <= the tolerance asked for
 
 
 class _Carry(NamedTuple):

@@ -17,11 +17,7 @@ from jaxelim.lanes import index_like
 def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
     """(phi_i - phi_k) . theta_hat for every k: [K]; from the difference of the features where arms nearly coincide."""
     if space.careful and theta_hat is not None:
-        y = space.feature(i)
-        features = space.features
-        if means.ndim == 2 and features.ndim == 2:
-            features = features[:, :, None]
-        return jnp.sum((y[None] - features) * theta_hat[None], 1)
+        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
     return space.lanes.take(means, i) - means
 
 
@@ -113,6 +109,15 @@ class BestArm(Problem):
 
     def verdict(self, lanes, pieces, answer, means, full):
         return pieces.left <= 1, jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
+
+    def everything(self, means):
+        return jnp.ones(means.shape, bool)
+
+    def within(self, lanes, pieces, answer):
+        return pieces & (index_like(pieces) != answer)
+
+    def without(self, lanes, pieces, answer, refuted):
+        return pieces & ~refuted
 
     def times(self, pieces):
         return pieces.dropped

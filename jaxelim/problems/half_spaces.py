@@ -157,19 +157,18 @@ class HalfSpaces(Problem):
         return alive & self._of(self._valid, answer)
 
     def drop(self, lanes, pieces, answer, refuted, t):
-        return self._dropped(pieces, self._spread(answer, refuted, pieces), t, only=answer)
+        return self._dropped(pieces, self._at(answer) & refuted[None], t, only=answer)
 
-    def _spread(self, answer, refuted, pieces):
-        """[Q] of one answer -> [A, Q], nothing refuted elsewhere."""
-        each = jnp.arange(len(self.directions), dtype=jnp.int32).reshape((-1, 1) + (1,) * answer.ndim)
-        return (each == answer) & refuted[None]
+    def _at(self, answer: Array) -> Array:
+        """Which answer it is: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
+        each = jnp.arange(len(self.directions), dtype=jnp.int32)
+        return each.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
     def _dropped(self, pieces, refuted, t, only=None):
         members = self._members().reshape(self._members().shape + (1,) * (refuted.ndim - 2))
         fallen = jnp.all(jnp.where(members, refuted[:, None], True), 2)  # [A, G]
         if only is not None:
-            each = jnp.arange(len(self.directions), dtype=jnp.int32).reshape((-1, 1) + (1,) * only.ndim)
-            fallen = fallen & (each == only)
+            fallen = fallen & self._at(only)
         return GroupTimes(jnp.where(fallen & (pieces.dropped == 0), t, pieces.dropped))
 
     def full_llr(self, space, stats):
@@ -199,6 +198,15 @@ class HalfSpaces(Problem):
             return ~lanes.take(left, answer), self.mask(answer, means)
         settled = lanes.argmin(left.astype(means.dtype))
         return ~jnp.all(left, 0), self.mask(settled, means)
+
+    def everything(self, means):
+        return jnp.ones((*self.groups.shape, *means.shape[1:]), bool)
+
+    def within(self, lanes, pieces, answer):
+        return lanes.row(pieces, answer) & self._of(self._valid, answer)
+
+    def without(self, lanes, pieces, answer, refuted):
+        return pieces & ~(self._at(answer) & refuted[None])
 
     def times(self, pieces):
         return pieces.dropped

@@ -99,6 +99,15 @@ class Thresholding(Problem):
     def verdict(self, lanes, pieces, answer, means, full):
         return pieces.left == 0, pieces.positive
 
+    def everything(self, means):
+        return jnp.ones((means.shape[0], 2, *means.shape[1:]), bool)
+
+    def within(self, lanes, pieces, answer):
+        return jnp.where(answer, pieces[:, 1], pieces[:, 0])
+
+    def without(self, lanes, pieces, answer, refuted):
+        return jnp.stack([pieces[:, 0] & ~(refuted & ~answer), pieces[:, 1] & ~(refuted & answer)], 1)
+
     def times(self, pieces):
         return pieces.dropped
 

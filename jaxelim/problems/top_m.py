@@ -180,6 +180,20 @@ class TopM(Problem):
         # The found arms of largest mean: all of them, but for the run in which more than m were found.
         return settled, largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
 
+    def everything(self, means):
+        return jnp.ones((means.shape[0], *means.shape), bool)
+
+    def within(self, lanes, pieces, answer):
+        rows = [lanes.row(pieces, answer.top[r]) & ~answer.member for r in range(self.m)]
+        return self._by_rows(rows)
+
+    def without(self, lanes, pieces, answer, refuted):
+        arms, each = answer.member.shape[0], index_like(answer.member)
+        for r in range(self.m):
+            now = refuted[r * arms : (r + 1) * arms] & ~answer.member
+            pieces = pieces & ~((each == answer.top[r])[:, None] & now[None])
+        return pieces
+
     def times(self, pieces):
         return pieces.times
 

@@ -1,0 +1,158 @@
+"""Frank-Wolfe sampling."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import games
+from jaxelim.base import ASK, OK, Metric, SamplingRule, View
+from jaxelim.design import DiagonalDesign, SquareDesign, weighted
+from jaxelim.lanes import Lanes, index_like
+
+_BATCHED_ROWS = (4, 8, 16, 64)
+"""Games are played in the smallest of these tableaus that holds the largest of a batch; larger ones one lane at a time."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class FWSState:
+    """The allocation, and its design without ridge; none is kept where it is diagonal and so at hand from x."""
+
+    x: Array  # [K]
+    design: SquareDesign | None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """What both speeds see at one t."""
+
+    block: Array  # [] bool: t belongs to a block of uniform steps
+    tied: Array  # [] bool: the answer is not unique at theta_hat, to machine precision
+    values: Array  # [Q]: f_p, infinite where there is no active piece
+    least: Array  # []: their argmin
+    near: Array  # [Q] bool: the pieces of F
+    metric: Metric  # of V_x
+
+
+def _is_square(n: Array) -> Array:
+    root = jnp.floor(jnp.sqrt(n.astype(jnp.float64)))
+    return root * root == n
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class FWS(SamplingRule):
+    """Frank-Wolfe sampling: one step a pull towards the allocation that maximises the least f_p, smoothed over near ties.
+
+    f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2, V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
+    F = {p active : f_p < min f + t^(-9/10)/K};
+    z = 1/K if floor(t/K) is a perfect square or the answer is tied, else argmax_z min_{p in F} (z - x) . grad f_p;
+    x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
+
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly. Where it has
+    more than one solution (it may in unstructured problems) which one is found is arbitrary. A tie, for best arm and
+    thresholding, is a gap of at most the floating type's epsilon. Differs from the authors' program: its first step takes
+    V_x where V_x^-1 belongs.
+    """
+
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 64
+    patience: ClassVar[float] = 0.25
+    source: ClassVar[str] = "Wang et al. 2021"
+
+    def init(self, view):
+        return self._state(view, view.counts / (view.time - 1))
+
+    def fast(self, view, state):
+        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind: nobody reads it."""
+        arms = state.x.shape[0]
+        look = self._look(view, state)
+        vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
+        arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, index_like(state.x) == vertex))
+        if state.design is None:
+            status = jnp.where(look.block | look.tied | (view.lanes.sum(look.near) == 1), OK, ASK)
+            return arm, FWSState(x, None), jnp.where(look.tied & ~look.block, ASK, status)
+        step = 1 / view.time
+        design = state.design.mixed(view.space, vertex, 1 - step, step)
+        onward = _is_square((view.t + 1) // arms)
+        single = ~look.tied & (view.lanes.sum(look.near) == 1)
+        return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
+
+    def choose(self, view, state):
+        look = self._look(view, state)
+        uniform = look.block | look.tied
+        z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
+        arm, x = self._pull(view, state.x, z)
+        return arm, self._state(view, x)
+
+    def _state(self, view: View, x: Array) -> FWSState:
+        return FWSState(x, None if isinstance(view.design, DiagonalDesign) else weighted(view.space, x))
+
+    def _look(self, view: View, state: FWSState) -> _Look:
+        lanes = view.lanes
+        arms = state.x.shape[0]
+        metric = view.weighted(state.x) if state.design is None else view.measured(state.design)
+        values = jnp.where(view.active, metric.values(view.gap), jnp.inf)
+        least = lanes.argmin(values)
+        near = values < lanes.take(values, least) + view.time**-0.9 / arms
+        tied = jnp.zeros_like(view.t, bool)
+        if view.problem.name != "top-m":
+            exists = view.problem.exists(view.answer, view.means)
+            tied = lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
+        return _Look(_is_square(view.t // arms), tied, values, least, near, metric)
+
+    def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
+        x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
+        return view.lanes.argmax(x / view.counts), x
+
+    def _play(self, view: View, look: _Look, rows: Array) -> Array:
+        """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K]."""
+        most, many = rows.shape[0], rows.ndim > 1
+        values = jnp.where(rows, look.values, jnp.inf)
+
+        def together(size):
+            return lambda: games.solve(view.lanes, *_payoffs(look.metric, view.gap, values, size)).strategy
+
+        def one(lane):
+            pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
+            space = view.space
+            space = dataclasses.replace(space, lanes=Lanes(None),
+                                        features=space.features if space.features.ndim == 2 else pick(space.features))
+            metric = dataclasses.replace(pick(dataclasses.replace(look.metric, space=None)), space=space)
+            return games.solve(space.lanes, *_payoffs(metric, pick(view.gap), pick(values), most)).strategy
+
+        sizes = [size for size in _BATCHED_ROWS if many and size < most]
+        branches = [together(size) for size in sizes]
+        if many and most > _BATCHED_ROWS[-1]:
+            each = jnp.arange(rows.shape[1], dtype=jnp.int32)
+            branches.append(lambda: jnp.moveaxis(jax.lax.map(one, each), 0, -1))
+        else:
+            branches.append(together(most))
+        largest = jnp.max(view.lanes.sum(rows))
+        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches) if sizes else branches[0]()
+
+
+def _payoffs(metric: Metric, gap: Array, values: Array, size: int) -> tuple[Array, Array]:
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size` of them:
+    [size, K], and which of them are there."""
+    lanes = metric.space.lanes
+
+    def add(n, c):
+        left, payoffs, mask = c
+        piece = lanes.argmin(left)
+        value = lanes.take(left, piece)
+        there = value < jnp.inf
+        row = jnp.where(there, metric.gradient(gap, piece) - value, 0)
+        left = jnp.where(index_like(left) == piece, jnp.inf, left)
+        return left, payoffs.at[n].set(row), mask.at[n].set(there)
+
+    arms, *lane = metric.design.g.shape
+    payoffs, mask = jnp.zeros((size, arms, *lane), gap.dtype), jnp.zeros((size, *lane), bool)
+    count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
+    return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]
