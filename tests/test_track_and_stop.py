@@ -37,7 +37,8 @@ def batch(structure, count=2, K=5, d=3):
 def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rule, name, settings):
     # Few steps: the plain solver's weights are right to 1e-4, and their errors add up in W.
     # Where one piece phi_i - phi_j is all that counts, w* = (1/2, 1/2) and its pulls are ties: no such case is here.
-    instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, 30))
+    steps = 16 if name == "optimistic_tas" else 30
+    instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
     ours = je.simulate(
         instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None
