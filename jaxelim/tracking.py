@@ -1,5 +1,6 @@
 """Turning an allocation into pulls."""
 
+import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.lanes import Lanes
