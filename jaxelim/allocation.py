@@ -120,7 +120,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
         found = climb(where, gaps, live, c, last.weights, last.mixture, gap, MAX_ITERATIONS, now & solvable)
         tied = last.weights
         if bonus is not None:
-            tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)) + gap / arms
+            tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)).astype(c.dtype) + gap / arms
         new = Allocation(
             jnp.where(solvable, found.allocation, tied), jnp.where(solvable, found.mixture, last.mixture),
             jnp.where(solvable, found.gap, jnp.inf), found.iterations + 1,

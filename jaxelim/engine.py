@@ -490,8 +490,8 @@ class Program:
                 c = jax.lax.fori_loop(0, BURST, lambda n, c: one(i * BURST + n, c), c)
 
                 def enough(c):
-                    asking = jnp.sum(c[0].asks, dtype=jnp.int32)
-                    return (asking > 0) & (asking.astype(jnp.float32) >= patience * jnp.sum(~c[0].done, dtype=jnp.float32))
+                    asking, live = (jnp.sum(x, dtype=jnp.float32) for x in (c[0].asks, ~c[0].done))
+                    return (asking > 0) & (asking >= patience * live)
 
                 def slow(c):
                     bare, chooses = c

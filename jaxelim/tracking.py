@@ -27,5 +27,6 @@ def starved(counts: Array, time: Array) -> Array:
 def fed(lanes: Lanes, counts: Array, time: Array, weights: Array) -> Array:
     """Forced exploration: the uniform weights over the starved arms, where there are any, else `weights`: [K]."""
     hungry = starved(counts, time)
+    hungry = hungry.astype(weights.dtype)
     count = lanes.sum(hungry)
     return jnp.where(count > 0, hungry / jnp.maximum(count, 1), weights)

@@ -165,7 +165,7 @@ def climb(
     start = (1 - share) * weights + share / K
     inside = information(start, where, gaps)
     least = jnp.min(jnp.where(live, inside.value, jnp.inf))
-    uniform = live / jnp.sum(live).astype(dtype)
+    uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
     even = jnp.where(live, 1 / jnp.where(live, inside.value - least / 2, 1), 0)
     q = jnp.where(share < 0.5, (1 - share) * known + share * uniform, even / jnp.sum(even))
     slope = inside.gradient @ q + bonus

@@ -146,14 +146,15 @@ def _frank_wolfe(view, weights, due):
         metric = view.measured(design)
         closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
         arm = lanes.argmax(metric.gradient(view.gap, closest))
-        pulls = pulls + ((each == arm) & go)
+        pulls = pulls + ((each == arm) & go).astype(pulls.dtype)
         # V_U of a run that is not due, or over, is read no more.
-        return i + 1, pulls, design.add(view.space, arm)[0], steps + go, go & (lanes.sum(pulls**2) <= _LENGTH**2)
+        design = design.add(view.space, arm)[0]
+        return i + 1, pulls, design, steps + go.astype(steps.dtype), go & (lanes.sum(pulls**2) <= _LENGTH**2)
 
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
     _, pulls, _, steps, _ = jax.lax.while_loop(more, step, carry)
-    return pulls / (steps + 1), steps
+    return pulls / (steps + 1).astype(pulls.dtype), steps
 
 
 def _least_eigenvalue(view):
