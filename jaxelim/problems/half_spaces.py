@@ -183,6 +183,7 @@ class HalfSpaces(Problem):
 
     def full_llr(self, space, stats):
         """The LLR of every half-space of every answer: [A, Q]."""
+        assert stats.theta_hat is not None
         shape = self.directions.shape
         flat = jnp.asarray(self.directions.reshape(-1, shape[2]), stats.means.dtype)
         if stats.means.ndim == 2:
