@@ -5,7 +5,7 @@
     print(result.summary())
 """
 
-from jaxelim import instances
+from jaxelim import instances, testing
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import complexity
 from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
@@ -21,7 +21,22 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import LUCB, RAGE, LinGame, LinGapE, LinGIFA, Oracle, Racing, UGapE, Uniform, XYAdaptive
+from jaxelim.sampling import (
+    FWS,
+    LUCB,
+    RAGE,
+    LazyTaS,
+    LinGame,
+    LinGapE,
+    LinGIFA,
+    OptimisticTaS,
+    Oracle,
+    Racing,
+    TrackAndStop,
+    UGapE,
+    Uniform,
+    XYAdaptive,
+)
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -29,6 +44,7 @@ __all__ = [
     "ArgumentError",
     "BestArm",
     "Engine",
+    "FWS",
     "FullElimination",
     "GK16",
     "HalfSpaces",
@@ -38,16 +54,18 @@ __all__ = [
     "JaxelimError",
     "LLR",
     "LUCB",
+    "LazyTaS",
     "LinGIFA",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
     "LogLogThreshold",
     "Native",
+    "OptimisticTaS",
     "Oracle",
+    "Problem",
     "RAGE",
     "Racing",
-    "Problem",
     "Resets",
     "Result",
     "SamplingRule",
@@ -57,6 +75,7 @@ __all__ = [
     "TieError",
     "TopM",
     "Trace",
+    "TrackAndStop",
     "UGapE",
     "Uniform",
     "UnknownNameError",
@@ -67,5 +86,6 @@ __all__ = [
     "instances",
     "load_instance",
     "simulate",
+    "testing",
     "trace",
 ]

@@ -8,7 +8,7 @@ from jaxelim import elimination, problems, sampling, thresholds
 from jaxelim.base import SamplingRule
 from jaxelim.errors import UnknownNameError
 
-_SPELLINGS = {"LinGapE": "lingape", "LinGame": "lingame", "UGapE": "ugape", "LazyTaS": "lazy-tas", "TrackAndStop": "tas",
+_SPELLINGS = {"LinGapE": "lingape", "LinGame": "lingame", "UGapE": "ugape", "LinGIFA": "lingifa", "LazyTaS": "lazy-tas", "TrackAndStop": "tas",
               "OptimisticTaS": "optimistic-tas", "XYAdaptive": "xy-adaptive"}
 """Names that the field spells otherwise than their classes split into words."""
 ALIASES = {"k-learner": "lingame", "mislid": "lingame", "m-lingape": "lingape"}

@@ -17,12 +17,16 @@ from jaxelim.simulate import Engine, simulate
 
 
 def use_all_cores() -> None:
-    """One CPU device per core, one thread each. Only before JAX has started, and only for a process that is ours: the command
-    line and the experiments call it, the library never does. What the environment already says is left as it is."""
+    """One CPU device per core, one thread each, and compiled programs kept between processes (in ~/.cache/jaxelim).
+
+    Only before JAX has started, and only for a process that is ours: the command line and the experiments call it, the library
+    never does. What the environment already says is left as it is."""
     os.environ.setdefault("NPROC", "1")
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         jax.config.update("jax_num_cpu_devices", cores)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "jaxelim"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,11 +63,12 @@ class ArmDesign:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + self.g - 2 * cross_i, 0)
 
-    def add(self, space: Space, k: Array) -> tuple["ArmDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vector (d theta_hat's means per unit of surprise), [K] and [d]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
+        """The design after `weight` more pulls of k (0 leaves it, bit for bit), with the gain vectors: what means, [K], and
+        theta_hat, [d], move per unit of surprise."""
         u = space.lanes.column(self.w, k)
         along = space.lanes.dot(space.features, u)
-        q = 1 / (1 + space.lanes.take(self.g, k))
+        q = weight / (1 + weight * space.lanes.take(self.g, k))
         return ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]), along * q, u * q
 
 
@@ -107,12 +108,24 @@ class SquareDesign:
         y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
-    def add(self, space: Space, k: Array) -> tuple["SquareDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vectors in means, [K], and in theta_hat, [d]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
+        """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
-        q = 1 / (1 + space.lanes.take(self.g, k))
+        q = weight / (1 + weight * space.lanes.take(self.g, k))
         return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
+
+    def mixed(self, space: Space, k: Array, keep: Array, new: Array) -> "SquareDesign":
+        """The design of keep V + new phi_k phi_k', keep and new []."""
+        u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
+        along = space.lanes.dot(space.features, u)
+
+        def factors(g, u, along, k):
+            q = new / (keep * (keep + new * space.lanes.take(g, k)))
+            return 1 / keep, u * q, g / keep - along**2 * q
+
+        scale, fraction, g = space.lanes.pin(factors, self.g, u, along, k)
+        return SquareDesign(g, self.v_inv * scale - u[:, None] * fraction[None])
 
 
 @jax.tree_util.register_dataclass
@@ -142,12 +155,12 @@ class DiagonalDesign:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
-    def add(self, space: Space, k: Array) -> tuple["DiagonalDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vector, which is the same in means and in theta_hat: [K]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["DiagonalDesign", Array, Array]:
+        """As `ArmDesign.add`; the gain vector is the same in means and in theta_hat: [K]."""
         chosen = index_like(self.g) == k
-        q = 1 / (1 + space.lanes.take(self.g, k))
-        gain = jnp.where(chosen, self.g * q, 0)
-        return DiagonalDesign(jnp.where(chosen, gain, self.g)), gain, gain
+        shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
+        gain = weight * shrunk
+        return DiagonalDesign(jnp.where(chosen, shrunk, self.g)), gain, gain
 
 
 Design = ArmDesign | SquareDesign | DiagonalDesign
@@ -161,14 +174,15 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: Space, weights: Array, ridge: float = 0.0) -> SquareDesign:
-    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K]. One packed product makes V, one makes g."""
+def weighted(space: Space, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K], ridge []. One packed product makes V, one
+    makes g."""
     features = space.features
     d = features.shape[1]
     row, column, place = _packed(d)
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
-    eye = (ridge * jnp.eye(d, dtype=weights.dtype)).reshape(shape)
+    eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
     if outer.ndim == 2:
         packed = jnp.matmul(outer.T, weights, precision="highest")
     else:

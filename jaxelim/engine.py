@@ -13,6 +13,7 @@ Freezing, clocks and refilling live here and nowhere else. The engine knows no r
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -108,7 +109,10 @@ def _over_deltas(spec: Spec, f: Callable, state: Tree, beta: Array) -> Tree:
 class Program:
     """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
 
+    alive: "weakref.WeakSet[Program]" = weakref.WeakSet()  # for tests that count traces
+
     def __init__(self, spec: Spec):
+        Program.alive.add(self)
         self.spec = spec
         self.traces = 0  # how often `advance` was traced; the tests count them
         self._shapes: dict = {}
@@ -260,7 +264,6 @@ class Program:
         reward = lanes.take(reward, arm) + noise
         after = gaussian.update(check.space, stats, arm, reward, go)
         if two_speed:
-            after = where(go, after, stats)
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
@@ -487,8 +490,8 @@ class Program:
                 c = jax.lax.fori_loop(0, BURST, lambda n, c: one(i * BURST + n, c), c)
 
                 def enough(c):
-                    asking = jnp.sum(c[0].asks, dtype=jnp.int32)
-                    return (asking > 0) & (asking >= patience * jnp.sum(~c[0].done, dtype=jnp.int32))
+                    asking, live = (jnp.sum(x, dtype=jnp.float32) for x in (c[0].asks, ~c[0].done))
+                    return (asking > 0) & (asking >= patience * live)
 
                 def slow(c):
                     bare, chooses = c

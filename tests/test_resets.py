@@ -1,4 +1,4 @@
-"""Elimination at sampling with resets, against the twin's literal reading of the sets, and what it does on the paper's example."""
+"""Elimination at sampling with resets: against the twin's literal reading, and on the paper's two-dimensional example."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def test_sets_with_alpha_beta_are_the_definition():
 
 
 def test_papers_alpha_on_the_two_dimensional_example():
-    """At eps = 0.01 arms 3.. are dropped from sampling, and arm 2 never is: fewer pieces are read than K - 1 a pull, more than 1."""
+    """At eps = 0.01 arms 3.. are dropped from sampling, and arm 2 never is."""
     instance = je.instances.two_dimensional(6, 0.01)
     common = dict(runs=8, delta=0.01, max_samples=20_000, stopping=je.LLR())
     plain = je.simulate(instance, je.BestArm(), je.LinGapE(), **common)

@@ -3,7 +3,7 @@
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
 is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
-(Newton steps on the perturbed optimality conditions, Mehrotra's predictor and corrector), after a few projected
+(Newton steps on the perturbed optimality conditions, centred by Mehrotra's predictor), after a few projected
 first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
 
     H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
@@ -43,7 +43,6 @@ class _Carry(NamedTuple):
     value: jax.Array
     gap: jax.Array
     iterations: jax.Array
-    alive: jax.Array  # the last Newton step was finite
 
 
 def first_order(where, gaps, valid, bonus, steps: int):
@@ -99,11 +98,35 @@ def solve(
     gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
     live = gaps > 0
     live = jnp.where(jnp.any(live), live, True)
-    terms = (jnp.sum(live) + K).astype(dtype)
 
     start = first_order(where, gaps, live, bonus, warm) / 2 + 1 / (2 * K)
-    info = information(start, where, gaps)
-    scale = jnp.min(jnp.where(live, info.value + bonus @ start, jnp.inf))
+    found = climb(where, gaps, live, bonus, start, jnp.zeros(P, dtype), gap, max_iterations, solvable)
+    value = jnp.where(solvable, found.value, 0)
+    reached = jnp.where(solvable, found.gap, jnp.inf)
+    return found._replace(value=value, gap=reached, converged=reached <= gap)
+
+
+def climb(
+    where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, go: jax.Array | bool = True
+) -> Solution:
+    """The interior-point iterations, from a pair at hand: warm-started where that pair solves a problem close by.
+
+    Args:
+        where: coordinates of features and directions.
+        gaps: [P] y . theta - c, 0 where not live.
+        live: [P] bool, at least one True.
+        bonus: [K] c.
+        weights: [K] on the simplex, positive.
+        mixture: [P] non-negative, of any sum; all zero: none is known.
+        gap: relative duality gap to stop at; a pair that has it is returned as it is.
+        max_iterations: bound on the steps.
+        go: [] bool, False to return the pair as it is.
+    """
+    dtype = weights.dtype
+    K = weights.shape[0]
+    terms = (jnp.sum(live) + K).astype(dtype)
+    info = information(weights, where, gaps)
+    scale = jnp.min(jnp.where(live, info.value + bonus @ weights, jnp.inf))
     scale = jnp.where(scale > 0, scale, 1)
     gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
     info = info._replace(value=info.value / scale, gradient=info.gradient / scale)
@@ -119,30 +142,43 @@ def solve(
         # complementarity need not go far below what the gap asks: past it only rounding grows
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
         state = newton(carry.state, carry.info, gaps, live, bonus, floor)
-        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
-        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         value, reached = certificate(info, state.w, state.q)
-        better = good & (reached < carry.gap)
+        better = reached < carry.gap  # False where anything is not finite
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, good)
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1)
 
-    s = 0.5 * jnp.min(jnp.where(live, info.value, jnp.inf))
-    r = jnp.where(live, info.value - s, 1)
-    q = jnp.where(live, 1 / r, 0)
-    q = q / jnp.sum(q)
-    slope = info.gradient @ q + bonus
-    nu = 1.1 * jnp.max(slope)
+    known = jnp.where(live, mixture, 0)
+    warm = jnp.any(known > 0)
+    least = jnp.min(jnp.where(live, info.value, jnp.inf))
+    even = jnp.where(live, 1 / jnp.where(live, info.value - least / 2, 1), 0)
+    known = jnp.where(warm, known, even)
+    known = known / jnp.sum(known)
+    low, reached = certificate(info, weights, known)
+    # A pair further from the optimum is drawn further from the boundary, to where steps of its size are not cut short.
+    share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
+    start = (1 - share) * weights + share / K
+    inside = information(start, where, gaps)
+    least = jnp.min(jnp.where(live, inside.value, jnp.inf))
+    uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
+    even = jnp.where(live, 1 / jnp.where(live, inside.value - least / 2, 1), 0)
+    q = jnp.where(share < 0.5, (1 - share) * known + share * uniform, even / jnp.sum(even))
+    slope = inside.gradient @ q + bonus
+    most = jnp.max(slope)
+    short = jnp.maximum(most - least - bonus @ start, 4 * jnp.finfo(dtype).eps * most)
+    s = least - jnp.minimum(short, least) / 2
+    r = jnp.where(live, inside.value - s, 1)
+    nu = most + jnp.minimum(short, most / 10)
     nu = jnp.where(nu > 0, nu, 1)
-    low, reached = certificate(info, start, q)
     state = State(start, s, r, q, nu - slope, nu)
-    carry = _Carry(state, info, start, q, low, reached, jnp.int32(0), solvable)
-    carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
-    value = jnp.where(solvable, carry.value * scale, 0)
-    reached = jnp.where(solvable, carry.gap, jnp.inf)
-    return Solution(carry.w, carry.q / jnp.sum(carry.q), value, reached, carry.iterations, reached <= gap)
+    carry = _Carry(state, inside, weights, known, low, reached, jnp.int32(0))
+    more = lambda c: jnp.asarray(go) & (c.gap > gap) & (c.iterations < max_iterations)  # noqa: E731
+    carry = jax.lax.while_loop(more, body, carry)
+    return Solution(
+        carry.w, carry.q / jnp.sum(carry.q), carry.value * scale, carry.gap, carry.iterations, carry.gap <= gap
+    )

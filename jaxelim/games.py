@@ -1,0 +1,129 @@
+"""Matrix games, solved exactly, many at once."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.lanes import Lanes, index_like
+
+_STALLED = 12
+"""Pivots without progress before Bland's rule takes over."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """An optimal strategy of the maximiser, with what it guarantees and how far that is, at most, from the optimum."""
+
+    strategy: Array  # [K], on the simplex; exactly 0 outside a basis
+    value: Array  # []: min over the rows of payoffs @ strategy
+    gap: Array  # []: duality gap, from the payoffs as given and the other player's strategy
+    pivots: Array  # [] int32
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Tableau:
+    entries: Array  # [K + 1, F + 1]: constraints, last the objective; variables, last the right-hand side
+    basic: Array  # [K] int32: the variable of each constraint; rows of the game are 0 .. F - 1, slacks F .. F + K - 1
+    free: Array  # [F] int32: the variable of each column
+    best: Array  # []: the largest objective so far
+    stalled: Array  # [] int32: pivots since then
+    pivots: Array  # [] int32
+    done: Array  # [] bool
+
+
+def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
+    """max over z in the simplex of min over rows p in mask of payoffs_p . z; payoffs [F, K], mask [F].
+
+    The simplex method on the smaller side, in a condensed tableau: payoffs moved and scaled to [1, 2], then
+    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots
+    without progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there
+    are. Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every
+    10 (F + K) + 1000 pivots without progress; `gap` would show it. A lane without any row in its mask is handed the
+    game whose payoffs are all 0.
+    """
+    f, k = payoffs.shape[:2]
+    dtype = payoffs.dtype
+    tolerance, smallest_pivot = (1e-13, 1e-10) if dtype == jnp.float64 else (2e-6, 1e-5)
+    played = mask | (~jnp.any(mask, 0) & (index_like(mask) == 0))
+    payoffs = jnp.where(mask[:, None], payoffs, 0)
+    low = jnp.min(jnp.where(played[:, None], payoffs, jnp.inf), (0, 1))
+    high = jnp.max(jnp.where(played[:, None], payoffs, -jnp.inf), (0, 1))
+    scale = jnp.where(high > low, high - low, 1)
+    scaled = jnp.where(played[:, None], (payoffs - low) / scale + 1, 0)
+
+    ones = jnp.ones((1, *mask.shape[1:]), dtype)
+    entries = jnp.concatenate([
+        jnp.concatenate([jnp.swapaxes(scaled, 0, 1), jnp.ones((k, 1, *mask.shape[1:]), dtype)], 1),
+        jnp.concatenate([-played.astype(dtype), 0 * ones])[None],
+    ])
+    each_row, each_column = index_like(entries[:, 0]), index_like(entries[0])
+    none = jnp.zeros(mask.shape[1:], jnp.int32)
+    start = _Tableau(
+        entries,
+        jnp.broadcast_to(each_row[:k] + f, (k, *mask.shape[1:])),
+        jnp.broadcast_to(each_column[:f], mask.shape),
+        0 * ones[0], none, none, none > 0,
+    )
+
+    def pivot(s: _Tableau) -> _Tableau:
+        bland = s.stalled > _STALLED
+        costs = s.entries[k, :f]
+        allowed = tolerance * 10.0 ** (s.stalled // (10 * (f + k) + 1000)).astype(dtype)
+        steepest = lanes.argmin(costs)
+
+        def lowest_label():
+            label = jnp.where(costs < -allowed, s.free, f + k)
+            return jnp.where(bland, jnp.argmin(label, 0).astype(jnp.int32), steepest)
+
+        c = jax.lax.cond(jnp.any(bland), lowest_label, lambda: steepest)
+        done = s.done | ~(lanes.take(costs, c) < -allowed)  # also where a cost is NaN
+        column = lanes.pin(lanes.column, s.entries, c)
+        usable = column[:k] > smallest_pivot
+        ratio = jnp.where(usable, jnp.maximum(s.entries[:k, f], 0) / jnp.where(usable, column[:k], 1), jnp.inf)
+        tied = ratio <= lanes.min(ratio) * (1 + 1e-12)
+        preferred = jnp.where(bland, -s.basic.astype(dtype), column[:k])
+        r = lanes.argmax(jnp.where(tied, preferred, -jnp.inf))
+        row = lanes.pin(lanes.row, s.entries, r)
+        # The whole exchange as one rank-one update; a lane that is done is left as it is.
+        here, there = each_row == r, each_column == c
+        left = jnp.where(done, 0, (column - here) / jnp.where(done, 1, lanes.take(column, r)))
+        left, right = lanes.pin(lambda *x: x, left, row + there)
+        after = s.entries - left[:, None] * right[None]
+        objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(right, jnp.full_like(c, f))
+        progress = objective > s.best * (1 + 1e-13)
+        return _Tableau(
+            after,
+            jnp.where(here[:k] & ~done, lanes.take(s.free, c), s.basic),
+            jnp.where(there[:f] & ~done, lanes.take(s.basic, r), s.free),
+            jnp.where(progress, objective, s.best),
+            jnp.where(progress | done, 0, s.stalled + 1),
+            s.pivots + ~done,
+            done,
+        )
+
+    end = jax.lax.while_loop(lambda s: jnp.any(~s.done), pivot, start)
+    strategy = _spread(end.entries[k, :f], end.free - f, k)
+    weights = _spread(end.entries[:k, f], end.basic, f)
+    value = jnp.min(jnp.where(played, _against(payoffs, strategy), jnp.inf), 0)
+    bound = jnp.max(_against(jnp.swapaxes(payoffs, 0, 1), weights), 0)
+    return Solution(strategy, value, bound - value, end.pivots)
+
+
+def _spread(amounts: Array, places: Array, size: int) -> Array:
+    """The distribution on 0 .. size - 1 with these amounts at these places; places elsewhere are left out."""
+    amounts = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
+    places = jnp.clip(places, 0, size - 1)
+    total = jnp.zeros((size, *amounts.shape[1:]), amounts.dtype)
+    at = (places,) if amounts.ndim == 1 else (places, np.arange(amounts.shape[1], dtype=np.int32))
+    total = total.at[at].add(amounts)
+    return total / jnp.sum(total, 0)
+
+
+def _against(matrix: Array, vector: Array) -> Array:
+    """matrix [n, q] times vector [q]: [n]."""
+    return jnp.sum(matrix * vector[None], 1)

@@ -1,0 +1,169 @@
+"""Frank-Wolfe sampling."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import games
+from jaxelim.base import ASK, OK, Metric, SamplingRule, View
+from jaxelim.design import DiagonalDesign, SquareDesign, weighted
+from jaxelim.lanes import Lanes, index_like
+
+_BATCHED_ROWS = (4, 16, 64)
+"""Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class FWSState:
+    """The allocation, and its design without ridge; none is kept where it is diagonal and so at hand from x."""
+
+    x: Array  # [K]
+    design: SquareDesign | None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """What both speeds see at one t."""
+
+    block: Array  # [] bool: t belongs to a block of uniform steps
+    tied: Array  # [] bool: the answer is not unique at theta_hat, to machine precision
+    values: Array  # [Q]: f_p, infinite where there is no active piece
+    least: Array  # []: their argmin
+    near: Array  # [Q] bool: the pieces of F
+    metric: Metric  # of V_x
+
+
+def _uniform_block(t: Array, arms: int) -> Array:
+    """Whether floor(t/K) is a perfect square; in float64, where this is exact and vectorised."""
+    rounds = jnp.floor(t.astype(jnp.float64) / arms)
+    root = jnp.floor(jnp.sqrt(rounds))
+    return root * root == rounds
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class FWS(SamplingRule):
+    """Frank-Wolfe sampling: one step a pull towards the allocation of largest min f_p, smoothed over near ties.
+
+    f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2, V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
+    F = {p active : f_p < min f + t^(-9/10)/K};
+    z = 1/K if floor(t/K) is a perfect square or the answer is tied, else argmax_z min_{p in F} (z - x) . grad f_p;
+    x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
+
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly; where
+    it has more than one solution, as it may in unstructured problems, which one is found is arbitrary. A tie is a gap
+    of at most the floating type's epsilon; in top-m identification none is looked for. Differs from the authors'
+    program: its first step takes V_x where V_x^-1 belongs.
+    """
+
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 32
+    patience: ClassVar[float] = 0.25
+    source: ClassVar[str] = "Wang et al. 2021"
+
+    def prepare(self, instance, problem, ridge):
+        """The design at the start, where x = 1/K: g and V_x^-1."""
+        inverse = instance.K * np.linalg.pinv(np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True)
+        return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
+
+    def init(self, view):
+        x = view.counts / (view.time - 1)
+        if isinstance(view.design, DiagonalDesign):
+            return FWSState(x, None)
+        g, inverse = view.prepared
+        everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
+        return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
+
+    def fast(self, view, state):
+        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind, unread."""
+        arms = state.x.shape[0]
+        look = self._look(view, state)
+        vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
+        arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, index_like(state.x) == vertex))
+        single = ~look.tied & (view.lanes.sum(look.near) == 1)
+        if state.design is None:
+            return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
+        onward = _uniform_block(view.t + 1, arms)
+        step = 1 / view.time
+        design = state.design.mixed(view.space, vertex, 1 - step, step)
+        return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
+
+    def choose(self, view, state):
+        look = self._look(view, state)
+        uniform = look.block | look.tied
+        z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
+        arm, x = self._pull(view, state.x, z)
+        return arm, FWSState(x, None if state.design is None else weighted(view.space, x))
+
+    def _look(self, view: View, state: FWSState) -> _Look:
+        lanes = view.lanes
+        arms = state.x.shape[0]
+        metric = view.weighted(state.x) if state.design is None else view.measured(state.design)
+        values = jnp.where(view.active, metric.values(view.gap), jnp.inf)
+        least = lanes.argmin(values)
+        near = values < lanes.take(values, least) + view.time**-0.9 / arms
+        tied = jnp.zeros_like(view.t, bool)
+        if view.problem.name != "top-m":
+            exists = view.problem.exists(view.answer, view.means)
+            tied = lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
+        return _Look(_uniform_block(view.t, arms), tied, values, least, near, metric)
+
+    def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
+        x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
+        return view.lanes.argmax(x / view.counts), x
+
+    def _play(self, view: View, look: _Look, rows: Array) -> Array:
+        """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K]."""
+        most, many = rows.shape[0], rows.ndim > 1
+        values = jnp.where(rows, look.values, jnp.inf)
+
+        def together(size):
+            return lambda: games.solve(view.lanes, *_payoffs(look.metric, view.gap, values, size)).strategy
+
+        def one(lane):
+            pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
+            space = view.space
+            space = dataclasses.replace(space, lanes=Lanes(None),
+                                        features=space.features if space.features.ndim == 2 else pick(space.features))
+            metric = dataclasses.replace(pick(dataclasses.replace(look.metric, space=None)), space=space)
+            return games.solve(space.lanes, *_payoffs(metric, pick(view.gap), pick(values), most)).strategy
+
+        sizes = [size for size in _BATCHED_ROWS if many and size < most]
+        branches = [together(size) for size in sizes]
+        if many and most > _BATCHED_ROWS[-1]:
+            each = jnp.arange(rows.shape[1], dtype=jnp.int32)
+            branches.append(lambda: jnp.moveaxis(jax.lax.map(one, each), 0, -1))
+        else:
+            branches.append(together(most))
+        largest = jnp.max(view.lanes.sum(rows))
+        if not sizes:
+            return branches[0]()
+        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
+
+
+def _payoffs(metric: Metric, gap: Array, values: Array, size: int) -> tuple[Array, Array]:
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size`:
+    [size, K], and which of them are there."""
+    lanes = metric.space.lanes
+
+    def add(n, c):
+        left, payoffs, mask = c
+        piece = lanes.argmin(left)
+        value = lanes.take(left, piece)
+        there = value < jnp.inf
+        row = jnp.where(there, metric.gradient(gap, piece) - value, 0)
+        left = jnp.where(index_like(left) == piece, jnp.inf, left)
+        return left, payoffs.at[n].set(row), mask.at[n].set(there)
+
+    arms, *lane = metric.design.g.shape
+    payoffs, mask = jnp.zeros((size, arms, *lane), gap.dtype), jnp.zeros((size, *lane), bool)
+    count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
+    return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]
