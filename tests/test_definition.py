@@ -29,7 +29,7 @@ SHARED = je.Instance(ARMS, THETA)  # the half-spaces are made of the arms, so al
 SPECS = {"best-arm": ("bai",), "top-m": ("topm", M), "thresholding": ("osi", LEVEL)}
 EFFICIENT = {"best-arm": je.BestArm(), "top-m": je.TopM(M), "thresholding": je.Thresholding(LEVEL)}
 RULES = {"best-arm": je.LinGapE(), "top-m": je.LinGame(), "thresholding": je.Uniform()}
-PROBLEMS = list(SPECS)
+PROBLEMS = [pytest.param(name, marks=pytest.mark.xdist_group(f"definition {name}")) for name in SPECS]  # they share programs
 
 
 def threshold(t, delta):
@@ -136,6 +136,7 @@ def test_half_spaces_are_the_twins_definition(name):
                 np.testing.assert_array_equal(general.elimination_times[at], times)
 
 
+@pytest.mark.xdist_group("definition top-m")
 def test_the_finer_decomposition_never_eliminates_later():
     name = "top-m"
     fine = definition(name)
