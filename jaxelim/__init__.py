@@ -5,7 +5,7 @@
     print(result.summary())
 """
 
-from jaxelim import instances
+from jaxelim import instances, testing
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import complexity
 from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
@@ -86,5 +86,6 @@ __all__ = [
     "instances",
     "load_instance",
     "simulate",
+    "testing",
     "trace",
 ]

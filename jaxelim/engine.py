@@ -13,6 +13,7 @@ Freezing, clocks and refilling live here and nowhere else. The engine knows no r
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -108,7 +109,10 @@ def _over_deltas(spec: Spec, f: Callable, state: Tree, beta: Array) -> Tree:
 class Program:
     """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
 
+    alive: "weakref.WeakSet[Program]" = weakref.WeakSet()  # for tests that count traces
+
     def __init__(self, spec: Spec):
+        Program.alive.add(self)
         self.spec = spec
         self.traces = 0  # how often `advance` was traced; the tests count them
         self._shapes: dict = {}

@@ -40,18 +40,19 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
     """max over z in the simplex of min over rows p in mask of payoffs_p . z; payoffs [F, K], mask [F].
 
     The simplex method on the smaller side, in a condensed tableau: payoffs moved and scaled to [1, 2], then
-    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots without
-    progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there are. Against
-    rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every 10 (F + K) + 1000 pivots without
-    progress; `gap` would show it. Without any row in its mask, a lane is handed the game whose payoffs are all 0.
+    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots
+    without progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there
+    are. Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every
+    10 (F + K) + 1000 pivots without progress; `gap` would show it. A lane without any row in its mask is handed the
+    game whose payoffs are all 0.
     """
     f, k = payoffs.shape[:2]
     dtype = payoffs.dtype
     tolerance, smallest_pivot = (1e-13, 1e-10) if dtype == jnp.float64 else (2e-6, 1e-5)
-    played = mask | (~lanes.any(mask) & (index_like(mask) == 0))
+    played = mask | (~jnp.any(mask, 0) & (index_like(mask) == 0))
     payoffs = jnp.where(mask[:, None], payoffs, 0)
-    low = lanes.min(jnp.where(played, jnp.min(payoffs, 1), jnp.inf))
-    high = lanes.max(jnp.where(played, jnp.max(payoffs, 1), -jnp.inf))
+    low = jnp.min(jnp.where(played[:, None], payoffs, jnp.inf), (0, 1))
+    high = jnp.max(jnp.where(played[:, None], payoffs, -jnp.inf), (0, 1))
     scale = jnp.where(high > low, high - low, 1)
     scaled = jnp.where(played[:, None], (payoffs - low) / scale + 1, 0)
 
@@ -77,7 +78,7 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
 
         def lowest_label():
             label = jnp.where(costs < -allowed, s.free, f + k)
-            return jnp.where(bland, lanes.argmin(label.astype(dtype)), steepest)
+            return jnp.where(bland, jnp.argmin(label, 0).astype(jnp.int32), steepest)
 
         c = jax.lax.cond(jnp.any(bland), lowest_label, lambda: steepest)
         done = s.done | ~(lanes.take(costs, c) < -allowed)  # also where a cost is NaN

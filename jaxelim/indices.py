@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.base import Problem, View
@@ -49,7 +50,7 @@ def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Arr
         return jnp.stack(out)
 
     best = jnp.full((kept, *like.shape), -jnp.inf, like.dtype)
-    return sign * jax.lax.fori_loop(0, count, body, best)[-1]
+    return sign * jax.lax.fori_loop(np.int32(0), np.int32(count), body, best)[-1]
 
 
 def ambiguous_pair(
@@ -81,7 +82,7 @@ def beaten(view: View, judges: Array, width: Array) -> Array:
         norm = distances(view, j)
         return out | (judges[j] & (norm > 0) & (jnp.sqrt(norm * width) <= gaps(view, j)))
 
-    return jax.lax.fori_loop(0, view.means.shape[0], body, jnp.zeros(view.means.shape, bool))
+    return jax.lax.fori_loop(np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool))
 
 
 def less_pulled(view: View, b: Array, c: Array) -> Array:

@@ -138,7 +138,9 @@ class Lanes:
         if i.ndim == 0:
             return x[i]
         if x.ndim == 2:
-            return x.T.at[:, i].get(mode="promise_in_bounds")
+            q = x.shape[1]
+            places = i * q + np.arange(q, dtype=np.int32)[:, None]
+            return x.reshape(-1).at[places].get(mode="promise_in_bounds")
         _, q, b = x.shape
         # One gather from the flat array with int32 indices: any other form comes back transposed and slow on a CPU.
         places = i * (q * b) + np.arange(q, dtype=np.int32)[:, None] * b + np.arange(b, dtype=np.int32)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxelim import checks, engine
 from jaxelim.base import Problem, SamplingRule
-from jaxelim.elimination import LLR, Native, StoppingRule
+from jaxelim.elimination import LLR, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import gaussian
 from jaxelim.instance import Instance
@@ -50,6 +50,8 @@ class Engine:
             if value is not None:
                 object.__setattr__(self, name, checks.integer(name, value, low=1))
         checks.choice("precision", self.precision, ("float64", "float32"))
+        if not isinstance(self.vmapped, bool):
+            raise ArgumentError("vmapped", self.vmapped, "True or False")
         if self.form is not None:
             checks.choice("form", self.form, gaussian.FORMS)
 
@@ -118,6 +120,8 @@ def simulate(
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
     """
+    if not isinstance(progress, bool) and not callable(progress):
+        raise ArgumentError("progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)")
     job = _Job.checked(instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge,
                        noise, record, engine)
     with float64_scope():
@@ -157,7 +161,10 @@ def trace(
         raise ArgumentError("stopping", stopping, "one stopping rule")
     if isinstance(instance, Instance) and instance.batched:
         raise ArgumentError("instance", instance, "one instance, not a batch")
+    if not isinstance(engine, Engine):
+        raise ArgumentError("engine", engine, "an Engine(...)")
     delta = checks.real("delta", delta, low=0, high=1, open=True)
+    run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
     job = _Job.checked(instance, problem, rule, delta, stopping, elimination, threshold, np.array([run]), seed, max_samples,
                        ridge, noise, (), dataclasses.replace(engine, devices=1))
     with float64_scope():
@@ -238,6 +245,8 @@ class _Job:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
                 raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
+        if not isinstance(record, str | Sequence):
+            raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
             checks.choice("record", name, ("pair_times",))
@@ -336,8 +345,8 @@ class _Job:
 
     def _drive(self, spec: engine.Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
         """Chunks until every run has stopped; the host looks in between."""
+        inputs = self._inputs(spec)  # may still refuse an argument: before there is a program
         program = engine.program(spec)
-        inputs = self._inputs(spec)
         began = time.perf_counter()
         lengths = queue["length"]
         inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
@@ -416,7 +425,7 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
             raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(rule.stopping)}")
     if elimination is None:
         return
-    if not hasattr(elimination, "shared"):
+    if not isinstance(elimination, SelectiveElimination | Resets):
         raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
     if not rule.elimination:
         raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")

@@ -86,6 +86,10 @@ def cases():
             for problem, (public, _) in PROBLEMS.items():
                 if public.name not in rule.problems:
                     continue
+                if (name, layout) == ("rage", "linear-4-4"):
+                    # Phi V_w^-1 Phi' = diag(1/w) where K = d: uniform weights tie all pairs exactly, and only rounding,
+                    # which differs between ways to invert V_w, decides which comes first.
+                    continue
                 for elimination in (None, "selective", "full") if rule.elimination else (None,):
                     for vmapped in (False, True):
                         case = (name, problem, layout, elimination, vmapped)

@@ -1,4 +1,4 @@
-"""One primal-dual Newton step, with Mehrotra's predictor and corrector, on the optimality conditions
+"""One primal-dual Newton step, centred as Mehrotra's predictor suggests, on the optimality conditions
 
     sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,   q_p r_p = mu,   w_k z_k = mu,
 
@@ -12,6 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxelim.complexity.information import Information, curvature
+
+# Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
+# this, save a fifth of the steps but cycle on one instance in two hundred of few arms.
+CENTRING = 1e-2
 
 
 class State(NamedTuple):
@@ -55,9 +59,9 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
     pulled = slopes @ pull
     columns = inverse(jnp.stack([pulled, jnp.ones_like(w)], axis=1))
 
-    def direction(target, bend_q, bend_w) -> State:
-        eq = jnp.where(live, target - q * r - bend_q, 0) - q * primal
-        ew = target - z * w - bend_w
+    def direction(target) -> State:
+        eq = jnp.where(live, target - q * r, 0) - q * primal
+        ew = target - z * w
         push = jnp.where(live, eq / r, 0)
         base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
         # what is left are the sums: one equation for dnu, and one for ds where the level is free
@@ -88,8 +92,7 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
         return jax.tree.map(lambda x, dx: x + length * dx, state, step)
 
     mu = complementarity(state)
-    trial = direction(0.0, 0.0, 0.0)
+    trial = direction(0.0)
     after = complementarity(move(trial, jnp.minimum(1, reach(trial))))
-    target = jnp.maximum(mu * jnp.clip((after / mu) ** 3, 1e-6, 1), floor)
-    step = direction(target, trial.q * trial.r, trial.z * trial.w)
+    step = direction(jnp.maximum(mu * jnp.clip((after / mu) ** 3, CENTRING, 1), floor))
     return move(step, jnp.minimum(1, 0.995 * reach(step)))

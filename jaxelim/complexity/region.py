@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.complexity.information import coordinates, information
+from jaxelim.complexity.information import Information, coordinates, information
 from jaxelim.complexity.newton import State, newton
 from jaxelim.complexity.optimum import information_of
 from jaxelim.complexity.pieces import Pieces
@@ -25,11 +25,10 @@ _STEPS = 60
 
 class _Carry(NamedTuple):
     state: State
-    w: jax.Array
+    info: Information  # at state.w
     upper: jax.Array
     distance: jax.Array
     iterations: jax.Array
-    alive: jax.Array
 
 
 def maximise(arms, theta, directions, offsets, valid, value, start, objective, level, tolerance=1e-8):
@@ -59,18 +58,17 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     def bound(info, q):
         return jnp.max(objective + info.gradient @ q) - h * jnp.sum(q)
 
+    floor = 0.1 * tolerance / terms
+
     def body(carry: _Carry) -> _Carry:
-        info = information(carry.state.w, where, gaps)
-        state = newton(carry.state, info, gaps, valid, objective, 0.1 * tolerance / terms, level_is_free=False)
-        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
-        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
+        state = newton(carry.state, carry.info, gaps, valid, objective, floor, level_is_free=False)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         upper = bound(info, state.q)
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
         distance = jnp.maximum(upper - objective @ state.w, short)
-        return _Carry(state, state.w, upper, distance, carry.iterations + 1, good)
+        return _Carry(state, info, upper, distance, carry.iterations + 1)
 
     info = information(start, where, gaps)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
@@ -78,9 +76,10 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     slope = info.gradient @ q + objective
     nu = jnp.max(slope) + 0.1 * (1 + jnp.max(slope) - jnp.min(slope))
     state = State(start, h, r, q, nu - slope, nu)
-    carry = _Carry(state, start, jnp.max(objective), jnp.full_like(value, jnp.inf), jnp.int32(0), jnp.array(True))
-    carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS) & c.alive, body, carry)
-    return carry.w, carry.upper
+    never = jnp.full_like(value, jnp.inf)
+    carry = _Carry(state, info, jnp.max(objective), never, jnp.int32(0))
+    carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS), body, carry)
+    return carry.state.w, carry.upper
 
 
 @jax.jit

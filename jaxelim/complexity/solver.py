@@ -3,7 +3,7 @@
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
 is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
-(Newton steps on the perturbed optimality conditions, Mehrotra's predictor and corrector), after a few projected
+(Newton steps on the perturbed optimality conditions, centred by Mehrotra's predictor), after a few projected
 first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
 
     H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
@@ -43,7 +43,6 @@ class _Carry(NamedTuple):
     value: jax.Array
     gap: jax.Array
     iterations: jax.Array
-    alive: jax.Array  # the last Newton step was finite
 
 
 def first_order(where, gaps, valid, bonus, steps: int):
@@ -143,18 +142,16 @@ def climb(
         # complementarity need not go far below what the gap asks: past it only rounding grows
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
         state = newton(carry.state, carry.info, gaps, live, bonus, floor)
-        good = jnp.all(jnp.array([jnp.all(jnp.isfinite(x)) for x in state]))
-        state = jax.tree.map(lambda new, old: jnp.where(good, new, old), state, carry.state)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         value, reached = certificate(info, state.w, state.q)
-        better = good & (reached < carry.gap)
+        better = reached < carry.gap  # False where anything is not finite
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        return _Carry(state, info, w, q, value, reached, carry.iterations + 1, good)
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1)
 
     known = jnp.where(live, mixture, 0)
     warm = jnp.any(known > 0)
@@ -179,8 +176,9 @@ def climb(
     nu = most + jnp.minimum(short, most / 10)
     nu = jnp.where(nu > 0, nu, 1)
     state = State(start, s, r, q, nu - slope, nu)
-    carry = _Carry(state, inside, weights, known, low, reached, jnp.int32(0), jnp.asarray(go))
-    carry = jax.lax.while_loop(lambda c: (c.gap > gap) & (c.iterations < max_iterations) & c.alive, body, carry)
+    carry = _Carry(state, inside, weights, known, low, reached, jnp.int32(0))
+    more = lambda c: jnp.asarray(go) & (c.gap > gap) & (c.iterations < max_iterations)  # noqa: E731
+    carry = jax.lax.while_loop(more, body, carry)
     return Solution(
         carry.w, carry.q / jnp.sum(carry.q), carry.value * scale, carry.gap, carry.iterations, carry.gap <= gap
     )

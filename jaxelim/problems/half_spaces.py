@@ -55,14 +55,14 @@ class HalfSpaces(Problem):
         offsets = np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
         if groups is None:
             groups = np.broadcast_to(np.arange(shape[1]), shape)
-        groups = np.asarray(groups)
-        if groups.shape != shape or groups.dtype.kind not in "iu" or groups.min() < 0:
-            raise ArgumentError("groups", groups, f"integers >= 0 of shape {shape}")
+        whole = real_array("groups", groups, shape=shape)
+        if np.asarray(groups).dtype.kind not in "iu" or whole.min() < 0 or whole.max() >= whole.size:
+            raise ArgumentError("groups", groups, f"integers from 0 to {whole.size - 1} of shape {shape}")
         for name, value in (
             ("answer_map", answer),
             ("directions", directions),
             ("offsets", offsets),
-            ("groups", groups.astype(np.int32)),
+            ("groups", whole.astype(np.int32)),
         ):
             object.__setattr__(self, name, value)
 
@@ -96,7 +96,15 @@ class HalfSpaces(Problem):
         return HalfSpaces(self.answer_map, self.directions, self.offsets / noise_std, self.groups)
 
     def _answer_of(self, theta: np.ndarray) -> int:
-        return int(self.answer_map(jnp.asarray(theta)))
+        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
+        try:
+            with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):  # as in the engine, whatever the caller's flags
+                index = np.asarray(self.answer_map(jnp.asarray(theta)))
+        except Exception as error:
+            raise ArgumentError("answer", self.answer_map, allowed, f"it raised {type(error).__name__}: {error}") from error
+        if index.shape != () or index.dtype.kind not in "iu":
+            raise ArgumentError("answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}")
+        return int(index)
 
     def check(self, arms, theta):
         if arms.shape[1] != self.directions.shape[2]:
@@ -196,7 +204,7 @@ class HalfSpaces(Problem):
         left = jnp.any(pieces.dropped == 0, 1)  # [A]
         if not full:
             return ~lanes.take(left, answer), self.mask(answer, means)
-        settled = lanes.argmin(left.astype(means.dtype))
+        settled = jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer)
         return ~jnp.all(left, 0), self.mask(settled, means)
 
     def everything(self, means):
@@ -209,10 +217,12 @@ class HalfSpaces(Problem):
         return pieces & ~(self._at(answer) & refuted[None])
 
     def times(self, pieces):
-        return pieces.dropped
+        exists = np.any(self._members(), 2)[..., None]  # beside [.., A, G, B]; a group without members falls at once, unseen
+        return jnp.where(exists, pieces.dropped, 0)
 
     def remaining(self, lanes, pieces):
-        return jnp.sum(pieces.dropped == 0, (0, 1), dtype=jnp.int32)
+        exists = np.any(self._members(), 2).reshape(self._members().shape[:2] + (1,) * (pieces.dropped.ndim - 2))
+        return jnp.sum((pieces.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
 
 
 def index_like_groups(count: int, group: Array) -> Array:

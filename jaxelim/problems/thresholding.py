@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim.base import Problem
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.checks import real
+from jaxelim.errors import TieError
 
 
 @jax.tree_util.register_dataclass
@@ -38,11 +39,7 @@ class Thresholding(Problem):
     full_is_selective: ClassVar[bool] = True
 
     def __post_init__(self):
-        if isinstance(self.level, bool) or not isinstance(self.level, (int, float, np.number)) or not np.isfinite(
-            self.level
-        ):
-            raise ArgumentError("level", self.level, "a finite number")
-        object.__setattr__(self, "level", float(self.level))
+        object.__setattr__(self, "level", real("level", self.level))
 
     def scaled(self, noise_std):
         return Thresholding(self.level / noise_std)

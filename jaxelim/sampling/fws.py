@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim import games
@@ -12,8 +13,8 @@ from jaxelim.base import ASK, OK, Metric, SamplingRule, View
 from jaxelim.design import DiagonalDesign, SquareDesign, weighted
 from jaxelim.lanes import Lanes, index_like
 
-_BATCHED_ROWS = (4, 8, 16, 64)
-"""Games are played in the smallest of these tableaus that holds the largest of a batch; larger ones one lane at a time."""
+_BATCHED_ROWS = (4, 16, 64)
+"""Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
 
 
 @jax.tree_util.register_dataclass
@@ -38,50 +39,61 @@ class _Look:
     metric: Metric  # of V_x
 
 
-def _is_square(n: Array) -> Array:
-    root = jnp.floor(jnp.sqrt(n.astype(jnp.float64)))
-    return root * root == n
+def _uniform_block(t: Array, arms: int) -> Array:
+    """Whether floor(t/K) is a perfect square; in float64, where this is exact and vectorised."""
+    rounds = jnp.floor(t.astype(jnp.float64) / arms)
+    root = jnp.floor(jnp.sqrt(rounds))
+    return root * root == rounds
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FWS(SamplingRule):
-    """Frank-Wolfe sampling: one step a pull towards the allocation that maximises the least f_p, smoothed over near ties.
+    """Frank-Wolfe sampling: one step a pull towards the allocation of largest min f_p, smoothed over near ties.
 
     f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2, V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
     F = {p active : f_p < min f + t^(-9/10)/K};
     z = 1/K if floor(t/K) is a perfect square or the answer is tied, else argmax_z min_{p in F} (z - x) . grad f_p;
     x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
 
-    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly. Where it has
-    more than one solution (it may in unstructured problems) which one is found is arbitrary. A tie, for best arm and
-    thresholding, is a gap of at most the floating type's epsilon. Differs from the authors' program: its first step takes
-    V_x where V_x^-1 belongs.
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly; where
+    it has more than one solution, as it may in unstructured problems, which one is found is arbitrary. A tie is a gap
+    of at most the floating type's epsilon; in top-m identification none is looked for. Differs from the authors'
+    program: its first step takes V_x where V_x^-1 belongs.
     """
 
     uses_delta: ClassVar[bool] = False
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 64
+    batch: ClassVar[int] = 32
     patience: ClassVar[float] = 0.25
     source: ClassVar[str] = "Wang et al. 2021"
 
+    def prepare(self, instance, problem, ridge):
+        """The design at the start, where x = 1/K: g and V_x^-1."""
+        inverse = instance.K * np.linalg.pinv(np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True)
+        return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
+
     def init(self, view):
-        return self._state(view, view.counts / (view.time - 1))
+        x = view.counts / (view.time - 1)
+        if isinstance(view.design, DiagonalDesign):
+            return FWSState(x, None)
+        g, inverse = view.prepared
+        everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
+        return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
 
     def fast(self, view, state):
-        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind: nobody reads it."""
+        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind, unread."""
         arms = state.x.shape[0]
         look = self._look(view, state)
         vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
         arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, index_like(state.x) == vertex))
+        single = ~look.tied & (view.lanes.sum(look.near) == 1)
         if state.design is None:
-            status = jnp.where(look.block | look.tied | (view.lanes.sum(look.near) == 1), OK, ASK)
-            return arm, FWSState(x, None), jnp.where(look.tied & ~look.block, ASK, status)
+            return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
+        onward = _uniform_block(view.t + 1, arms)
         step = 1 / view.time
         design = state.design.mixed(view.space, vertex, 1 - step, step)
-        onward = _is_square((view.t + 1) // arms)
-        single = ~look.tied & (view.lanes.sum(look.near) == 1)
         return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
 
     def choose(self, view, state):
@@ -89,10 +101,7 @@ class FWS(SamplingRule):
         uniform = look.block | look.tied
         z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
         arm, x = self._pull(view, state.x, z)
-        return arm, self._state(view, x)
-
-    def _state(self, view: View, x: Array) -> FWSState:
-        return FWSState(x, None if isinstance(view.design, DiagonalDesign) else weighted(view.space, x))
+        return arm, FWSState(x, None if state.design is None else weighted(view.space, x))
 
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
@@ -105,7 +114,7 @@ class FWS(SamplingRule):
         if view.problem.name != "top-m":
             exists = view.problem.exists(view.answer, view.means)
             tied = lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
-        return _Look(_is_square(view.t // arms), tied, values, least, near, metric)
+        return _Look(_uniform_block(view.t, arms), tied, values, least, near, metric)
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
@@ -135,11 +144,13 @@ class FWS(SamplingRule):
         else:
             branches.append(together(most))
         largest = jnp.max(view.lanes.sum(rows))
-        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches) if sizes else branches[0]()
+        if not sizes:
+            return branches[0]()
+        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
 
 
 def _payoffs(metric: Metric, gap: Array, values: Array, size: int) -> tuple[Array, Array]:
-    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size` of them:
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size`:
     [size, K], and which of them are there."""
     lanes = metric.space.lanes
 

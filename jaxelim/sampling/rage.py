@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.base import ASK, OK, SamplingRule, View
@@ -35,11 +36,11 @@ def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
         best, first = c
         distance = design.distances(space, design.cross(space, i), i)
         distance = jnp.where(active & active[i] & (each > i), distance, -jnp.inf)
-        return jnp.where(distance > best, distance, best), jnp.where(distance > best, i.astype(jnp.int32), first)
+        return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
 
     arms = view.means.shape[0]
     start = (jnp.full_like(view.means, -jnp.inf), jnp.full(view.means.shape, arms, jnp.int32))
-    best, first = jax.lax.fori_loop(0, arms, body, start)
+    best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
     most = lanes.max(best)
     i = lanes.min(jnp.where(best == most, first, arms).astype(best.dtype)).astype(jnp.int32)
     return most, i, lanes.argmax(((best == most) & (first == i)).astype(best.dtype))
@@ -90,7 +91,7 @@ class RAGE(SamplingRule):
     def _pull(self, view, state):
         """The arm with most pulls left, and one less of them."""
         arm = view.lanes.argmax(state.left.astype(view.means.dtype))
-        return arm, dataclasses.replace(state, left=state.left - (index_like(state.left) == arm))
+        return arm, dataclasses.replace(state, left=jnp.where(index_like(state.left) == arm, state.left - 1, state.left))
 
     def fast(self, view, state):
         arm, after = self._pull(view, state)
@@ -102,18 +103,18 @@ class RAGE(SamplingRule):
         # One arm left: no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
         weights, rho = self._design(view, active, begins)
-        phase = state.phase + 1
-        level = view.delta / jnp.maximum(phase - 1, 1) ** 2
-        scale = 8 * 4.0 ** (phase - 1) * rho * (1 + self.slack)
         support = view.lanes.sum(weights > 0)
-        samples = jnp.ceil(scale * jnp.log(2 * view.means.shape[0] ** 2 / level))
+        scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
+        samples = jnp.ceil(scale * (self._width(view, state.phase) / 2))
         samples = jnp.maximum(jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support)
         left = self._rounded(view, weights, samples, support, begins)
-        state = where(over, RAGEState(phase, active, jnp.where(begins, left, 0)), state)
+        state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
         return self._pull(view, state)
 
     def _width(self, view, phase):
-        return 2 * jnp.log(2 * view.means.shape[0] ** 2 / (view.delta / jnp.maximum(phase, 1) ** 2))
+        """2 log(2 K^2/delta_l), delta_0 standing for delta_1."""
+        level = view.delta / jnp.maximum(phase, 1).astype(view.delta.dtype) ** 2
+        return 2 * jnp.log(2 * view.means.shape[0] ** 2 / level)
 
     def _design(self, view, active, begins):
         """The design for the differences of the active arms, [K], and rho; Frank-Wolfe runs where `begins`."""
@@ -130,8 +131,7 @@ class RAGE(SamplingRule):
             step = step + jnp.where(each == arm, 2 / (n + 2), 0)
             after = w + step
             more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= self.accuracy
-            w, rho = where(runs, (after, far), (w, rho))
-            return n + 1, w, rho, runs & more
+            return n + 1, *where(runs, (after, far), (w, rho)), runs & more
 
         uniform = jnp.full_like(view.means, 1 / view.means.shape[0])
         start = (jnp.ones((), view.means.dtype), uniform, jnp.ones_like(view.beta), begins)
@@ -155,7 +155,8 @@ class RAGE(SamplingRule):
             arm = jnp.where(missing > 0, short, long)
             return n + jnp.where(each == arm, change, 0), missing - change
 
-        n = jnp.ceil((samples - support / 2) * weights).astype(jnp.int32)
+        target = samples.astype(weights.dtype) - support.astype(weights.dtype) / 2
+        n = jnp.ceil(target * weights).astype(jnp.int32)
         missing = jnp.where(begins, samples - lanes.sum(n), 0)
         return jax.lax.while_loop(lambda c: jnp.any(c[1] != 0), body, (n, missing))[0]
 

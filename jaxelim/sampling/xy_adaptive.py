@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.base import ASK, OK, SamplingRule
@@ -101,7 +102,7 @@ class XYAdaptive(SamplingRule):
             paired = active & active[i] & (each > i)
             return jnp.maximum(worst, jnp.max(jnp.where(paired[None], left, -jnp.inf), 1))
 
-        return jax.lax.fori_loop(0, arms, body, jnp.full_like(view.means, -jnp.inf))
+        return jax.lax.fori_loop(np.int32(0), np.int32(arms), body, jnp.full_like(view.means, -jnp.inf))
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
