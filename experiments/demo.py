@@ -31,10 +31,15 @@ def row(name: str, column: str, result: je.Result, place: int) -> dict:
     cell = paper.cells()["table1", "bai", name, column]
     work = result.work
     return {
-        "rule": name, "elimination at": column, "samples (k)": f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f}",
-        "paper (k)": f"{cell['mean']:.2f} ± {cell['sd']:.1f}", "z": f"{paper.z_score(tau, cell):+.2f}",
-        "errors": f"{(~result.correct[place, 0]).sum()}/{stopped.size}", "cut off": int((~stopped).sum()),
-        "us/sample here": f"{1e6 * work['seconds'] / work['samples_drawn']:.2f}", "ms/sample there": f"{cell['ms']:.2f}",
+        "rule": name,
+        "elimination at": column,
+        "samples (k)": f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f}",
+        "paper (k)": f"{cell['mean']:.2f} ± {cell['sd']:.1f}",
+        "z": f"{paper.z_score(tau, cell):+.2f}",
+        "errors": f"{(~result.correct[place, 0]).sum()}/{stopped.size}",
+        "cut off": int((~stopped).sum()),
+        "us/sample here": f"{1e6 * work['seconds'] / work['samples_drawn']:.2f}",
+        "ms/sample there": f"{cell['ms']:.2f}",
     }
 
 
@@ -53,7 +58,9 @@ def main(config: Demo) -> None:
         if rule.elimination:
             both = je.simulate(instance, je.BestArm(), rule, stopping=selective, elimination=selective, **common)
             rows.append(row(name, "stopping+sampling", both, 0))
-    print(f"\nTable 1, linear-d20 (K = 50, d = 20), best arm, delta = 0.01, {config.runs} runs; ± is the standard deviation over runs,")
+    print(
+        f"\nTable 1, linear-d20 (K = 50, d = 20), best arm, delta = 0.01, {config.runs} runs; ± is the sd over runs,"
+    )
     print("z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/runs); none and stopping are two observers of the same runs.")
     print("\n".join(aligned(rows)))
     figure = figures.active_arms_figure(shown)

@@ -123,7 +123,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
             tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)).astype(c.dtype) + gap / arms
         new = Allocation(
             jnp.where(solvable, found.allocation, tied), jnp.where(solvable, found.mixture, last.mixture),
-            jnp.where(solvable, found.gap, jnp.inf), found.iterations + 1,
+            jnp.where(solvable, found.gap, jnp.inf), jnp.asarray(found.iterations) + 1,
         )
         return where_(now, new, dataclasses.replace(last, looks=jnp.zeros_like(last.looks)))
 

@@ -8,8 +8,16 @@ from jaxelim import elimination, problems, sampling, thresholds
 from jaxelim.base import SamplingRule
 from jaxelim.errors import UnknownNameError
 
-_SPELLINGS = {"LinGapE": "lingape", "LinGame": "lingame", "UGapE": "ugape", "LinGIFA": "lingifa", "LazyTaS": "lazy-tas", "TrackAndStop": "tas",
-              "OptimisticTaS": "optimistic-tas", "XYAdaptive": "xy-adaptive"}
+_SPELLINGS = {
+    "LinGapE": "lingape",
+    "LinGame": "lingame",
+    "UGapE": "ugape",
+    "LinGIFA": "lingifa",
+    "LazyTaS": "lazy-tas",
+    "TrackAndStop": "tas",
+    "OptimisticTaS": "optimistic-tas",
+    "XYAdaptive": "xy-adaptive",
+}
 """Names that the field spells otherwise than their classes split into words."""
 ALIASES = {"k-learner": "lingame", "mislid": "lingame", "m-lingape": "lingape"}
 """The paper's names of a rule in unstructured problems and in top-m identification."""
@@ -46,8 +54,11 @@ def threshold_names() -> dict[str, Any]:
 
 def find_problem(name: str, m: int | None, level: float) -> Any:
     """The problem of a name."""
-    known = {"best-arm": problems.BestArm, "top-m": lambda: problems.TopM(1 if m is None else m),
-             "thresholding": lambda: problems.Thresholding(level)}
+    known = {
+        "best-arm": problems.BestArm,
+        "top-m": lambda: problems.TopM(1 if m is None else m),
+        "thresholding": lambda: problems.Thresholding(level),
+    }
     return known[_known("problem", name, known)]()
 
 
@@ -70,13 +81,21 @@ def rule_rows() -> list[dict[str, str]]:
     for name, rule in sorted(rules().items()):
         aliases = sorted(alias for alias, target in ALIASES.items() if target == name)
         structures = "both" if len(rule.structures) == 2 else rule.structures[0]
-        rows.append({
-            "rule": rule.__name__, "name": ", ".join([name, *aliases]), "structure": structures,
-            "best arm": mark("best-arm" in rule.problems), "top m": mark("top-m" in rule.problems),
-            "signs": mark("thresholding" in rule.problems), "own problem": mark("half-spaces" in rule.problems),
-            "elimination at stopping": mark("selective" in rule.stopping), "at sampling": mark(rule.elimination),
-            "native stop": mark("native" in rule.stopping), "source": rule.source,
-        })
+        rows.append(
+            {
+                "rule": rule.__name__,
+                "name": ", ".join([name, *aliases]),
+                "structure": structures,
+                "best arm": mark("best-arm" in rule.problems),
+                "top m": mark("top-m" in rule.problems),
+                "signs": mark("thresholding" in rule.problems),
+                "own problem": mark("half-spaces" in rule.problems),
+                "elimination at stopping": mark("selective" in rule.stopping),
+                "at sampling": mark(rule.elimination),
+                "native stop": mark("native" in rule.stopping),
+                "source": rule.source,
+            }
+        )
     return rows
 
 

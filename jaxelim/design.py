@@ -59,6 +59,12 @@ class ArmDesign:
         """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
         return cross_i - self.cross(space, j)
 
+    def along(self, space: Space, y: Array) -> Array:
+        """Not known of directions that are not made of arms."""
+        raise TypeError("Phi V^-1 does not answer for directions that are not made of arms; use the square form")
+
+    squares = along
+
     def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + self.g - 2 * cross_i, 0)

@@ -31,6 +31,10 @@ class StoppingRule:
         """The state before the first check."""
         return ()
 
+    def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
+        """For those that eliminate: the set without the pieces that this check refutes."""
+        return pieces
+
     def observe(self, check: Check, state: Tree, beta: Array) -> tuple[Tree, Array, Array, Array]:
         """Next state, whether to stop [] bool, the answer then [K] bool, how many pieces were tested [] int32."""
         raise TypeError(f"{type(self).__name__} does not define observe")

@@ -122,8 +122,9 @@ class Program:
         if spec.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
             one, everyone = PartitionSpec("device"), PartitionSpec()
-            advance = jax.shard_map(_per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone),
-                                    out_specs=one, check_vma=False)
+            advance = jax.shard_map(
+                _per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone), out_specs=one, check_vma=False
+            )
             self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
         self.advance = jax.jit(advance, compiler_options=options, donate_argnums=(2,))
 
@@ -149,9 +150,25 @@ class Program:
         t = stats.t + 1
         delta = lane.delta[0]
         return View(
-            check.space, check.problem, t, stats.counts, stats.means, stats.design, check.answer, check.gap,
-            check.metric.norm, *self._active(check, kept), check.metric, delta, self._beta(t, delta), lane.prepared,
-            stats.theta_hat, stats.reward_sums, kept, spec.ridge, elimination,
+            check.space,
+            check.problem,
+            t,
+            stats.counts,
+            stats.means,
+            stats.design,
+            check.answer,
+            check.gap,
+            check.metric.norm,
+            *self._active(check, kept),
+            check.metric,
+            delta,
+            self._beta(t, delta),
+            lane.prepared,
+            stats.theta_hat,
+            stats.reward_sums,
+            kept,
+            spec.ridge,
+            elimination,
         )
 
     def _beta(self, t: Array, delta: Array) -> Array:
@@ -171,7 +188,9 @@ class Program:
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
         view = dataclasses.replace(view, space=one, metric=dataclasses.replace(view.metric, space=one))
         axes_of_view = dataclasses.replace(
-            axes[0], space=of_space, metric=dataclasses.replace(axes[0].metric, space=of_space),
+            axes[0],
+            space=of_space,
+            metric=dataclasses.replace(axes[0].metric, space=of_space),
             prepared=axes[0].prepared if self.spec.owned else shared(view.prepared),
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
@@ -203,6 +222,7 @@ class Program:
 
         observers, stops, answers, tested = [], [], [], []
         for stopping, state in zip(spec.stopping, lane.observers, strict=True):
+
             def look(state, beta, stopping=stopping):
                 return stopping.observe(check, state, beta)
 
@@ -230,7 +250,7 @@ class Program:
             own = where(decided, lane.own, own)
         else:
             arm, own = self._ask(rule.choose, view, lane.own)
-            ready, decided, status = jnp.ones_like(live), None, None
+            ready, decided, status = jnp.ones_like(live), jnp.zeros_like(live), jnp.full(live.shape, OK)
         arm = jnp.broadcast_to(arm, live.shape).astype(jnp.int32)
 
         if "native" in rule.stopping:
@@ -260,7 +280,7 @@ class Program:
         counted = closing | (still & go)
         reads = lane.reads
         reads_now = self._ask(rule.reads, view, own)
-        reward = (inputs["mu"][0] if lane.mu is None else lane.mu)
+        reward = inputs["mu"][0] if lane.mu is None else lane.mu
         reward = lanes.take(reward, arm) + noise
         after = gaussian.update(check.space, stats, arm, reward, go)
         if two_speed:
@@ -269,14 +289,19 @@ class Program:
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
-            stats=after, own=own, observers=observers, sampling=sampling,
+            stats=after,
+            own=own,
+            observers=observers,
+            sampling=sampling,
             closed_at=jnp.where(closing, stats.t, lane.closed_at),
             stopped=lane.stopped | stopping_now,
             answers=jnp.where(closing[:, :, None], answer_now, lane.answers),
             tests=lane.tests + jnp.where(counted, jnp.stack(tested), 0).astype(jnp.int64),
             reads=reads + jnp.where(go, reads_now, 0).astype(jnp.int64),
             reads_at=jnp.where(closing, reads, lane.reads_at),
-            done=lane.done | (live & ~goes_on), asks=asks, chosen=chosen,
+            done=lane.done | (live & ~goes_on),
+            asks=asks,
+            chosen=chosen,
         )
         return now, jnp.where(go, arm, -1), reward, check
 
@@ -290,12 +315,20 @@ class Program:
         order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
         # Places left over repeat the first lane that asks, so that loops in `choose` are as long as those that asked need.
         order = jnp.where(jnp.arange(batch) < jnp.sum(lane.asks), order, order[0])
-        few = lane if batch == size else jax.tree.map(lambda x: x[..., order], lane) if spec.owned else dataclasses.replace(
-            jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())), prepared=lane.prepared)
+        few = (
+            lane
+            if batch == size
+            else jax.tree.map(lambda x: x[..., order], lane)
+            if spec.owned
+            else dataclasses.replace(
+                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())), prepared=lane.prepared
+            )
+        )
         if batch == size:
-            few = dataclasses.replace(jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())),
-                                      prepared=jax.tree.map(lambda x: x[..., order], lane.prepared) if spec.owned
-                                      else lane.prepared)
+            few = dataclasses.replace(
+                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())),
+                prepared=jax.tree.map(lambda x: x[..., order], lane.prepared) if spec.owned else lane.prepared,
+            )
         check = self._check(inputs, few)
         observers, sampling = few.observers, few.sampling
         if spec.elimination is not None:
@@ -336,8 +369,15 @@ class Program:
         first = self._noise(inputs, run, row, jnp.zeros((b,), jnp.int32), k)
         first = first + (inputs["mu"][0][:, None] if mu is None else mu)
         space = self._space(inputs, features)
-        stats = gaussian.start(space, spec.form, inputs, instance, first,
-                               spec.careful or spec.problem.uses_theta or spec.log > 0, spec.rule.uses_rewards)
+        stats = gaussian.start(
+            space,
+            spec.form,
+            inputs,
+            instance,
+            first,
+            spec.careful or spec.problem.uses_theta or spec.log > 0,
+            spec.rule.uses_rewards,
+        )
         check = check_of(spec.problem, space, stats, False)
         observers = []
         for stopping in spec.stopping:
@@ -349,10 +389,28 @@ class Program:
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.start(check)
         lane = Lane(
-            item, run, row, instance, delta, features, mu, prepared, stats, (), tuple(observers), sampling,
-            many(jnp.int32), many(bool), many(bool, check.mask.shape[0]),
-            many(jnp.int32, k) if spec.observers > 1 else None, many(jnp.int64), jnp.zeros((b,), jnp.int64),
-            many(jnp.int64), item >= queue["length"], jnp.zeros((b,), bool), jnp.full((b,), -1, jnp.int32),
+            item,
+            run,
+            row,
+            instance,
+            delta,
+            features,
+            mu,
+            prepared,
+            stats,
+            (),
+            tuple(observers),
+            sampling,
+            many(jnp.int32),
+            many(bool),
+            many(bool, check.mask.shape[0]),
+            many(jnp.int32, k) if spec.observers > 1 else None,
+            many(jnp.int64),
+            jnp.zeros((b,), jnp.int64),
+            many(jnp.int64),
+            item >= queue["length"],
+            jnp.zeros((b,), bool),
+            jnp.full((b,), -1, jnp.int32),
         )
         view = self._view(check, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, own=self._ask_init(view))
@@ -360,8 +418,10 @@ class Program:
     def _ask_init(self, view: View) -> Tree:
         state = self._ask(lambda view, _: self.spec.rule.init(view), view, ())
         b = view.t.shape[0]
-        return jax.tree.map(lambda x: x if x.ndim and x.shape[-1] == b else jnp.broadcast_to(x[..., None], (*x.shape, b)),
-                            jax.tree.map(jnp.asarray, state))
+        return jax.tree.map(
+            lambda x: x if x.ndim and x.shape[-1] == b else jnp.broadcast_to(x[..., None], (*x.shape, b)),
+            jax.tree.map(jnp.asarray, state),
+        )
 
     # ---- the loop ----
 
@@ -370,8 +430,13 @@ class Program:
         problem = self.spec.problem
         pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
         out = {
-            "item": lane.item, "samples": lane.closed_at, "stopped": lane.stopped, "answer": lane.answers,
-            "pulls": pulls.astype(jnp.int32), "tests_stopping": lane.tests, "tests_sampling": lane.reads_at,
+            "item": lane.item,
+            "samples": lane.closed_at,
+            "stopped": lane.stopped,
+            "answer": lane.answers,
+            "pulls": pulls.astype(jnp.int32),
+            "tests_stopping": lane.tests,
+            "tests_sampling": lane.reads_at,
         }
         for s, stopping in enumerate(self.spec.stopping):
             times = problem.times(lane.observers[s]) if stopping.eliminates else None
@@ -392,15 +457,23 @@ class Program:
         zeros = lambda tree: jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), tree)  # noqa: E731
         log = {}
         if spec.log:
-            log = {"arm": np.full(spec.log, -1, np.int32), "reward": np.zeros(spec.log, spec.dtype),
-                   "remaining": np.full(spec.log, -1, np.int32),
-                   "theta_hat_0": np.zeros(lane.stats.theta_hat.shape[0], spec.dtype)}
+            log = {
+                "arm": np.full(spec.log, -1, np.int32),
+                "reward": np.zeros(spec.log, spec.dtype),
+                "remaining": np.full(spec.log, -1, np.int32),
+                "theta_hat_0": np.zeros(lane.stats.theta_hat.shape[0], spec.dtype),
+            }
         nobody = np.full(spec.lanes, spec.queue, np.int32)
         carry = {
             "lane": dataclasses.replace(zeros(lane), item=nobody, done=np.ones(spec.lanes, bool)),
             "out": {k: np.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype) for k, s in results.items()},
-            "log": log, "next": np.int32(0), "finished": np.int32(0), "iterations": np.int64(0), "samples": np.int64(0),
-            "chooses": np.int64(0), "live": np.int32(1),
+            "log": log,
+            "next": np.int32(0),
+            "finished": np.int32(0),
+            "iterations": np.int64(0),
+            "samples": np.int64(0),
+            "chooses": np.int64(0),
+            "live": np.int32(1),
         }
         if spec.devices == 1:
             return carry
@@ -436,8 +509,10 @@ class Program:
             left = check.problem.remaining(check.space.lanes, pieces)
         at = jnp.where(lane.stats.t[0] > t, t, end)
         return {
-            "arm": log["arm"].at[at].set(arm[0]), "reward": log["reward"].at[at].set(reward[0]),
-            "remaining": log["remaining"].at[t].set(left[0]), "theta_hat_0": log["theta_hat_0"],
+            "arm": log["arm"].at[at].set(arm[0]),
+            "reward": log["reward"].at[at].set(reward[0]),
+            "remaining": log["remaining"].at[t].set(left[0]),
+            "theta_hat_0": log["theta_hat_0"],
         }
 
     def _chunk(self, inputs: dict, queue: dict, carry: dict) -> dict:
@@ -450,6 +525,7 @@ class Program:
             item = jnp.where(lane.done, upcoming + jnp.cumsum(lane.done.astype(jnp.int32)) - 1, lane.item)
             fresh = self._start(inputs, queue, jnp.where(item < queue["length"], item, spec.queue))
             if spec.log:
+                assert fresh.stats.theta_hat is not None
                 log = {**log, "theta_hat_0": fresh.stats.theta_hat[:, 0]}
             taken = jnp.sum(lane.done, dtype=jnp.int32)
             return self._renewed(lane, fresh), jnp.minimum(upcoming + taken, queue["length"]), log
@@ -496,8 +572,7 @@ class Program:
                 def slow(c):
                     bare, chooses = c
                     now = self._choose(inputs, dataclasses.replace(bare, **fixed))
-                    return dataclasses.replace(
-                        now, features=None, mu=None, prepared=(), delta=bare.delta), chooses + 1
+                    return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), chooses + 1
 
                 bare, chooses = jax.lax.while_loop(enough, slow, (c[0], chooses))
                 return (bare, *c[1:]), chooses
@@ -523,8 +598,17 @@ class Program:
         samples = carry["samples"] + jnp.sum((lane.stats.t - start).astype(jnp.int64))
         lane, out, finished = jax.lax.cond(count > 0, hand_in, lambda c: c, (lane, carry["out"], carry["finished"]))
         live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue["length"] - upcoming)
-        return {"lane": lane, "out": out, "log": log, "next": upcoming, "finished": finished,
-                "iterations": carry["iterations"] + length, "samples": samples, "chooses": chooses, "live": live}
+        return {
+            "lane": lane,
+            "out": out,
+            "log": log,
+            "next": upcoming,
+            "finished": finished,
+            "iterations": carry["iterations"] + length,
+            "samples": samples,
+            "chooses": chooses,
+            "live": live,
+        }
 
     def _pulls_at_stop(self, lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
         """The counts at each observer's stop in this chunk: those at its end, less the pulls since (`pulled` [T, B])."""
@@ -547,7 +631,7 @@ class Program:
             return jnp.where(closed, now, pulls)
 
         flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (lane.pulls, closed, lane.closed_at))
-        return dataclasses.replace(lane, pulls=jax.lax.map(at_stop, flat).reshape(lane.pulls.shape))
+        return dataclasses.replace(lane, pulls=jax.lax.map(at_stop, flat).reshape(*lane.closed_at.shape[:2], k, -1))
 
 
 def _per_device(advance: Callable) -> Callable:

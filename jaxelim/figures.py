@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 from jaxelim.errors import ArgumentError
 from jaxelim.result import Result
 
-STYLES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"), ("#E69F00", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))))
+STYLES = (
+    ("#0072B2", "-"),
+    ("#D55E00", "--"),
+    ("#009E73", "-."),
+    ("#CC79A7", ":"),
+    ("#E69F00", (0, (5, 1))),
+    ("#56B4E9", (0, (3, 1, 1, 1))),
+)
 """Colours that colour-blind readers tell apart (Okabe & Ito), each with a dash pattern of its own for grey prints."""
 
 

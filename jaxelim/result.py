@@ -110,20 +110,47 @@ class Result:
         truth = correct_answer(job.instance, job.problem)
         truth = truth[:, None, None, None] if job.instance.batched else truth
         plan = {
-            "design": spec.form, "careful": spec.careful, "lanes": spec.lanes, "chunk": spec.chunk, "devices": spec.devices,
-            "deltas_per_trajectory": spec.deltas, "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
+            "design": spec.form,
+            "careful": spec.careful,
+            "lanes": spec.lanes,
+            "chunk": spec.chunk,
+            "devices": spec.devices,
+            "deltas_per_trajectory": spec.deltas,
+            "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
         }
         settings = {
-            "instance": job.instance.name or repr(job.instance), "problem": repr(job.problem), "rule": repr(job.rule),
-            "stopping": ", ".join(map(repr, job.stopping)), "elimination": repr(job.elimination),
-            "threshold": repr(job.threshold), "seed": job.seed, "max_samples": job.max_samples, "ridge": job.ridge,
-            "noise": "given" if job.noise is not None else "seeded", "noise_std": job.instance.noise_std,
-            "precision": spec.precision, **job.rule.report(job.instance, job.problem),
+            "instance": job.instance.name or repr(job.instance),
+            "problem": repr(job.problem),
+            "rule": repr(job.rule),
+            "stopping": ", ".join(map(repr, job.stopping)),
+            "elimination": repr(job.elimination),
+            "threshold": repr(job.threshold),
+            "seed": job.seed,
+            "max_samples": job.max_samples,
+            "ridge": job.ridge,
+            "noise": "given" if job.noise is not None else "seeded",
+            "noise_std": job.instance.noise_std,
+            "precision": spec.precision,
+            **job.rule.report(job.instance, job.problem),
         }
         return Result(
-            job.instance, job.problem, job.rule, job.deltas, job.stopping, job.runs,
-            arrays["samples"], arrays["stopped"], arrays["answer"], np.all(arrays["answer"] == truth, -1), arrays["pulls"],
-            times, arrays["tests_stopping"], arrays["tests_sampling"], work, plan, settings,
+            job.instance,
+            job.problem,
+            job.rule,
+            job.deltas,
+            job.stopping,
+            job.runs,
+            arrays["samples"],
+            arrays["stopped"],
+            arrays["answer"],
+            np.all(arrays["answer"] == truth, -1),
+            arrays["pulls"],
+            times,
+            arrays["tests_stopping"],
+            arrays["tests_sampling"],
+            work,
+            plan,
+            settings,
         )
 
     def summary(self) -> Summary:
@@ -142,7 +169,10 @@ class Result:
                     n = tau.size
                     row = {"instance": i} if batched else {}
                     row |= {
-                        "stopping": stopping.name, "delta": float(delta), "runs": stopped.size, "cut off": stopped.size - n,
+                        "stopping": stopping.name,
+                        "delta": float(delta),
+                        "runs": stopped.size,
+                        "cut off": stopped.size - n,
                         "mean tau": float(tau.mean()) if n else math.nan,
                         "sd": float(tau.std(ddof=1)) if n > 1 else math.nan,
                         "s.e.": float(tau.std(ddof=1) / n**0.5) if n > 1 else math.nan,
@@ -156,12 +186,16 @@ class Result:
         cut = int(self.truncated.sum())
         if cut:
             cap = self.settings["max_samples"]
-            notes.append(f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
-                         "they are in no mean.")
+            notes.append(
+                f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
+                "they are in no mean."
+            )
         drawn = max(self.work["samples_drawn"], 1)
         seconds, compiling = self.work["seconds"], self.work["compile_seconds"]
-        notes.append(f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
-                     "of compiling.")
+        notes.append(
+            f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
+            "of compiling."
+        )
         return Summary(title, tuple(rows), tuple(notes))
 
     def to_xarray(self) -> xr.Dataset:
@@ -169,8 +203,10 @@ class Result:
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
         of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
-        data = {name: (dims, getattr(self, name)) for name in
-                ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")}
+        data: dict[str, Any] = {
+            name: (dims, getattr(self, name))
+            for name in ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")
+        }
         data["answer"] = ((*dims, of_answer), self.answer)
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times
@@ -178,10 +214,22 @@ class Result:
             extra = {1: ("arm",), 2: ("better", "worse") if self.problem.name == "top-m" else ("answer_index", "piece")}
             data["elimination_times"] = ((*dims, *extra[times.ndim - len(dims)]), times)
         coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas, "run": self.runs}
-        units = {"samples": "samples", "pulls": "samples", "elimination_times": "samples", "tests_stopping": "half-space tests",
-                 "tests_sampling": "half-space tests"}
-        ds = xr.Dataset(data, coords, {**self.settings, **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
-                                       **{f"work_{k}": _attribute(v) for k, v in self.work.items()}})
+        units = {
+            "samples": "samples",
+            "pulls": "samples",
+            "elimination_times": "samples",
+            "tests_stopping": "half-space tests",
+            "tests_sampling": "half-space tests",
+        }
+        ds = xr.Dataset(
+            data,
+            coords,
+            {
+                **self.settings,
+                **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
+                **{f"work_{k}": _attribute(v) for k, v in self.work.items()},
+            },
+        )
         for name, unit in units.items():
             if name in ds:
                 ds[name].attrs["units"] = unit
@@ -239,8 +287,15 @@ class Trace:
             nothing = {"top-m": 0, "half-spaces": 0}.get(job.problem.name, k)
             active = np.full_like(active, nothing)
         return Trace(
-            arms, rewards, active, samples, bool(raw["stopped"][0, 0, 0]), raw["answer"][0, 0, 0], raw["pulls"][0, 0, 0],
-            raw["times_0"][0, 0] if "times_0" in raw else None, log["theta_hat_0"] * scale,
+            arms,
+            rewards,
+            active,
+            samples,
+            bool(raw["stopped"][0, 0, 0]),
+            raw["answer"][0, 0, 0],
+            raw["pulls"][0, 0, 0],
+            raw["times_0"][0, 0] if "times_0" in raw else None,
+            log["theta_hat_0"] * scale,
         )
 
     def __repr__(self) -> str:

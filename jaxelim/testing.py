@@ -105,14 +105,22 @@ def natural_stopping(rule: SamplingRule) -> tuple:
     return tuple(known[name] for name in rule.stopping)
 
 
-def check_sampling_rule(rule: SamplingRule, problem: Problem | None = None, instance: Instance | None = None, *, runs: int = 400,
-                        delta: float = 0.1, steps: int = 3000, seed: int = 0) -> Report:
+def check_sampling_rule(
+    rule: SamplingRule,
+    problem: Problem | None = None,
+    instance: Instance | None = None,
+    *,
+    runs: int = 400,
+    delta: float = 0.1,
+    steps: int = 3000,
+    seed: int = 0,
+) -> Report:
     """Certify a sampling rule: everything that the engine and its users rely on.
 
-    Traced once; arms in range; the same alone as in a batch, for other lanes, chunks and the vmapped form (so nothing moves after
-    the stop); finite where weights underflow and designs are nearly singular; readable repr that evaluates back; docstring arguments
-    equal to the fields; and empirical delta-correctness: with n = `runs` the number of errors must stay below the count that a rate
-    of exactly delta exceeds with probability 1e-6.
+    Traced once; arms in range; the same alone as in a batch, for other lanes, chunks and the vmapped form (so nothing moves
+    after the stop); finite where weights underflow and designs are nearly singular; readable repr that evaluates back;
+    docstring arguments equal to the fields; and empirical delta-correctness: with n = `runs` the number of errors must stay
+    below the count that a rate of exactly delta exceeds with probability 1e-6.
 
     Args:
         rule: the rule.
@@ -139,14 +147,16 @@ def check_sampling_rule(rule: SamplingRule, problem: Problem | None = None, inst
 def _check_runs(rule, problem, instance, runs, delta, steps, seed) -> list[str]:
     where = f"{problem!r}, {instance.name or instance.structure}"
     stopping = natural_stopping(rule)
-    common = dict(delta=delta, max_samples=steps, stopping=stopping, seed=seed)
+    common: dict[str, Any] = dict(delta=delta, max_samples=steps, stopping=stopping, seed=seed)
     before = {id(spec) for spec in _programs()}
     few = simulate(instance, problem, rule, runs=40, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
     simulate(instance, problem, rule, runs=33, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
     fresh = [program for program in _programs() if id(program) not in before]
     _require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     ks = few.pulls.shape[-1]
-    _require(np.array_equal(few.pulls.sum(-1), few.samples) and (few.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}")
+    _require(
+        np.array_equal(few.pulls.sum(-1), few.samples) and (few.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
+    )
     alone = simulate(instance, problem, rule, runs=[17], engine=Engine(lanes=8, chunk=64, devices=1), **common)
     _same(few, alone, f"{where}: a run alone and the same run in a batch", np.array([17]))
     if rule.lanes_last:
@@ -155,10 +165,14 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed) -> list[str]:
     many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=64), **common)
     errors = (many.stopped & ~many.correct).sum(-1)
     limit = int(stats.binom.isf(LUCK, runs, delta))
-    _require((errors <= limit).all(), f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} allowed")
+    _require(
+        (errors <= limit).all(), f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
+    )
     high = stats.beta.ppf(0.999, errors.max() + 1, runs - errors.max())
-    return [f"{where}: traced once, arms in range, alone = in a batch; {errors.max()} errors in {runs} runs at delta = {delta} "
-            f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"]
+    return [
+        f"{where}: traced once, arms in range, alone = in a batch; {errors.max()} errors in {runs} runs at delta = {delta} "
+        f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"
+    ]
 
 
 def _programs() -> list[engine.Program]:
@@ -187,8 +201,8 @@ def _check_stress(rule, problem, steps, seed) -> str:
 def check_problem(problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0) -> Report:
     """Certify a problem: its answers and its pieces say the same.
 
-    For random theta and lambda with i = answer(theta): answer(lambda) differs from i exactly where lambda lies in a piece of i; and
-    gaps, norms and `along` of the engine's form equal those of the directions and offsets of `half_spaces`.
+    For random theta and lambda with i = answer(theta): answer(lambda) differs from i exactly where lambda lies in a piece of i;
+    and gaps, norms and `along` of the engine's form equal those of the directions and offsets of `half_spaces`.
 
     Args:
         problem: the problem.
@@ -225,19 +239,31 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
             gap, exists, norm, along = (np.asarray(x) for x in look(theta, v_inv))
             order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
             ours = order(np.column_stack([gap, norm, along])[exists])
-            theirs = order(np.column_stack([directions @ theta - offsets, np.einsum("pd,de,pe->p", directions, v_inv, directions),
-                                            directions @ v_inv @ arms.T]))
-            _require(ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7),
-                     f"theta = {theta}: gaps, norms or along are not those of half_spaces")
-    return Report(repr(problem), (f"{draws} draws: another answer exactly inside a piece; gaps, norms, along as half_spaces has them",))
+            theirs = order(
+                np.column_stack(
+                    [
+                        directions @ theta - offsets,
+                        np.einsum("pd,de,pe->p", directions, v_inv, directions),
+                        directions @ v_inv @ arms.T,
+                    ]
+                )
+            )
+            _require(
+                ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7),
+                f"theta = {theta}: gaps, norms or along are not those of half_spaces",
+            )
+    return Report(
+        repr(problem), (f"{draws} draws: another answer exactly inside a piece; gaps, norms, along as half_spaces has them",)
+    )
 
 
-def check_threshold(threshold: Callable, *, delta: float = 0.1, dimension: int = 3, runs: int = 2000, steps: int = 2000,
-                    seed: int = 0) -> ThresholdReport:
+def check_threshold(
+    threshold: Callable, *, delta: float = 0.1, dimension: int = 3, runs: int = 2000, steps: int = 2000, seed: int = 0
+) -> ThresholdReport:
     """Estimate the probability that L_t(theta_hat, theta) ever reaches beta(t, delta) within `steps` samples.
 
-    With the arms e_1 .. e_d in turn, ridge 0: L_t = sum_k N_k (theta_hat_k - theta_k)^2/2. Where it exceeds delta, the threshold does
-    not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice.
+    With the arms e_1 .. e_d in turn, ridge 0: L_t = sum_k N_k (theta_hat_k - theta_k)^2/2. Where it exceeds delta, the threshold
+    does not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice.
 
     Args:
         threshold: beta, a callable of (t, delta).
@@ -268,8 +294,10 @@ def check_threshold(threshold: Callable, *, delta: float = 0.1, dimension: int =
     n = int(reached.sum())
     low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
     high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
-    line = (f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, "
-            f"delta = {delta}")
+    line = (
+        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, "
+        f"delta = {delta}"
+    )
     return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
 
 

@@ -53,9 +53,16 @@ def watched():
     return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
 
 
-@pytest.mark.parametrize("layout", [
-    je.Engine(lanes=1, devices=1), je.Engine(lanes=7, chunk=37), je.Engine(lanes=64, devices=1), je.Engine(vmapped=True),
-], ids=repr)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        je.Engine(lanes=1, devices=1),
+        je.Engine(lanes=7, chunk=37),
+        je.Engine(lanes=64, devices=1),
+        je.Engine(vmapped=True),
+    ],
+    ids=repr,
+)
 def test_layout_does_not_matter(watched, layout):
     equal(watched, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON))
 
@@ -172,8 +179,16 @@ def test_one_compile_per_configuration():
         for call in range(4):
             instance = je.instances.linear_d20(20 + call, K=24)
             weights = np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call) if call else uniform
-            je.simulate(instance, je.BestArm(), je.Oracle(weights), delta=0.1 / (1 + call), seed=call, runs=30 + call,
-                        max_samples=500 + call, stopping=SELECTIVE)
+            je.simulate(
+                instance,
+                je.BestArm(),
+                je.Oracle(weights),
+                delta=0.1 / (1 + call),
+                seed=call,
+                runs=30 + call,
+                max_samples=500 + call,
+                stopping=SELECTIVE,
+            )
     finally:
         engine.Program.__init__ = make
     assert len(programs) == 1 and traced() == 1

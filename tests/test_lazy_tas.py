@@ -51,8 +51,8 @@ def test_every_trace_in_full(entry):
     reproduce(entry, 10**6)
 
 
-@pytest.mark.parametrize("entry", [e for e in TRACES if e["variant"] == "both"], ids=lambda entry: entry["file"][:-4])
-def test_the_beginning_of_each_problems_trace(entry):
+def test_the_beginning_of_a_trace():
+    (entry,) = (entry for entry in TRACES if entry["file"] == "linear-d20_bai_lts_both.npz")
     reproduce(entry, 4000)
 
 

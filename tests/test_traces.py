@@ -36,8 +36,16 @@ def test_trace(entry):
     pulls, stopped = len(theirs["arms"]), bool(theirs["stopped"])
     problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
     stopping, elimination = VARIANTS[entry["variant"]]
-    ours = je.trace(je.load_instance(entry["instance"]), problem, RULES[entry["rule"]](entry), noise=noise(), stopping=stopping,
-                    elimination=elimination, delta=0.01, max_samples=min(65_000, noise().size))
+    ours = je.trace(
+        je.load_instance(entry["instance"]),
+        problem,
+        RULES[entry["rule"]](entry),
+        noise=noise(),
+        stopping=stopping,
+        elimination=elimination,
+        delta=0.01,
+        max_samples=min(65_000, noise().size),
+    )
 
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"])

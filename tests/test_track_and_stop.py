@@ -97,7 +97,7 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
     with jax.enable_x64(True):
         arms, theta = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray(rng.standard_normal(4))
         best = int(np.argmax(arms @ theta))
-        y = jnp.asarray(np.delete(arms[best] - arms, best, 0))
+        y = jnp.asarray(np.delete(np.asarray(arms[best]) - np.asarray(arms), best, 0))
 
         @jax.jit
         def solve(theta, weights, mixture):
@@ -106,7 +106,7 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
 
         cold = solve(theta, jnp.full(12, 1 / 12), jnp.zeros(11))
         again = solve(theta, cold.allocation, cold.mixture)
-        near = theta * (1 + 1e-4 * rng.standard_normal(4))
+        near = jnp.asarray(np.asarray(theta) * (1 + 1e-4 * rng.standard_normal(4)))
         moved = solve(near, cold.allocation, cold.mixture)
         afresh = solve(near, jnp.full(12, 1 / 12), jnp.zeros(11))
     assert cold.converged and again.converged and moved.converged and afresh.converged
@@ -119,8 +119,9 @@ def test_forced_exploration_feeds_the_starved():
     counts = np.array([1.0, 7.0, 40.0])
     weights = tracking.fed(Lanes(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8]))
     np.testing.assert_allclose(weights, [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
-    lanes = jnp.asarray(np.stack([counts, counts + 10], 1))
-    weights = tracking.fed(Lanes(), lanes, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
+    many = jnp.asarray(np.stack([counts, counts + 10], 1))
+    with jax.numpy_rank_promotion("allow"):
+        weights = tracking.fed(Lanes(), many, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
     np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)  # sqrt(99) - 3/2 = 8.45
 
 

@@ -1,6 +1,6 @@
-"""A plain NumPy float64 reading of SPEC.md, the slow reference that the JAX engine is held against.
+"""A plain NumPy float64 reading of docs/definitions.md, the slow reference that the JAX engine is held against.
 
-Section numbers are those of SPEC.md. One call of `run` plays one trajectory and observes any number of stopping
+Section numbers are that page's. One call of `run` plays one trajectory and observes any number of stopping
 rules on it. Nothing is updated incrementally: at every check V is summed from the counts and inverted, and ||y||^2 is
 y' V^-1 y with y formed first. Indices are 0-based; ties go to the lowest index unless a docstring says otherwise.
 

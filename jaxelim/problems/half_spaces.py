@@ -123,6 +123,7 @@ class HalfSpaces(Problem):
         return self.directions[i][valid], self.offsets[i][valid]
 
     def answer(self, space, means, theta_hat):
+        assert theta_hat is not None  # kept, as `uses_theta` says
         answer = self.answer_map if theta_hat.ndim == 1 else jax.vmap(self.answer_map, in_axes=-1, out_axes=-1)
         return answer(theta_hat).astype(jnp.int32)
 
@@ -136,6 +137,7 @@ class HalfSpaces(Problem):
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
     def gap(self, space, means, theta_hat, answer):
+        assert theta_hat is not None
         y = self._of(self.directions, answer, means.dtype)
         return jnp.sum(y * theta_hat[None], 1) - self._of(self.offsets, answer, means.dtype)
 
@@ -181,6 +183,7 @@ class HalfSpaces(Problem):
 
     def full_llr(self, space, stats):
         """The LLR of every half-space of every answer: [A, Q]."""
+        assert stats.theta_hat is not None
         shape = self.directions.shape
         flat = jnp.asarray(self.directions.reshape(-1, shape[2]), stats.means.dtype)
         if stats.means.ndim == 2:
