@@ -80,6 +80,10 @@ RULES = {
     "lingape": lambda shape: (je.LinGapE(), [{}] * INSTANCES),
     "lingame": lambda shape: (je.LinGame(), [{}] * INSTANCES),
     "optimistic lingame": lambda shape: (je.LinGame(optimistic=True), [{"optimistic": True}] * INSTANCES),
+    "fws": lambda shape: (je.FWS(), [{}] * INSTANCES),
+    "lazy_tas": lambda shape: (je.LazyTaS(), [{}] * INSTANCES),
+    "lucb": lambda shape: (je.LUCB(), [{}] * INSTANCES),
+    "lingifa": lambda shape: (je.LinGIFA(), [{}] * INSTANCES),
 }
 """The rule of the engine, and the twin's settings for each instance; the last word of the name is the twin's own."""
 
@@ -125,6 +129,10 @@ ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     ("lingame", "thresholding", "K = d", None, USUAL, "heuristic"),
     ("lingame", "thresholding", "unstructured", "selective", USUAL, "heuristic"),
     ("optimistic lingame", "best-arm", "K = d", None, USUAL, "heuristic"),
+    ("fws", "best-arm", "K >> d", "selective", USUAL, "heuristic"),
+    ("lazy_tas", "thresholding", "K = d + 1", "selective", USUAL, "heuristic"),
+    ("lucb", "top-m", "unstructured", "selective", USUAL, "heuristic"),
+    ("lingifa", "top-m", "identical", None, USUAL, "heuristic"),
 ]
 
 
