@@ -11,9 +11,9 @@ from jax import Array
 from jaxelim import games
 from jaxelim.base import ASK, OK, Metric, SamplingRule, View
 from jaxelim.design import DiagonalDesign, SquareDesign, weighted
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import Lanes, index_like, where
 
-_BATCHED_ROWS = (4, 16, 64)
+_BATCHED_ROWS = (4, 8, 16, 64)
 """Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
 
 
@@ -101,7 +101,23 @@ class FWS(SamplingRule):
         uniform = look.block | look.tied
         z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
         arm, x = self._pull(view, state.x, z)
-        return arm, FWSState(x, None if state.design is None else weighted(view.space, x))
+        if state.design is None:
+            return arm, FWSState(x, None)
+        design = self._towards(view, state.design, jnp.where(uniform, 0, z))
+        afresh = lambda: where(uniform, weighted(view.space, x), design)  # noqa: E731
+        return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), afresh, lambda: design))
+
+    def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
+        """The design of ((t - 1) x + z)/t, one vertex of z after another: a game's z has few."""
+        step = 1 / view.time
+
+        def mix(c):
+            design, left, keep = c
+            k = view.lanes.argmax(left)
+            design = design.mixed(view.space, k, keep, step * view.lanes.take(left, k))
+            return design, jnp.where(index_like(left) == k, 0, left), jnp.ones_like(keep)
+
+        return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, z, 1 - step))[0]
 
     def reads(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
