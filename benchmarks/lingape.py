@@ -1,5 +1,5 @@
-"""LinGapE on linear-d20, best arm, selective elimination at stopping and sampling: microseconds of processor time per sample, all in
-(noise, tests, counts, harvest), compilation apart. Run pinned, one device, one thread:
+"""LinGapE on linear-d20, best arm, selective elimination at stopping and sampling: microseconds of processor time per sample,
+all in (noise, tests, counts, harvest), compilation apart. Run pinned, one device, one thread:
 
     JAX_NUM_CPU_DEVICES=1 NPROC=1 taskset -c 0 python -m benchmarks.lingape --runs 1000
 """
