@@ -1,4 +1,4 @@
-"""The command line: `jaxelim run`, `jaxelim rules`, `jaxelim instances`."""
+"""The command line: `jaxelim run`, `jaxelim complexity`, `jaxelim rules`, `jaxelim instances`."""
 
 import dataclasses
 import os
@@ -10,8 +10,10 @@ import jax
 import tyro
 
 from jaxelim import catalogue, instances
+from jaxelim.complexity import complexity, kl_bound, sample_bound
 from jaxelim.elimination import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.figures import allocation_figure
 from jaxelim.result import aligned
 from jaxelim.simulate import Engine, simulate
 
@@ -80,13 +82,54 @@ class Instances:
     """List the shipped instances."""
 
 
-def _run(config: Run) -> None:
-    instance = instances.load_instance(config.instance)
-    m = config.m
-    if m is None and config.problem == "top-m":
-        m = instances.describe(config.instance).m if config.instance in instances.names() else None
+@dataclasses.dataclass(frozen=True)
+class Hardness:
+    """H*, T*, the lower bounds and the optimal allocation of an instance."""
+
+    instance: Annotated[str, tyro.conf.Positional]
+    """A shipped instance or the path of a JSON file."""
+    problem: str = "best-arm"
+    """best-arm, top-m or thresholding."""
+    m: int | None = None
+    """How many arms, for top-m."""
+    level: float = 0.0
+    """The level, for thresholding."""
+    delta: float = 0.01
+    """For the bounds."""
+    gap: float = 1e-8
+    """Relative duality gap to solve to."""
+    figure: Path | None = None
+    """Draw w* and H_p by piece into this file."""
+
+
+def _m_of(name: str, problem: str, m: int | None) -> int | None:
+    """m as given, or what a shipped instance was made for."""
+    if m is None and problem == "top-m":
+        m = instances.describe(name).m if name in instances.names() else None
         if m is None:
             raise ArgumentError("m", None, "an integer from 1 to K - 1: this instance does not say which")
+    return m
+
+
+def _complexity(config: Hardness) -> None:
+    instance = instances.load_instance(config.instance)
+    m = _m_of(config.instance, config.problem, config.m)
+    problem = catalogue.find_problem(config.problem, m, config.level)
+    found = complexity(instance, problem, gap=config.gap)
+    print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
+    print(f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, duality gap {float(found.gap):.1e} H*")
+    bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    print(f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, kl(delta, 1 - delta)/H* = {kl:.1f}")
+    largest = found.allocation.argsort()[::-1][:10]
+    print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
+    if config.figure is not None:
+        allocation_figure(found, str(config.instance)).savefig(config.figure, dpi=150)
+        print(f"wrote {config.figure}")
+
+
+def _run(config: Run) -> None:
+    instance = instances.load_instance(config.instance)
+    m = _m_of(config.instance, config.problem, config.m)
     known = catalogue.stopping_rules()
     stopping: list[StoppingRule] = [catalogue.find("stopping", name, known)() for name in config.stopping]
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
@@ -123,11 +166,11 @@ def _instances(config: Instances) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """The console script; returns the exit code."""
-    commands = {"run": Run, "rules": Rules, "instances": Instances}
+    commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances}
     config = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="jaxelim", description=__doc__)
     use_all_cores()
     try:
-        {Run: _run, Rules: _rules, Instances: _instances}[type(config)](config)
+        {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances}[type(config)](config)
     except JaxelimError as error:
         print(f"jaxelim: {error}", file=sys.stderr)
         return 2

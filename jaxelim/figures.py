@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxelim.complexity import Complexity
 from jaxelim.errors import ArgumentError
 from jaxelim.result import Result
 
@@ -61,4 +62,23 @@ def active_arms_figure(results: Mapping[str, Result], band: float = 0.8) -> Figu
     axes.set_xlim(left=0)
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.legend(frameon=False)
+    return figure
+
+
+def allocation_figure(found: Complexity, name: str) -> Figure:
+    """w* by arm, and H_p at w* by piece, both sorted: the pieces on the line H* are the ones that decide."""
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    order = np.argsort(found.allocation)[::-1]
+    left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
+    left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=6, rotation=90)
+    left.set_xlabel("arm, by falling weight")
+    left.set_ylabel("w*, share of the pulls")
+    information = np.sort(found.information[np.isfinite(found.information)])
+    right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")
+    right.axhline(float(found.value), color="0.3", linewidth=1, linestyle="--", label=f"H* = {float(found.value):.4g}")
+    right.set_xlabel("piece, by rising information")
+    right.set_ylabel("H_p (per sample)")
+    right.legend(frameon=False)
+    figure.suptitle(f"optimal allocation on {name}, duality gap {float(found.gap):.0e}", fontsize=10)
     return figure

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from jaxelim.complexity import complexity, efficiency
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
@@ -197,6 +198,21 @@ class Result:
             "of compiling."
         )
         return Summary(title, tuple(rows), tuple(notes))
+
+    def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
+        """How close the runs came to the lower bound, and their pulls to the optimal allocation.
+
+        Returns:
+            samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound; NaN for runs that were cut off), and the total
+            variation distance between pulls/samples and w*, likewise.
+        """
+        solved = complexity(self.instance, self.problem)
+        lead = self.samples.shape[:1] if self.instance.batched else ()
+        value = np.reshape(solved.value, (*lead, 1, 1, 1))
+        allocation = np.reshape(solved.allocation, (*lead, 1, 1, 1, -1))
+        ratio, distance = efficiency(self.samples, self.pulls, self.deltas[:, None], value, allocation)
+        cut = np.where(self.stopped, 1.0, np.nan)
+        return ratio * cut, distance * cut
 
     def to_xarray(self) -> xr.Dataset:
         """All arrays with labelled dimensions, the settings and the layout as attributes. Save with `.to_netcdf(path)`."""

@@ -162,3 +162,22 @@ def test_public_names_are_documented():
     assert len(set(je.__all__)) == len(je.__all__)
     for name in je.__all__:
         assert getattr(je, name).__doc__, name
+
+
+def test_efficiency():
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=5, delta=[0.1, 0.05])
+    ratio, distance = result.efficiency()
+    found = je.complexity(EASY, je.BestArm())
+    np.testing.assert_allclose(ratio[0, 1], result.samples[0, 1] * float(found.value) / np.log(1 / (2.4 * 0.05)), rtol=1e-6)
+    shares = result.pulls[0, 0] / result.samples[0, 0][:, None]
+    np.testing.assert_allclose(distance[0, 0], np.abs(shares - found.allocation).sum(-1) / 2, atol=1e-6)
+    hard = je.simulate(je.Instance(np.eye(3), [1.0, 0.99, 0.0]), je.BestArm(), je.Uniform(), runs=2, max_samples=50)
+    assert np.isnan(hard.efficiency()[0]).all()
+
+
+def test_complexity_from_the_command_line(tmp_path, capsys):
+    figure = tmp_path / "w.png"
+    assert cli.main(["complexity", "linear-d20", "--problem", "top-m", "--m", "5", "--figure", str(figure)]) == 0
+    text = capsys.readouterr().out
+    assert "H* = 0.000270541" in text and "E[tau]" in text and figure.stat().st_size > 10_000
+    assert cli.main(["complexity", "linear-d2"]) == 2
