@@ -7,6 +7,8 @@ CORES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) if 
 # One CPU device a core and one thread a device: XLA's own threads cost more than they bring (docs/performance.md).
 export NPROC := 1
 export JAX_NUM_CPU_DEVICES ?= $(CORES)
+# Compiled programs are kept between processes: the tests' workers share them.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
 .PHONY: demo test test-slow test-x64 check format clean install
 
@@ -22,14 +24,17 @@ $(VENV)/.installed: pyproject.toml
 demo: install
 	$(BIN)/python -m experiments.demo
 
+# The fast suite is mostly compiling: LLVM's first level halves that and changes no result.
+test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1
+
 test: install check
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m "not slow" tests
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests
 
 test-x64: install
-	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m "not slow" tests/test_public_face.py
+	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests/test_public_face.py
 
 test-slow: install
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) -m slow tests
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
 
 check: install
 	$(BIN)/ruff check jaxelim experiments tests benchmarks
@@ -40,4 +45,4 @@ format: install
 	$(BIN)/ruff format jaxelim experiments tests benchmarks
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

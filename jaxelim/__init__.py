@@ -5,9 +5,29 @@
     print(result.summary())
 """
 
-from jaxelim import instances
+from jaxelim import instances, testing
 from jaxelim.base import Problem, SamplingRule, View
-from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination, StoppingRule
+from jaxelim.complexity import (
+    PrecisionError,
+    allocation_value,
+    best_extra_arm,
+    characteristic_time,
+    complexity,
+    complexity_gradients,
+    design_features,
+    efficiency,
+    elimination_bounds,
+    hardest_instance,
+    information_regret,
+    kl_bound,
+    optimal_allocation,
+    optimal_information,
+    practical_time,
+    price,
+    sample_bound,
+    sensitivity,
+)
+from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import (
     ArgumentError,
     InstanceFileError,
@@ -20,7 +40,22 @@ from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import FWS, LinGame, LinGapE, Oracle, Uniform
+from jaxelim.sampling import (
+    FWS,
+    LUCB,
+    RAGE,
+    LazyTaS,
+    LinGame,
+    LinGapE,
+    LinGIFA,
+    OptimisticTaS,
+    Oracle,
+    Racing,
+    TrackAndStop,
+    UGapE,
+    Uniform,
+    XYAdaptive,
+)
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -37,13 +72,21 @@ __all__ = [
     "InstanceFileError",
     "JaxelimError",
     "LLR",
+    "LUCB",
+    "LazyTaS",
+    "LinGIFA",
     "LinGame",
     "LinGapE",
     "LinearThreshold",
     "LogLogThreshold",
     "Native",
+    "OptimisticTaS",
     "Oracle",
+    "PrecisionError",
     "Problem",
+    "RAGE",
+    "Racing",
+    "Resets",
     "Result",
     "SamplingRule",
     "SelectiveElimination",
@@ -52,12 +95,33 @@ __all__ = [
     "TieError",
     "TopM",
     "Trace",
+    "TrackAndStop",
+    "UGapE",
     "Uniform",
     "UnknownNameError",
     "UnsupportedError",
     "View",
+    "XYAdaptive",
+    "allocation_value",
+    "best_extra_arm",
+    "characteristic_time",
+    "complexity",
+    "complexity_gradients",
+    "design_features",
+    "efficiency",
+    "elimination_bounds",
+    "hardest_instance",
+    "information_regret",
     "instances",
+    "kl_bound",
     "load_instance",
+    "optimal_allocation",
+    "optimal_information",
+    "practical_time",
+    "price",
+    "sample_bound",
+    "sensitivity",
     "simulate",
+    "testing",
     "trace",
 ]

@@ -22,6 +22,11 @@ ASK, OK, WORKING = (np.int32(i) for i in range(3))
 OK, this is the arm; WORKING, the rule's own state moved on, there is no sample yet."""
 
 
+def refutes(gap: Array, norm: Array, beta: Array) -> Array:
+    """Whether `likelihood_ratio(gap, norm)` > beta, without a division."""
+    return (gap > 0) & (norm > 0) & (gap**2 > 2 * beta * norm)
+
+
 def likelihood_ratio(gap: Array, norm: Array) -> Array:
     """inf over the half-space of L_t: max(gap, 0)^2/(2 norm), gap = y . theta_hat - c, norm = ||y||^2_{V^-1}; 0 for y = 0.
 
@@ -56,9 +61,13 @@ class Check:
     mask: Array  # [K] bool, the public form of the empirical answer
     gap: Array  # [Q]
     exists: Array  # [Q] bool: which of the Q places hold a piece
-    llr: Array  # [Q]
     metric: "Metric"
     full_llr: Any = None  # of everything full elimination may drop; None unless someone needs it
+
+    @property
+    def llr(self) -> Array:
+        """[Q]."""
+        return likelihood_ratio(self.gap, self.metric.norm)
 
 
 @jax.tree_util.register_dataclass
@@ -103,20 +112,27 @@ class View:
     answer: Tree  # the problem's own form of the empirical answer
     gap: Array  # [Q]: y_p . theta_hat - c_p of the empirical answer's pieces
     norm: Array  # [Q]: ||y_p||^2_{V^-1}
-    llr: Array  # [Q]
     active: Array  # [Q] bool: the pieces to be looked at, all of them or those that elimination has left
+    reading: Array  # [] int32: how many those are
     metric: Metric  # of V itself
     delta: Array  # []
     beta: Array  # []: the threshold at (t, delta), t as above
     prepared: Tree  # what the rule's `prepare` made on the host
     theta_hat: Array | None = None  # [d]; None unless kept (see Statistics)
     reward_sums: Array | None = None  # [K]; None unless the rule says `uses_rewards`
+    kept: Tree = ()  # the set that elimination has left, behind `active`
     ridge: float = dataclasses.field(default=1.0, metadata={"static": True})
+    elimination: Any = dataclasses.field(default=None, metadata={"static": True})  # at sampling, or None
 
     @property
     def lanes(self) -> Lanes:
         """argmax, argmin, min, max, sum, take, row over arms: use these, they are right for one run and fast for many."""
         return self.space.lanes
+
+    @property
+    def llr(self) -> Array:
+        """The LLR of the empirical answer's pieces: [Q]."""
+        return likelihood_ratio(self.gap, self.norm)
 
     @property
     def features(self) -> Array:
@@ -127,6 +143,21 @@ class View:
     def time(self) -> Array:
         """t as a float: []."""
         return self.t.astype(self.means.dtype)
+
+    @property
+    def exists(self) -> Array:
+        """Which of the Q places hold a piece of `answer`: [Q] bool."""
+        return self.problem.exists(self.answer, self.means)
+
+    def active_of(self, answer: Tree) -> tuple[Array, Array]:
+        """What `active` and `reading` are to the empirical answer, for one that the rule has from other means."""
+        other = dataclasses.replace(self, answer=answer)
+        if self.elimination is None:
+            return other.exists, self.problem.total(other.exists)
+        if self.elimination.shared:
+            return self.problem.active(self.lanes, self.kept, answer), self.problem.reading(self.lanes, self.kept, answer)
+        active = self.elimination.active(other, self.kept)
+        return active, self.lanes.sum(active)
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
@@ -157,7 +188,7 @@ def check_of(problem: "Problem", space: Space, stats: Statistics, full: bool = F
     full_llr = problem.full_llr(space, stats) if full and not problem.full_is_selective else None
     return Check(
         space, problem, stats, answer, problem.mask(answer, stats.means), gap, problem.exists(answer, stats.means),
-        likelihood_ratio(gap, norm), metric, full_llr,
+        metric, full_llr,
     )
 
 
@@ -185,6 +216,10 @@ class SamplingRule:
         """What is computed once per instance on the host, as NumPy arrays: handed back as `view.prepared`."""
         return ()
 
+    def report(self, instance: Any, problem: "Problem") -> dict[str, float]:
+        """What a result should say of `prepare`'s work (host): names and numbers, kept among its settings."""
+        return {}
+
     def skeleton(self) -> "SamplingRule":
         """The rule without its arrays, which travel in `prepared`: rules with equal skeletons share one compiled program."""
         return self
@@ -201,7 +236,7 @@ class SamplingRule:
         """How many pieces this choice looks at (the paper's cost measure): []."""
         if not self.reads_pieces:
             return jnp.zeros_like(view.t)
-        return view.lanes.sum(view.active)
+        return view.reading
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
         """The rule's own stopping test on its next state: whether it stops ([] bool), and its answer ([K] bool)."""
@@ -255,6 +290,10 @@ class Problem:
         """phi_k' V^-1 y_piece for every k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
+    def total(self, exists: Array) -> Array:
+        """How many pieces the answer has: [] int32, the same form as the lanes' scalars. `exists` [Q] as above."""
+        return jnp.sum(exists, 0, dtype=jnp.int32)
+
     # The set of pieces that elimination has left. Times of elimination are kept, 0 standing for "still active".
 
     def start(self, means: Array, pair_times: bool = False) -> Tree:
@@ -264,6 +303,10 @@ class Problem:
     def active(self, lanes: Lanes, pieces: Tree, answer: Tree) -> Array:
         """Which of the answer's Q pieces are in the set: [Q] bool."""
         raise TypeError(f"{type(self).__name__} does not define active")
+
+    def reading(self, lanes: Lanes, pieces: Tree, answer: Tree) -> Array:
+        """How many of the answer's pieces are in the set: [] int32."""
+        return lanes.sum(self.active(lanes, pieces, answer))
 
     def drop(self, lanes: Lanes, pieces: Tree, answer: Tree, refuted: Array, t: Array) -> Tree:
         """The set without those pieces of the answer that are `refuted`, [Q] bool."""
@@ -284,6 +327,20 @@ class Problem:
     def verdict(self, lanes: Lanes, pieces: Tree, answer: Tree, means: Array, full: bool) -> tuple[Array, Array]:
         """Whether the set settles the answer, [] bool, and the answer then, [K] bool."""
         raise TypeError(f"{type(self).__name__} does not define verdict")
+
+    # A plain set of half-spaces, one bool each, which can be started anew (elimination at sampling with resets).
+
+    def everything(self, means: Array) -> Array:
+        """The full set, all True, in the form of `full_llr` (signs: [K, 2])."""
+        raise TypeError(f"{type(self).__name__} does not define everything")
+
+    def within(self, lanes: Lanes, pieces: Array, answer: Tree) -> Array:
+        """Which of the answer's Q pieces are in the set: [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define within")
+
+    def without(self, lanes: Lanes, pieces: Array, answer: Tree, refuted: Array) -> Array:
+        """The set less those pieces of the answer that are `refuted`, [Q] bool."""
+        raise TypeError(f"{type(self).__name__} does not define without")
 
     def times(self, pieces: Tree) -> Array | None:
         """When each arm (piece, pair) was eliminated, 0 for never; None where that was not recorded."""

@@ -35,6 +35,13 @@ class Space:
         """phi_k, [d]."""
         return self.lanes.row(self.features, k)
 
+    def differences(self, i: Array, many: bool) -> Array:
+        """phi_i - phi_k for every k, [K, d]; `many`: with an axis of lanes, of length 1 where it is the same in all."""
+        y, features = self.feature(i), self.features
+        if many:
+            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
+        return y[None] - features
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +59,22 @@ class ArmDesign:
         """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
         return cross_i - self.cross(space, j)
 
+    def along(self, space: Space, y: Array) -> Array:
+        """Not known of directions that are not made of arms."""
+        raise TypeError("Phi V^-1 does not answer for directions that are not made of arms; use the square form")
+
+    squares = along
+
     def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + self.g - 2 * cross_i, 0)
 
-    def add(self, space: Space, k: Array) -> tuple["ArmDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vector (d theta_hat's means per unit of surprise), [K] and [d]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
+        """The design after `weight` more pulls of k (0 leaves it, bit for bit), with the gain vectors: what means, [K], and
+        theta_hat, [d], move per unit of surprise."""
         u = space.lanes.column(self.w, k)
         along = space.lanes.dot(space.features, u)
-        q = 1 / (1 + space.lanes.take(self.g, k))
+        q = weight / (1 + weight * space.lanes.take(self.g, k))
         return ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]), along * q, u * q
 
 
@@ -90,21 +104,21 @@ class SquareDesign:
         gram = jnp.maximum(total - 2 * cross_i, 0)
         if not space.careful:
             return gram
-        y = space.feature(i)[None] - space.features if gram.ndim == 1 or space.features.ndim == 3 else (
-            space.feature(i)[None] - space.features[:, :, None])
+        y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
     def squares(self, space: Space, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         if y.ndim == 2:
             return jnp.sum(y * jnp.matmul(y, self.v_inv, precision="highest"), 1)
+        y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
-    def add(self, space: Space, k: Array) -> tuple["SquareDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vectors in means, [K], and in theta_hat, [d]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
+        """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
-        q = 1 / (1 + space.lanes.take(self.g, k))
+        q = weight / (1 + weight * space.lanes.take(self.g, k))
         return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
 
     def mixed(self, space: Space, k: Array, keep: Array, new: Array) -> "SquareDesign":
@@ -147,12 +161,12 @@ class DiagonalDesign:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
-    def add(self, space: Space, k: Array) -> tuple["DiagonalDesign", Array, Array]:
-        """The design after one more pull of k, with the gain vector, which is the same in means and in theta_hat: [K]."""
+    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["DiagonalDesign", Array, Array]:
+        """As `ArmDesign.add`; the gain vector is the same in means and in theta_hat: [K]."""
         chosen = index_like(self.g) == k
-        q = 1 / (1 + space.lanes.take(self.g, k))
-        gain = jnp.where(chosen, self.g * q, 0)
-        return DiagonalDesign(jnp.where(chosen, gain, self.g)), gain, gain
+        shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
+        gain = weight * shrunk
+        return DiagonalDesign(jnp.where(chosen, shrunk, self.g)), gain, gain
 
 
 Design = ArmDesign | SquareDesign | DiagonalDesign
@@ -166,14 +180,15 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: Space, weights: Array, ridge: float = 0.0) -> SquareDesign:
-    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K]. One packed product makes V, one makes g."""
+def weighted(space: Space, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K], ridge []. One packed product makes V, one
+    makes g."""
     features = space.features
     d = features.shape[1]
     row, column, place = _packed(d)
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
-    eye = (ridge * jnp.eye(d, dtype=weights.dtype)).reshape(shape)
+    eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
     if outer.ndim == 2:
         packed = jnp.matmul(outer.T, weights, precision="highest")
     else:

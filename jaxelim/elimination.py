@@ -6,13 +6,17 @@ on any trajectory tau_full <= tau_selective <= tau_LLR.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jaxelim.base import Check, Tree
+from jaxelim.base import Check, Tree, refutes
+from jaxelim.checks import real
+from jaxelim.errors import ArgumentError, UnsupportedError
 
 
 class StoppingRule:
@@ -26,6 +30,10 @@ class StoppingRule:
     def start(self, check: Check, pair_times: bool = False) -> Tree:
         """The state before the first check."""
         return ()
+
+    def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
+        """For those that eliminate: the set without the pieces that this check refutes."""
+        return pieces
 
     def observe(self, check: Check, state: Tree, beta: Array) -> tuple[Tree, Array, Array, Array]:
         """Next state, whether to stop [] bool, the answer then [K] bool, how many pieces were tested [] int32."""
@@ -41,7 +49,7 @@ class LLR(StoppingRule):
 
     def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
         least = check.space.lanes.min(jnp.where(check.exists, check.llr, jnp.inf))
-        return state, least > beta, check.mask, check.space.lanes.sum(check.exists)
+        return state, least > beta, check.mask, check.problem.total(check.exists)
 
 
 @jax.tree_util.register_static
@@ -60,7 +68,7 @@ class SelectiveElimination(StoppingRule):
 
     def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
         """The set without the pieces that this check refutes."""
-        refuted = check.exists & (check.llr > beta)
+        refuted = check.exists & refutes(check.gap, check.metric.norm, beta)
         return check.problem.drop(check.space.lanes, pieces, check.answer, refuted, check.stats.t)
 
     def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
@@ -95,3 +103,87 @@ class Native(StoppingRule):
     def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
         never = jnp.zeros_like(beta, bool)
         return state, never, check.mask, jnp.zeros_like(beta, jnp.int32)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Resets:
+    """Elimination at sampling as the theory has it: sets of its own, started anew at t0^(2^j), with a larger threshold.
+
+    At check t, if t = ceil(t0^(2^j)): last := helper, helper := all. Then helper loses every tested piece with LLR > alpha,
+    alpha(t, delta) = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2.
+    Sampling looks at the pieces in both helper and last, or at all of them where none of the answer's is left.
+
+    Paper, section "Elimination at sampling" and its last algorithm; c1, c2 and t0 = max(2, sqrt(x0)) come from the threshold's
+    `constants`. With the paper's alpha little falls at the sizes of its tables (alpha/beta is 60 at t = 50).
+
+    Args:
+        rule: `SelectiveElimination()` or `FullElimination()`: which pieces are tested.
+        alpha: a callable of (t, delta) in place of the formula.
+        t0: the first reset, at least 2; None: from the threshold (2 where alpha is given and the threshold has no constants).
+    """
+
+    rule: SelectiveElimination
+    alpha: Callable | None = None
+    t0: float | None = None
+    shared: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, SelectiveElimination):
+            raise ArgumentError("rule", self.rule, "SelectiveElimination() or FullElimination()")
+        if self.alpha is not None and not callable(self.alpha):
+            raise ArgumentError("alpha", self.alpha, "a callable of (t, delta)")
+        if self.t0 is not None:
+            object.__setattr__(self, "t0", real("t0", self.t0, low=2))
+
+    @property
+    def full(self) -> bool:
+        """Whether the pieces of every answer are tested."""
+        return self.rule.full
+
+    def check(self, threshold: Callable, deltas: np.ndarray) -> None:
+        """Host: refuse a threshold that has no constants, unless alpha is given."""
+        if self.alpha is None and not hasattr(threshold, "constants"):
+            raise UnsupportedError("elimination", self, f"an alpha of its own: {threshold!r} has no constants c1, c2, x0")
+        if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
+            for delta in deltas:
+                threshold.constants(float(delta))
+
+    def reset_times(self, threshold: Callable) -> np.ndarray:
+        """ceil(t0^(2^j)), j = 0, 1, .., as far as int32 goes."""
+        t0 = self.t0
+        if t0 is None:
+            t0 = max(2.0, threshold.constants(0.0)[2] ** 0.5) if hasattr(threshold, "constants") else 2.0
+        times = [np.ceil(t0 ** (2.0**j)) for j in range(6)]
+        return np.array([t for t in times if t < 2**31], np.int32)
+
+    def level(self, threshold: Callable, t: Array, delta: Array) -> Array:
+        """alpha(t, delta)."""
+        if self.alpha is not None:
+            return self.alpha(t, delta)
+        c1, c2, _ = threshold.constants(0.0)  # type: ignore[attr-defined]
+        wide = jnp.sqrt(threshold(t, delta) + (4 * c2 - c1) * jnp.log(t))
+        return (wide + 4 * jnp.sqrt((c2 / c1) * threshold(t, 1 / t**2))) ** 2
+
+    def start(self, check: Check) -> tuple[Array, Array]:
+        """helper and last, both full."""
+        full = check.problem.everything(check.stats.means)
+        return full, full
+
+    def update(self, check: Check, state: tuple[Array, Array], delta: Array, threshold: Callable) -> tuple[Array, Array]:
+        """The sets after this check."""
+        helper, last = state
+        t = check.stats.t
+        resets = jnp.any(t[..., None] == self.reset_times(threshold), -1)
+        last = jnp.where(resets, helper, last)
+        helper = jnp.where(resets, True, helper)
+        alpha = self.level(threshold, t.astype(check.gap.dtype), delta)
+        if self.full and not check.problem.full_is_selective:
+            return helper & ~(check.full_llr > alpha), last
+        refuted = check.exists & refutes(check.gap, check.metric.norm, alpha)
+        return check.problem.without(check.space.lanes, helper, check.answer, refuted), last
+
+    def active(self, check: Check, state: tuple[Array, Array]) -> Array:
+        """Which of the empirical answer's pieces sampling looks at: [Q] bool."""
+        active = check.problem.within(check.space.lanes, state[0] & state[1], check.answer)
+        return jnp.where(check.space.lanes.any(active), active, check.exists)

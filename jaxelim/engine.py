@@ -13,6 +13,7 @@ Freezing, clocks and refilling live here and nowhere else. The engine knows no r
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree, View, check_of
 from jaxelim.design import Space
@@ -106,21 +107,25 @@ def _over_deltas(spec: Spec, f: Callable, state: Tree, beta: Array) -> Tree:
 
 
 class Program:
-    """The compiled functions of one spec: `begin` fills the lanes, `advance` runs some chunks."""
+    """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
+
+    alive: "weakref.WeakSet[Program]" = weakref.WeakSet()  # for tests that count traces
 
     def __init__(self, spec: Spec):
+        Program.alive.add(self)
         self.spec = spec
-        self.traces = 0
+        self.traces = 0  # how often `advance` was traced; the tests count them
+        self._shapes: dict = {}
         options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
-        begin, advance = self._begin, self._advance
+        advance = self._advance
+        self._one = self._everyone = None
         if spec.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
             one, everyone = PartitionSpec("device"), PartitionSpec()
-            begin = jax.shard_map(_per_device(begin, 2), mesh=mesh, in_specs=(everyone, one), out_specs=one,
-                                  check_vma=False)
-            advance = jax.shard_map(_per_device(advance, 3), mesh=mesh, in_specs=(everyone, one, one, everyone),
-                                    out_specs=one, check_vma=False)
-        self.begin = jax.jit(begin, compiler_options=options)
+            advance = jax.shard_map(
+                _per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone), out_specs=one, check_vma=False
+            )
+            self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
         self.advance = jax.jit(advance, compiler_options=options, donate_argnums=(2,))
 
     # ---- pieces of a step ----
@@ -137,14 +142,33 @@ class Program:
             return gaussian.given_noise(inputs["noise"], row, start, length, self.spec.dtype)
         return gaussian.seeded_noise(inputs["key"], lane_run, start, length, self.spec.dtype)
 
-    def _view(self, check: Check, lane: Lane, active: Array) -> View:
-        spec, stats = self.spec, check.stats
+    def _view(self, check: Check, lane: Lane, observers: tuple, sampling: Tree) -> View:
+        spec, stats, elimination = self.spec, check.stats, self.spec.elimination
+        kept = sampling
+        if elimination is not None and elimination.shared:
+            kept = jax.tree.map(lambda x: x[0], observers[0])
         t = stats.t + 1
         delta = lane.delta[0]
         return View(
-            check.space, check.problem, t, stats.counts, stats.means, stats.design, check.answer, check.gap,
-            check.metric.norm, check.llr, active, check.metric, delta, self._beta(t, delta), lane.prepared,
-            stats.theta_hat, stats.reward_sums, spec.ridge,
+            check.space,
+            check.problem,
+            t,
+            stats.counts,
+            stats.means,
+            stats.design,
+            check.answer,
+            check.gap,
+            check.metric.norm,
+            *self._active(check, kept),
+            check.metric,
+            delta,
+            self._beta(t, delta),
+            lane.prepared,
+            stats.theta_hat,
+            stats.reward_sums,
+            kept,
+            spec.ridge,
+            elimination,
         )
 
     def _beta(self, t: Array, delta: Array) -> Array:
@@ -164,19 +188,22 @@ class Program:
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
         view = dataclasses.replace(view, space=one, metric=dataclasses.replace(view.metric, space=one))
         axes_of_view = dataclasses.replace(
-            axes[0], space=of_space, metric=dataclasses.replace(axes[0].metric, space=of_space),
+            axes[0],
+            space=of_space,
+            metric=dataclasses.replace(axes[0].metric, space=of_space),
             prepared=axes[0].prepared if self.spec.owned else shared(view.prepared),
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
 
-    def _active(self, check: Check, observers: tuple, sampling: Tree) -> Array:
-        elimination = self.spec.elimination
+    def _active(self, check: Check, kept: Tree) -> tuple[Array, Array]:
+        """The pieces that sampling looks at, [Q, B], and how many they are, [B]."""
+        elimination, lanes = self.spec.elimination, check.space.lanes
         if elimination is None:
-            return check.exists
+            return check.exists, check.problem.total(check.exists)
         if elimination.shared:
-            pieces = jax.tree.map(lambda x: x[0], observers[0])
-            return check.problem.active(check.space.lanes, pieces, check.answer)
-        return elimination.active(check, sampling)
+            return check.problem.active(lanes, kept, check.answer), check.problem.reading(lanes, kept, check.answer)
+        active = elimination.active(check, kept)
+        return active, lanes.sum(active)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec
@@ -195,6 +222,7 @@ class Program:
 
         observers, stops, answers, tested = [], [], [], []
         for stopping, state in zip(spec.stopping, lane.observers, strict=True):
+
             def look(state, beta, stopping=stopping):
                 return stopping.observe(check, state, beta)
 
@@ -211,7 +239,7 @@ class Program:
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.update(check, lane.sampling, lane.delta[0], spec.threshold)
-        view = self._view(check, lane, self._active(check, observers, sampling))
+        view = self._view(check, lane, observers, sampling)
         two_speed = rule.fast is not None
         if two_speed:
             arm, own, status = self._ask(rule.fast, view, lane.own)
@@ -222,7 +250,7 @@ class Program:
             own = where(decided, lane.own, own)
         else:
             arm, own = self._ask(rule.choose, view, lane.own)
-            ready, decided, status = jnp.ones_like(live), None, None
+            ready, decided, status = jnp.ones_like(live), jnp.zeros_like(live), jnp.full(live.shape, OK)
         arm = jnp.broadcast_to(arm, live.shape).astype(jnp.int32)
 
         if "native" in rule.stopping:
@@ -252,24 +280,28 @@ class Program:
         counted = closing | (still & go)
         reads = lane.reads
         reads_now = self._ask(rule.reads, view, own)
-        reward = (inputs["mu"][0] if lane.mu is None else lane.mu)
+        reward = inputs["mu"][0] if lane.mu is None else lane.mu
         reward = lanes.take(reward, arm) + noise
         after = gaussian.update(check.space, stats, arm, reward, go)
         if two_speed:
-            after = where(go, after, stats)
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
-            stats=after, own=own, observers=observers, sampling=sampling,
+            stats=after,
+            own=own,
+            observers=observers,
+            sampling=sampling,
             closed_at=jnp.where(closing, stats.t, lane.closed_at),
             stopped=lane.stopped | stopping_now,
             answers=jnp.where(closing[:, :, None], answer_now, lane.answers),
             tests=lane.tests + jnp.where(counted, jnp.stack(tested), 0).astype(jnp.int64),
             reads=reads + jnp.where(go, reads_now, 0).astype(jnp.int64),
             reads_at=jnp.where(closing, reads, lane.reads_at),
-            done=lane.done | (live & ~goes_on), asks=asks, chosen=chosen,
+            done=lane.done | (live & ~goes_on),
+            asks=asks,
+            chosen=chosen,
         )
         return now, jnp.where(go, arm, -1), reward, check
 
@@ -283,12 +315,20 @@ class Program:
         order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
         # Places left over repeat the first lane that asks, so that loops in `choose` are as long as those that asked need.
         order = jnp.where(jnp.arange(batch) < jnp.sum(lane.asks), order, order[0])
-        few = lane if batch == size else jax.tree.map(lambda x: x[..., order], lane) if spec.owned else dataclasses.replace(
-            jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())), prepared=lane.prepared)
+        few = (
+            lane
+            if batch == size
+            else jax.tree.map(lambda x: x[..., order], lane)
+            if spec.owned
+            else dataclasses.replace(
+                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())), prepared=lane.prepared
+            )
+        )
         if batch == size:
-            few = dataclasses.replace(jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())),
-                                      prepared=jax.tree.map(lambda x: x[..., order], lane.prepared) if spec.owned
-                                      else lane.prepared)
+            few = dataclasses.replace(
+                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())),
+                prepared=jax.tree.map(lambda x: x[..., order], lane.prepared) if spec.owned else lane.prepared,
+            )
         check = self._check(inputs, few)
         observers, sampling = few.observers, few.sampling
         if spec.elimination is not None:
@@ -298,7 +338,7 @@ class Program:
                 observers = (_over_deltas(spec, look, few.observers[0], beta), *few.observers[1:])
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
-        view = self._view(check, few, self._active(check, observers, sampling))
+        view = self._view(check, few, observers, sampling)
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
@@ -329,8 +369,15 @@ class Program:
         first = self._noise(inputs, run, row, jnp.zeros((b,), jnp.int32), k)
         first = first + (inputs["mu"][0][:, None] if mu is None else mu)
         space = self._space(inputs, features)
-        stats = gaussian.start(space, spec.form, inputs, instance, first,
-                               spec.careful or spec.problem.uses_theta or spec.log > 0, spec.rule.uses_rewards)
+        stats = gaussian.start(
+            space,
+            spec.form,
+            inputs,
+            instance,
+            first,
+            spec.careful or spec.problem.uses_theta or spec.log > 0,
+            spec.rule.uses_rewards,
+        )
         check = check_of(spec.problem, space, stats, False)
         observers = []
         for stopping in spec.stopping:
@@ -342,19 +389,39 @@ class Program:
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.start(check)
         lane = Lane(
-            item, run, row, instance, delta, features, mu, prepared, stats, (), tuple(observers), sampling,
-            many(jnp.int32), many(bool), many(bool, check.mask.shape[0]),
-            many(jnp.int32, k) if spec.observers > 1 else None, many(jnp.int64), jnp.zeros((b,), jnp.int64),
-            many(jnp.int64), item >= queue["length"], jnp.zeros((b,), bool), jnp.full((b,), -1, jnp.int32),
+            item,
+            run,
+            row,
+            instance,
+            delta,
+            features,
+            mu,
+            prepared,
+            stats,
+            (),
+            tuple(observers),
+            sampling,
+            many(jnp.int32),
+            many(bool),
+            many(bool, check.mask.shape[0]),
+            many(jnp.int32, k) if spec.observers > 1 else None,
+            many(jnp.int64),
+            jnp.zeros((b,), jnp.int64),
+            many(jnp.int64),
+            item >= queue["length"],
+            jnp.zeros((b,), bool),
+            jnp.full((b,), -1, jnp.int32),
         )
-        view = self._view(check, lane, check.exists)
+        view = self._view(check, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, own=self._ask_init(view))
 
     def _ask_init(self, view: View) -> Tree:
         state = self._ask(lambda view, _: self.spec.rule.init(view), view, ())
         b = view.t.shape[0]
-        return jax.tree.map(lambda x: x if x.ndim and x.shape[-1] == b else jnp.broadcast_to(x[..., None], (*x.shape, b)),
-                            jax.tree.map(jnp.asarray, state))
+        return jax.tree.map(
+            lambda x: x if x.ndim and x.shape[-1] == b else jnp.broadcast_to(x[..., None], (*x.shape, b)),
+            jax.tree.map(jnp.asarray, state),
+        )
 
     # ---- the loop ----
 
@@ -363,8 +430,13 @@ class Program:
         problem = self.spec.problem
         pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
         out = {
-            "item": lane.item, "samples": lane.closed_at, "stopped": lane.stopped, "answer": lane.answers,
-            "pulls": pulls.astype(jnp.int32), "tests_stopping": lane.tests, "tests_sampling": lane.reads_at,
+            "item": lane.item,
+            "samples": lane.closed_at,
+            "stopped": lane.stopped,
+            "answer": lane.answers,
+            "pulls": pulls.astype(jnp.int32),
+            "tests_stopping": lane.tests,
+            "tests_sampling": lane.reads_at,
         }
         for s, stopping in enumerate(self.spec.stopping):
             times = problem.times(lane.observers[s]) if stopping.eliminates else None
@@ -373,22 +445,43 @@ class Program:
                 out[f"times_{s}"] = jnp.where(times <= at, times, 0)
         return {name: jnp.moveaxis(x, -1, 0) for name, x in out.items()}
 
-    def _begin(self, inputs: dict, queue: dict) -> dict:
-        self.traces += 1
+    def empty(self, inputs: dict, queue: dict) -> dict:
+        """The loop's state before the first chunk, on the host: no lane is taken, nothing has been handed in."""
         spec = self.spec
-        lane = self._start(inputs, queue, jnp.arange(spec.lanes, dtype=jnp.int32))
-        shapes = jax.eval_shape(self._results, lane)
-        out = {k: jnp.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype) for k, s in shapes.items()}
+        key = str(jax.tree.map(np.shape, inputs))
+        if key not in self._shapes:
+            one = queue if spec.devices == 1 else jax.tree.map(lambda x: x[0], queue)
+            shape = jax.eval_shape(self._start, inputs, one, jax.ShapeDtypeStruct((spec.lanes,), jnp.int32))
+            self._shapes[key] = shape, jax.eval_shape(self._results, shape)
+        lane, results = self._shapes[key]
+        zeros = lambda tree: jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), tree)  # noqa: E731
         log = {}
         if spec.log:
-            log = {"arm": jnp.full((spec.log,), -1, jnp.int32), "reward": jnp.zeros((spec.log,), spec.dtype),
-                   "remaining": jnp.full((spec.log,), -1, jnp.int32)}
-            theta_hat = lane.stats.theta_hat
-            log["theta_hat_0"] = theta_hat[:, 0]
-        taken = jnp.minimum(queue["length"], spec.lanes)
-        zero = jnp.zeros((), jnp.int64)
-        return {"lane": lane, "out": out, "log": log, "next": taken, "finished": jnp.zeros((), jnp.int32),
-                "iterations": zero, "samples": zero, "chooses": zero, "live": jnp.sum(~lane.done, dtype=jnp.int32)}
+            log = {
+                "arm": np.full(spec.log, -1, np.int32),
+                "reward": np.zeros(spec.log, spec.dtype),
+                "remaining": np.full(spec.log, -1, np.int32),
+                "theta_hat_0": np.zeros(lane.stats.theta_hat.shape[0], spec.dtype),
+            }
+        nobody = np.full(spec.lanes, spec.queue, np.int32)
+        carry = {
+            "lane": dataclasses.replace(zeros(lane), item=nobody, done=np.ones(spec.lanes, bool)),
+            "out": {k: np.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype) for k, s in results.items()},
+            "log": log,
+            "next": np.int32(0),
+            "finished": np.int32(0),
+            "iterations": np.int64(0),
+            "samples": np.int64(0),
+            "chooses": np.int64(0),
+            "live": np.int32(1),
+        }
+        if spec.devices == 1:
+            return carry
+        return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
+
+    def place(self, inputs: dict, queue: dict, carry: dict) -> tuple[dict, dict, dict]:
+        """The arguments of `advance` on their devices, placed as it gives its state back: it compiles once."""
+        return (jax.device_put(inputs, self._everyone), jax.device_put(queue, self._one), jax.device_put(carry, self._one))
 
     def _advance(self, inputs: dict, queue: dict, carry: dict, chunks: Array) -> dict:
         self.traces += 1
@@ -400,6 +493,13 @@ class Program:
         more = lambda c: (c[0] < chunks) & (c[1]["live"] > 0)  # noqa: E731
         return jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), carry))[1]
 
+    def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
+        """`fresh` in the lanes that are done."""
+        if self.spec.owned:
+            return where(lane.done, fresh, lane)
+        bare = where(lane.done, dataclasses.replace(fresh, prepared=()), dataclasses.replace(lane, prepared=()))
+        return dataclasses.replace(bare, prepared=fresh.prepared)
+
     def _log(self, lane: Lane, arm: Array, reward: Array, check: Check, log: dict) -> dict:
         t, end = check.stats.t[0], self.spec.log - 1
         seen = self.spec.stopping[0]
@@ -409,14 +509,30 @@ class Program:
             left = check.problem.remaining(check.space.lanes, pieces)
         at = jnp.where(lane.stats.t[0] > t, t, end)
         return {
-            "arm": log["arm"].at[at].set(arm[0]), "reward": log["reward"].at[at].set(reward[0]),
-            "remaining": log["remaining"].at[t].set(left[0]), "theta_hat_0": log["theta_hat_0"],
+            "arm": log["arm"].at[at].set(arm[0]),
+            "reward": log["reward"].at[at].set(reward[0]),
+            "remaining": log["remaining"].at[t].set(left[0]),
+            "theta_hat_0": log["theta_hat_0"],
         }
 
     def _chunk(self, inputs: dict, queue: dict, carry: dict) -> dict:
         spec = self.spec
         two_speed = spec.rule.fast is not None
-        lane, size, length = carry["lane"], spec.lanes, spec.chunk
+        size, length = spec.lanes, spec.chunk
+
+        def refill(c):
+            lane, upcoming, log = c
+            item = jnp.where(lane.done, upcoming + jnp.cumsum(lane.done.astype(jnp.int32)) - 1, lane.item)
+            fresh = self._start(inputs, queue, jnp.where(item < queue["length"], item, spec.queue))
+            if spec.log:
+                assert fresh.stats.theta_hat is not None
+                log = {**log, "theta_hat_0": fresh.stats.theta_hat[:, 0]}
+            taken = jnp.sum(lane.done, dtype=jnp.int32)
+            return self._renewed(lane, fresh), jnp.minimum(upcoming + taken, queue["length"]), log
+
+        wanted = jnp.any(carry["lane"].done) & (carry["next"] < queue["length"])
+        state = (carry["lane"], carry["next"], carry["log"])
+        lane, upcoming, log = jax.lax.cond(wanted, refill, lambda c: c, state)
         start, opened = lane.stats.t, lane.closed_at == 0
         noise = self._noise(inputs, lane.run, lane.row, start, length)
         pulled = jnp.full((length, size), -1, jnp.int16) if spec.observers > 1 else None
@@ -440,7 +556,7 @@ class Program:
                 log = self._log(now, arm, reward, check, log)
             return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), pulled, log
 
-        c = (bare, pulled, carry["log"])
+        c = (bare, pulled, log)
         chooses = carry["chooses"]
         if two_speed:
             patience = getattr(spec.rule, "patience", 0.0)
@@ -450,14 +566,13 @@ class Program:
                 c = jax.lax.fori_loop(0, BURST, lambda n, c: one(i * BURST + n, c), c)
 
                 def enough(c):
-                    asking = jnp.sum(c[0].asks, dtype=jnp.int32)
-                    return (asking > 0) & (asking >= patience * jnp.sum(~c[0].done, dtype=jnp.int32))
+                    asking, live = (jnp.sum(x, dtype=jnp.float32) for x in (c[0].asks, ~c[0].done))
+                    return (asking > 0) & (asking >= patience * live)
 
                 def slow(c):
                     bare, chooses = c
                     now = self._choose(inputs, dataclasses.replace(bare, **fixed))
-                    return dataclasses.replace(
-                        now, features=None, mu=None, prepared=(), delta=bare.delta), chooses + 1
+                    return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), chooses + 1
 
                 bare, chooses = jax.lax.while_loop(enough, slow, (c[0], chooses))
                 return (bare, *c[1:]), chooses
@@ -474,30 +589,32 @@ class Program:
         count = jnp.sum(over, dtype=jnp.int32)
 
         def hand_in(c):
-            lane, out, finished, upcoming = c
+            lane, out, finished = c
             order = jnp.argsort(~over, stable=True)
             block = jax.tree.map(lambda x: x[order], self._results(lane))
             out = jax.tree.map(lambda o, x: jax.lax.dynamic_update_slice_in_dim(o, x, finished, 0), out, block)
-            item = jnp.where(over, upcoming + jnp.cumsum(over.astype(jnp.int32)) - 1, lane.item)
-            item = jnp.where(item < queue["length"], item, spec.queue)
-            fresh = self._start(inputs, queue, item)
-            fixed_part = fresh if spec.owned else dataclasses.replace(fresh, prepared=lane.prepared)
-            lane_part = where(over, dataclasses.replace(fixed_part, prepared=()), dataclasses.replace(lane, prepared=()))
-            prepared = where(over, fresh.prepared, lane.prepared) if spec.owned else lane.prepared
-            lane = dataclasses.replace(lane_part, prepared=prepared)
-            return lane, out, finished + count, jnp.minimum(upcoming + count, queue["length"])
+            return dataclasses.replace(lane, item=jnp.where(over, spec.queue, lane.item)), out, finished + count
 
         samples = carry["samples"] + jnp.sum((lane.stats.t - start).astype(jnp.int64))
-        state = (lane, carry["out"], carry["finished"], carry["next"])
-        lane, out, finished, upcoming = jax.lax.cond(count > 0, hand_in, lambda c: c, state)
-        return {"lane": lane, "out": out, "log": log, "next": upcoming, "finished": finished,
-                "iterations": carry["iterations"] + length, "samples": samples, "chooses": chooses,
-                "live": jnp.sum(~lane.done, dtype=jnp.int32)}
+        lane, out, finished = jax.lax.cond(count > 0, hand_in, lambda c: c, (lane, carry["out"], carry["finished"]))
+        live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue["length"] - upcoming)
+        return {
+            "lane": lane,
+            "out": out,
+            "log": log,
+            "next": upcoming,
+            "finished": finished,
+            "iterations": carry["iterations"] + length,
+            "samples": samples,
+            "chooses": chooses,
+            "live": live,
+        }
 
     def _pulls_at_stop(self, lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
         """The counts at each observer's stop in this chunk: those at its end, less the pulls since (`pulled` [T, B])."""
         k = lane.stats.counts.shape[0]
-        before = start + jnp.cumsum((pulled >= 0).astype(jnp.int32), 0) - (pulled >= 0)
+        drawn = (pulled >= 0).astype(jnp.int32)
+        before = start + jnp.cumsum(drawn, 0) - drawn
         counts = lane.stats.counts.astype(jnp.int32)
         closed = opened & (lane.closed_at > 0)
 
@@ -514,18 +631,15 @@ class Program:
             return jnp.where(closed, now, pulls)
 
         flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (lane.pulls, closed, lane.closed_at))
-        return dataclasses.replace(lane, pulls=jax.lax.map(at_stop, flat).reshape(lane.pulls.shape))
+        return dataclasses.replace(lane, pulls=jax.lax.map(at_stop, flat).reshape(*lane.closed_at.shape[:2], k, -1))
 
 
-def _per_device(f: Callable, count: int) -> Callable:
-    """f for one device of many: sharded trees come and go with a leading axis of length 1. The first argument is shared, and
-    so is a fourth."""
-    add = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
-    drop = lambda tree: jax.tree.map(lambda x: x[0], tree)  # noqa: E731
+def _per_device(advance: Callable) -> Callable:
+    """`advance` for one device of many: its queue and its state come and go with a leading axis of length 1."""
 
-    def run(inputs, *rest):
-        sharded = rest[: count - 1]
-        return add(f(inputs, *(drop(x) for x in sharded), *rest[count - 1 :]))
+    def run(inputs, queue, carry, chunks):
+        queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
+        return jax.tree.map(lambda x: x[None], advance(inputs, queue, carry, chunks))
 
     return run
 

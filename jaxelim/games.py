@@ -91,8 +91,8 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
         row = lanes.pin(lanes.row, s.entries, r)
         # The whole exchange as one rank-one update; a lane that is done is left as it is.
         here, there = each_row == r, each_column == c
-        left = jnp.where(done, 0, (column - here) / jnp.where(done, 1, lanes.take(column, r)))
-        left, right = lanes.pin(lambda *x: x, left, row + there)
+        left = jnp.where(done, 0, (column - here.astype(dtype)) / jnp.where(done, 1, lanes.take(column, r)))
+        left, right = lanes.pin(lambda *x: x, left, row + there.astype(dtype))
         after = s.entries - left[:, None] * right[None]
         objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(right, jnp.full_like(c, f))
         progress = objective > s.best * (1 + 1e-13)
@@ -102,7 +102,7 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
             jnp.where(there[:f] & ~done, lanes.take(s.basic, r), s.free),
             jnp.where(progress, objective, s.best),
             jnp.where(progress | done, 0, s.stalled + 1),
-            s.pivots + ~done,
+            s.pivots + (~done).astype(jnp.int32),
             done,
         )
 

@@ -112,10 +112,12 @@ class Lanes:
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; booleans are counted in int32."""
-        x = x.astype(jnp.int32) if x.dtype == jnp.bool_ else x
+        counting = x.dtype == jnp.bool_
         if not self._tuned(x):
-            return jnp.sum(x, 0, dtype=x.dtype)
-        return self._fold(lambda a, b: a + b, x, 0)
+            return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
+        if counting and x.shape[0] <= _WIDEST_TREE:  # converted inside, so that no array of integers is ever written
+            return self.pin(lambda x: _tree(jnp.add, [x[i].astype(jnp.int32) for i in range(x.shape[0])]), x)
+        return self._fold(lambda a, b: a + b, x.astype(jnp.int32) if counting else x, 0)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
@@ -125,7 +127,10 @@ class Lanes:
         """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]."""
         if x.ndim == 1 or i.ndim == 0:
             return x[i]
-        return jnp.take_along_axis(x, i[None], 0, mode="promise_in_bounds")[0]
+        if x.shape[1] == 1:  # shared by all lanes
+            return x[:, 0][i]
+        b = x.shape[1]
+        return x.reshape(-1).at[i * b + np.arange(b, dtype=np.int32)].get(mode="promise_in_bounds")
 
     def row(self, x: Array, i: Array) -> Array:
         """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
@@ -157,7 +162,7 @@ class Lanes:
             return jnp.matmul(matrix, vector, precision="highest")
         if matrix.shape[1] <= _WIDEST_TREE:
             return _tree(jnp.add, [matrix[:, q] * vector[q] for q in range(matrix.shape[1])])
-        return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
+        return self._wide_dot(matrix, vector)
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B]: by its rows, each a contiguous block."""
@@ -165,6 +170,11 @@ class Lanes:
             return jnp.matmul(matrix, vector, precision="highest")
         if matrix.shape[1] <= _WIDEST_TREE:
             return self.pin(lambda m, v: _tree(jnp.add, [m[q] * v[q] for q in range(m.shape[0])]), matrix, vector)
+        return self._wide_dot(matrix, vector)
+
+    def _wide_dot(self, matrix: Array, vector: Array) -> Array:
+        if vector.ndim == 1:  # the same in all lanes
+            vector = jnp.broadcast_to(vector[:, None], matrix.shape[1:])
         return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
 
     def inner(self, x: Array, y: Array) -> Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from jaxelim.complexity import complexity, efficiency
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
@@ -69,7 +70,8 @@ class Result:
             pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
         tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
         tests_sampling: int64, half-spaces looked at for sampling.
-        work: seconds, samples drawn and computed, as measured.
+        work: as measured: seconds (of which compilation is kept apart, in compile_seconds), samples drawn and computed (lanes
+            that idle count as computed).
         plan: how the work was laid out.
         settings: all that decides the numbers, as text.
     """
@@ -109,20 +111,47 @@ class Result:
         truth = correct_answer(job.instance, job.problem)
         truth = truth[:, None, None, None] if job.instance.batched else truth
         plan = {
-            "design": spec.form, "careful": spec.careful, "lanes": spec.lanes, "chunk": spec.chunk, "devices": spec.devices,
-            "deltas_per_trajectory": spec.deltas, "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
+            "design": spec.form,
+            "careful": spec.careful,
+            "lanes": spec.lanes,
+            "chunk": spec.chunk,
+            "devices": spec.devices,
+            "deltas_per_trajectory": spec.deltas,
+            "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
         }
         settings = {
-            "instance": job.instance.name or repr(job.instance), "problem": repr(job.problem), "rule": repr(job.rule),
-            "stopping": ", ".join(map(repr, job.stopping)), "elimination": repr(job.elimination),
-            "threshold": repr(job.threshold), "seed": job.seed, "max_samples": job.max_samples, "ridge": job.ridge,
-            "noise": "given" if job.noise is not None else "seeded", "noise_std": job.instance.noise_std,
+            "instance": job.instance.name or repr(job.instance),
+            "problem": repr(job.problem),
+            "rule": repr(job.rule),
+            "stopping": ", ".join(map(repr, job.stopping)),
+            "elimination": repr(job.elimination),
+            "threshold": repr(job.threshold),
+            "seed": job.seed,
+            "max_samples": job.max_samples,
+            "ridge": job.ridge,
+            "noise": "given" if job.noise is not None else "seeded",
+            "noise_std": job.instance.noise_std,
             "precision": spec.precision,
+            **job.rule.report(job.instance, job.problem),
         }
         return Result(
-            job.instance, job.problem, job.rule, job.deltas, job.stopping, job.runs,
-            arrays["samples"], arrays["stopped"], arrays["answer"], np.all(arrays["answer"] == truth, -1), arrays["pulls"],
-            times, arrays["tests_stopping"], arrays["tests_sampling"], work, plan, settings,
+            job.instance,
+            job.problem,
+            job.rule,
+            job.deltas,
+            job.stopping,
+            job.runs,
+            arrays["samples"],
+            arrays["stopped"],
+            arrays["answer"],
+            np.all(arrays["answer"] == truth, -1),
+            arrays["pulls"],
+            times,
+            arrays["tests_stopping"],
+            arrays["tests_sampling"],
+            work,
+            plan,
+            settings,
         )
 
     def summary(self) -> Summary:
@@ -141,7 +170,10 @@ class Result:
                     n = tau.size
                     row = {"instance": i} if batched else {}
                     row |= {
-                        "stopping": stopping.name, "delta": float(delta), "runs": stopped.size, "cut off": stopped.size - n,
+                        "stopping": stopping.name,
+                        "delta": float(delta),
+                        "runs": stopped.size,
+                        "cut off": stopped.size - n,
                         "mean tau": float(tau.mean()) if n else math.nan,
                         "sd": float(tau.std(ddof=1)) if n > 1 else math.nan,
                         "s.e.": float(tau.std(ddof=1) / n**0.5) if n > 1 else math.nan,
@@ -149,24 +181,48 @@ class Result:
                         "tests/sample": float((shaped(self.tests_stopping)[at][stopped] / tau).mean()) if n else math.nan,
                     }
                     rows.append(row)
-        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, sampling {self.settings['elimination']}"
+        at_sampling = self.settings["elimination"]
+        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, at sampling: {at_sampling}"
         notes = []
         cut = int(self.truncated.sum())
         if cut:
-            notes.append(f"{cut} of {self.truncated.size} runs were cut off at {self.settings['max_samples']} samples or at the end "
-                         "of their noise: they are in no mean.")
+            cap = self.settings["max_samples"]
+            notes.append(
+                f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
+                "they are in no mean."
+            )
         drawn = max(self.work["samples_drawn"], 1)
-        notes.append(f"{self.work['samples_drawn']} samples in {self.work['seconds']:.2f} s, "
-                     f"{1e6 * self.work['seconds'] / drawn:.3f} us per sample, compilation included.")
+        seconds, compiling = self.work["seconds"], self.work["compile_seconds"]
+        notes.append(
+            f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
+            "of compiling."
+        )
         return Summary(title, tuple(rows), tuple(notes))
+
+    def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
+        """How close the runs came to the lower bound, and their pulls to the optimal allocation.
+
+        Returns:
+            samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound; NaN for runs that were cut off), and the total
+            variation distance between pulls/samples and w*, likewise.
+        """
+        solved = complexity(self.instance, self.problem)
+        lead = self.samples.shape[:1] if self.instance.batched else ()
+        value = np.reshape(solved.value, (*lead, 1, 1, 1))
+        allocation = np.reshape(solved.allocation, (*lead, 1, 1, 1, -1))
+        ratio, distance = efficiency(self.samples, self.pulls, self.deltas[:, None], value, allocation)
+        cut = np.where(self.stopped, 1.0, np.nan)
+        return ratio * cut, distance * cut
 
     def to_xarray(self) -> xr.Dataset:
         """All arrays with labelled dimensions, the settings and the layout as attributes. Save with `.to_netcdf(path)`."""
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
         of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
-        data = {name: (dims, getattr(self, name)) for name in
-                ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")}
+        data: dict[str, Any] = {
+            name: (dims, getattr(self, name))
+            for name in ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")
+        }
         data["answer"] = ((*dims, of_answer), self.answer)
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times
@@ -174,10 +230,22 @@ class Result:
             extra = {1: ("arm",), 2: ("better", "worse") if self.problem.name == "top-m" else ("answer_index", "piece")}
             data["elimination_times"] = ((*dims, *extra[times.ndim - len(dims)]), times)
         coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas, "run": self.runs}
-        units = {"samples": "samples", "pulls": "samples", "elimination_times": "samples", "tests_stopping": "half-space tests",
-                 "tests_sampling": "half-space tests"}
-        ds = xr.Dataset(data, coords, {**self.settings, **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
-                                       **{f"work_{k}": _attribute(v) for k, v in self.work.items()}})
+        units = {
+            "samples": "samples",
+            "pulls": "samples",
+            "elimination_times": "samples",
+            "tests_stopping": "half-space tests",
+            "tests_sampling": "half-space tests",
+        }
+        ds = xr.Dataset(
+            data,
+            coords,
+            {
+                **self.settings,
+                **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
+                **{f"work_{k}": _attribute(v) for k, v in self.work.items()},
+            },
+        )
         for name, unit in units.items():
             if name in ds:
                 ds[name].attrs["units"] = unit
@@ -235,8 +303,15 @@ class Trace:
             nothing = {"top-m": 0, "half-spaces": 0}.get(job.problem.name, k)
             active = np.full_like(active, nothing)
         return Trace(
-            arms, rewards, active, samples, bool(raw["stopped"][0, 0, 0]), raw["answer"][0, 0, 0], raw["pulls"][0, 0, 0],
-            raw["times_0"][0, 0] if "times_0" in raw else None, log["theta_hat_0"] * scale,
+            arms,
+            rewards,
+            active,
+            samples,
+            bool(raw["stopped"][0, 0, 0]),
+            raw["answer"][0, 0, 0],
+            raw["pulls"][0, 0, 0],
+            raw["times_0"][0, 0] if "times_0" in raw else None,
+            log["theta_hat_0"] * scale,
         )
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxelim import checks, engine
 from jaxelim.base import Problem, SamplingRule
-from jaxelim.elimination import LLR, Native, StoppingRule
+from jaxelim.elimination import LLR, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import gaussian
 from jaxelim.instance import Instance
@@ -50,6 +50,8 @@ class Engine:
             if value is not None:
                 object.__setattr__(self, name, checks.integer(name, value, low=1))
         checks.choice("precision", self.precision, ("float64", "float32"))
+        if not isinstance(self.vmapped, bool):
+            raise ArgumentError("vmapped", self.vmapped, "True or False")
         if self.form is not None:
             checks.choice("form", self.form, gaussian.FORMS)
 
@@ -118,8 +120,11 @@ def simulate(
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
     """
-    job = _Job.checked(instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge,
-                       noise, record, engine)
+    if not isinstance(progress, bool) and not callable(progress):
+        raise ArgumentError("progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)")
+    job = _Job.checked(
+        instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, engine
+    )
     with float64_scope():
         return job.run(progress)
 
@@ -157,9 +162,26 @@ def trace(
         raise ArgumentError("stopping", stopping, "one stopping rule")
     if isinstance(instance, Instance) and instance.batched:
         raise ArgumentError("instance", instance, "one instance, not a batch")
+    if not isinstance(engine, Engine):
+        raise ArgumentError("engine", engine, "an Engine(...)")
     delta = checks.real("delta", delta, low=0, high=1, open=True)
-    job = _Job.checked(instance, problem, rule, delta, stopping, elimination, threshold, np.array([run]), seed, max_samples,
-                       ridge, noise, (), dataclasses.replace(engine, devices=1))
+    run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
+    job = _Job.checked(
+        instance,
+        problem,
+        rule,
+        delta,
+        stopping,
+        elimination,
+        threshold,
+        np.array([run]),
+        seed,
+        max_samples,
+        ridge,
+        noise,
+        (),
+        dataclasses.replace(engine, devices=1),
+    )
     with float64_scope():
         return job.trace()
 
@@ -183,14 +205,22 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
         try:
             values = np.array([np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, d))) for d in falling])
         except Exception as error:
-            raise ArgumentError("threshold", threshold, "a callable of (t, delta) made of jax.numpy operations",
-                                f"it raised {type(error).__name__}: {error}") from error
+            raise ArgumentError(
+                "threshold",
+                threshold,
+                "a callable of (t, delta) made of jax.numpy operations",
+                f"it raised {type(error).__name__}: {error}",
+            ) from error
     if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
         raise ArgumentError("threshold", threshold, "one real number per t", f"it gave shape {values.shape[1:]}")
     if not np.isfinite(values).all():
         bad = np.argwhere(~np.isfinite(values))[0]
-        raise ArgumentError("threshold", threshold, "finite values",
-                            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}")
+        raise ArgumentError(
+            "threshold",
+            threshold,
+            "finite values",
+            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}",
+        )
     slack = 1e-12 * np.abs(values).max()
     if np.any(np.diff(values, axis=1) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
@@ -215,11 +245,12 @@ class _Job:
     ridge: float
     noise: np.ndarray | None
     record: tuple[str, ...]
-    engine: Engine
+    layout: Engine
 
     @staticmethod
-    def checked(instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise,
-                record, layout) -> "_Job":
+    def checked(
+        instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, layout
+    ) -> "_Job":
         if not isinstance(instance, Instance):
             raise ArgumentError("instance", instance, "an Instance, such as load_instance('linear-d20')")
         if not isinstance(problem, Problem):
@@ -238,6 +269,8 @@ class _Job:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
                 raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
+        if not isinstance(record, str | Sequence):
+            raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
             checks.choice("record", name, ("pair_times",))
@@ -245,22 +278,40 @@ class _Job:
             for i, one in enumerate(instance.singles):
                 rank = np.linalg.matrix_rank(one.arms)
                 if rank < instance.d:
-                    raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d",
-                                        f"the arms of instance {i} span {rank} of {instance.d} dimensions")
+                    raise ArgumentError(
+                        "ridge",
+                        ridge,
+                        "a number above 0, or arms that span R^d",
+                        f"the arms of instance {i} span {rank} of {instance.d} dimensions",
+                    )
         for one in instance.singles:
             problem.check(one.arms, one.theta)
-        _check_combination(instance, problem, rule, rules, elimination)
         _check_threshold(threshold, deltas, instance.K, max_samples)
-        job = _Job(instance, problem, rule, deltas, rules, elimination, threshold, indexes, seed, max_samples, ridge, noise,
-                   record, layout)
-        if job.engine.form is not None:
+        _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
+        job = _Job(
+            instance,
+            problem,
+            rule,
+            deltas,
+            rules,
+            elimination,
+            threshold,
+            indexes,
+            seed,
+            max_samples,
+            ridge,
+            noise,
+            record,
+            layout,
+        )
+        if job.layout.form is not None:
             allowed = ["diagonal"] if instance.structure == "unstructured" else ["arms", "square"]
             if instance.structure == "unstructured":
                 allowed += ["arms", "square"]
             if problem.uses_theta:
                 allowed = [form for form in allowed if form != "arms"]
-            if job.engine.form not in allowed:
-                raise ArgumentError("form", job.engine.form, f"one of {allowed} for this instance and problem")
+            if job.layout.form not in allowed:
+                raise ArgumentError("form", job.layout.form, f"one of {allowed} for this instance and problem")
         return job
 
     @property
@@ -270,7 +321,7 @@ class _Job:
 
     def _spec(self, log: int = 0) -> engine.Spec:
         backend = jax.default_backend()
-        layout = self.engine
+        layout = self.layout
         items = self.instance.size * self.runs.size * (1 if self.shared else self.deltas.size)
         devices = min(layout.devices or len(jax.devices()), len(jax.devices()), items)
         each = -(-items // devices)
@@ -288,11 +339,26 @@ class _Job:
         while queue < each:
             queue *= 2
         return engine.Spec(
-            problem=self.problem.scaled(self.instance.noise_std), rule=self.rule.skeleton(), stopping=self.stopping,
-            elimination=self.elimination, threshold=self.threshold, ridge=self.ridge, form=form, careful=careful,
-            owned=self.instance.batched, deltas=self.deltas.size if self.shared else 1, lanes=lanes, chunk=chunk,
-            queue=queue, given_noise=self.noise is not None, precision=layout.precision, tuned=backend == "cpu",
-            vmapped=layout.vmapped, pair_times="pair_times" in self.record, log=log, devices=devices,
+            problem=self.problem.scaled(self.instance.noise_std),
+            rule=self.rule.skeleton(),
+            stopping=self.stopping,
+            elimination=self.elimination,
+            threshold=self.threshold,
+            ridge=self.ridge,
+            form=form,
+            careful=careful,
+            owned=self.instance.batched,
+            deltas=self.deltas.size if self.shared else 1,
+            lanes=lanes,
+            chunk=chunk,
+            queue=queue,
+            given_noise=self.noise is not None,
+            precision=layout.precision,
+            tuned=backend == "cpu",
+            vmapped=layout.vmapped,
+            pair_times="pair_times" in self.record,
+            log=log,
+            devices=devices,
         )
 
     def _queue(self, spec: engine.Spec) -> tuple[dict, np.ndarray]:
@@ -307,8 +373,12 @@ class _Job:
         instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
         size = which.size
         levels = np.broadcast_to(self.deltas[:, None], (self.deltas.size, size)) if self.shared else self.deltas[which][None]
-        tables = {"run": self.runs[row].astype(np.int32), "row": row.astype(np.int32),
-                  "instance": instance.astype(np.int32), "delta": levels.astype(spec.dtype)}
+        tables = {
+            "run": self.runs[row].astype(np.int32),
+            "row": row.astype(np.int32),
+            "instance": instance.astype(np.int32),
+            "delta": levels.astype(spec.dtype),
+        }
         dealt = []
         for device in range(spec.devices):
             mine = np.arange(device, size, spec.devices)
@@ -326,9 +396,15 @@ class _Job:
         as_is = lambda x: real(x) if np.asarray(x).dtype.kind == "f" else np.asarray(x)  # noqa: E731
         cap = self.max_samples if self.noise is None else min(self.max_samples, self.noise.shape[1])
         inputs = {
-            "flag": np.int32(1), "cap": np.int32(cap), "features": real(beginning.features), "mu": real(beginning.mu),
-            "g": real(beginning.g), "matrix": real(beginning.matrix), "estimator": real(beginning.estimator),
-            "prepared": jax.tree.map(as_is, prepared), "key": jax.random.key(np.uint64(self.seed)),
+            "flag": np.int32(1),
+            "cap": np.int32(cap),
+            "features": real(beginning.features),
+            "mu": real(beginning.mu),
+            "g": real(beginning.g),
+            "matrix": real(beginning.matrix),
+            "estimator": real(beginning.estimator),
+            "prepared": jax.tree.map(as_is, prepared),
+            "key": jax.random.key(np.uint64(self.seed)),
         }
         if self.noise is not None:
             inputs["noise"] = self.noise
@@ -336,21 +412,21 @@ class _Job:
 
     def _drive(self, spec: engine.Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
         """Chunks until every run has stopped; the host looks in between."""
+        inputs = self._inputs(spec)  # may still refuse an argument: before there is a program
         program = engine.program(spec)
-        inputs = self._inputs(spec)
         began = time.perf_counter()
-        bar = Progress(progress, int(np.sum(queue["length"])))
-        carry = program.begin(inputs, queue)
+        lengths = queue["length"]
+        inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
+        carry = jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
+        compiled = time.perf_counter()
+        bar = Progress(progress, int(np.sum(lengths)))
         chunks = 1
-        first = None
         while True:
             last = time.perf_counter()
             carry = program.advance(inputs, queue, carry, np.int32(chunks))
             live, finished, samples = (np.sum(np.asarray(carry[k])) for k in ("live", "finished", "samples"))
             now = time.perf_counter()
-            if first is None:
-                first = now - began
-            elif now - last < 0.5:
+            if now - last < 0.5:
                 chunks = min(2 * chunks, 4096)
             elif now - last > 2 and chunks > 1:
                 chunks //= 2
@@ -360,7 +436,8 @@ class _Job:
         bar.close()
         out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "iterations", "samples", "chooses", "finished")})
         work = {
-            "seconds": time.perf_counter() - began, "seconds_to_first_chunk": first,
+            "seconds": time.perf_counter() - compiled,
+            "compile_seconds": compiled - began,
             "samples_drawn": int(np.sum(out["samples"])),
             "samples_computed": int(np.sum(out["iterations"])) * spec.lanes,
             "choose_rounds": int(np.sum(out["chooses"])),
@@ -394,33 +471,42 @@ class _Job:
         return Result.assembled(self, spec, arrays, work)
 
     def trace(self) -> Trace:
-        spec = self._spec(log=self.max_samples + 2)
+        length = 4096  # powers of two: traces of all lengths share few compiled programs
+        while length < self.max_samples + 2:
+            length *= 2
+        spec = self._spec(log=length)
         queue, _ = self._queue(spec)
         out, _ = self._drive(spec, False, queue)
         return Trace.assembled(self, out)
 
 
-def _check_combination(instance, problem, rule, stopping, elimination) -> None:
+def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse, with a sentence, what the paper does not define."""
     name = type(rule).__name__
     if problem.name not in rule.problems:
         raise UnsupportedError("problem", problem, f"one that {name} is defined for: {', '.join(rule.problems)}")
     if instance.structure not in rule.structures:
-        raise UnsupportedError("instance", instance.structure,
-                               f"{' or '.join(rule.structures)} arms: {name} is not defined for others")
+        raise UnsupportedError(
+            "instance", instance.structure, f"{' or '.join(rule.structures)} arms: {name} is not defined for others"
+        )
     for one in stopping:
         if one.name not in rule.stopping:
             raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(rule.stopping)}")
     if elimination is None:
         return
-    if not hasattr(elimination, "shared"):
-        raise ArgumentError("elimination", elimination, "None, SelectiveElimination() or FullElimination()")
+    if not isinstance(elimination, SelectiveElimination | Resets):
+        raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
     if not rule.elimination:
         raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
+    if isinstance(elimination, Resets):
+        elimination.check(threshold, deltas)
     if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
         raise UnsupportedError(
-            "stopping", stopping, f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "
-            "stopping rule has dropped, and any other rule would wait for them for ever")
+            "stopping",
+            stopping,
+            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "
+            "stopping rule has dropped, and any other rule would wait for them for ever",
+        )
 
 
 def warn_if_truncated(result: Result) -> None:

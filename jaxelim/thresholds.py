@@ -5,10 +5,12 @@ error probability; both may carry trailing lanes. It must not decrease in t nor 
 """
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError
 
 
@@ -18,6 +20,10 @@ class Heuristic:
 
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + t) - jnp.log(delta)
+
+    def constants(self, delta: float) -> tuple[float, float, float]:
+        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds")."""
+        return 1.0, math.log(3) / math.log(2), 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +51,10 @@ class LinearThreshold:
     ridge: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("dimension", "feature_bound", "ridge"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ArgumentError(name, getattr(self, name), "a finite number above 0")
-        if not 0 <= self.theta_bound < float("inf"):
-            raise ArgumentError("theta_bound", self.theta_bound, "a finite number, at least 0")
+        object.__setattr__(self, "dimension", integer("dimension", self.dimension, low=1))
+        for name in ("feature_bound", "ridge"):
+            object.__setattr__(self, name, real(name, getattr(self, name), low=0, open=True))
+        object.__setattr__(self, "theta_bound", real("theta_bound", self.theta_bound, low=0))
 
     def __call__(self, t: Array, delta: Array) -> Array:
         volume = self.dimension / 2 * jnp.log(1 + t * (self.feature_bound**2 / (self.ridge * self.dimension)))
@@ -69,11 +74,15 @@ class LogLogThreshold:
     scale: float = 2.718281828459045
 
     def __post_init__(self) -> None:
-        if not 0 <= self.factor < float("inf"):
-            raise ArgumentError("factor", self.factor, "a finite number, at least 0")
-        if not 0 < self.scale < float("inf"):
-            raise ArgumentError("scale", self.scale, "a finite number above 0")
+        object.__setattr__(self, "factor", real("factor", self.factor, low=0))
+        object.__setattr__(self, "scale", real("scale", self.scale, low=0, open=True))
 
     def __call__(self, t: Array, delta: Array) -> Array:
         log_x = jnp.log(self.scale * t**2) - jnp.log(delta)
         return log_x + self.factor * jnp.log(log_x)
+
+    def constants(self, delta: float) -> tuple[float, float, float]:
+        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds"); they need delta <= scale/e."""
+        if delta > self.scale / math.e:
+            raise ArgumentError("delta", delta, f"at most scale/e = {self.scale / math.e:g} for the constants of this threshold")
+        return 2.0, 2.0 * (self.factor + 1), math.e**2 / self.scale

@@ -17,3 +17,16 @@ def direct(lanes: Lanes, counts: Array, time: Array, weights: Array) -> Array:
     due = lanes.pin(lambda time, weights: (time - 1) * weights, time, weights)
     return lanes.argmin(counts - due)
 
+
+
+def starved(counts: Array, time: Array) -> Array:
+    """Which arms have N_k <= sqrt(t - 1) - K/2, t - 1 samples so far: [K]. (Garivier & Kaufmann 2016, D-tracking)"""
+    return counts <= jnp.sqrt(time - 1) - counts.shape[0] / 2
+
+
+def fed(lanes: Lanes, counts: Array, time: Array, weights: Array) -> Array:
+    """Forced exploration: the uniform weights over the starved arms, where there are any, else `weights`: [K]."""
+    hungry = starved(counts, time)
+    hungry = hungry.astype(weights.dtype)
+    count = lanes.sum(hungry)
+    return jnp.where(count > 0, hungry / jnp.maximum(count, 1), weights)

@@ -1,4 +1,4 @@
-"""The twin against the traces of the authors' program (tests/data/traces) and against what SPEC.md says must hold."""
+"""The twin against the traces of the authors' program (tests/data/traces) and against what docs/definitions.md says must hold."""
 
 import functools
 import json

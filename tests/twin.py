@@ -1,6 +1,6 @@
-"""A plain NumPy float64 reading of SPEC.md, the slow reference that the JAX engine is held against.
+"""A plain NumPy float64 reading of docs/definitions.md, the slow reference that the JAX engine is held against.
 
-Section numbers are those of SPEC.md. One call of `run` plays one trajectory and observes any number of stopping
+Section numbers are that page's. One call of `run` plays one trajectory and observes any number of stopping
 rules on it. Nothing is updated incrementally: at every check V is summed from the counts and inverted, and ||y||^2 is
 y' V^-1 y with y formed first. Indices are 0-based; ties go to the lowest index unless a docstring says otherwise.
 
@@ -595,13 +595,13 @@ class LazyTas(Rule):
 
     def _improve(self, stats, labels):
         y, c = self.problem.halfspaces(labels)
-        w = self.w
+        total = self.w.copy()  # i w: whole pulls are added, so that arms chosen equally often stay tied
         for i in range(1, 1001):
-            inverse = np.linalg.inv((self.phi.T * w) @ self.phi)
+            inverse = np.linalg.inv((self.phi.T * (total / i)) @ self.phi)
             p = np.argmin(llr(y, c, stats.theta, inverse))
             k = np.argmax(gradients(self.phi, y[p : p + 1], c[p : p + 1], stats.theta, inverse)[0])
-            w = i * w / (i + 1)
-            w[k] += 1.0 / (i + 1)
+            total[k] += 1.0
+            w = total / (i + 1)
             if 1.0 / ((i + 1) * np.linalg.norm(w)) < 0.001:
                 break
         self.w = w

@@ -17,11 +17,7 @@ from jaxelim.lanes import index_like
 def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
     """(phi_i - phi_k) . theta_hat for every k: [K]; from the difference of the features where arms nearly coincide."""
     if space.careful and theta_hat is not None:
-        y = space.feature(i)
-        features = space.features
-        if means.ndim == 2 and features.ndim == 2:
-            features = features[:, :, None]
-        return jnp.sum((y[None] - features) * theta_hat[None], 1)
+        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
     return space.lanes.take(means, i) - means
 
 
@@ -37,6 +33,7 @@ class ArmTimes:
     """One mask over the arms, kept as the times at which they were dropped."""
 
     dropped: Array  # [K] int32, 0 while active
+    left: Array  # [] int32: how many are active
 
 
 @jax.tree_util.register_static
@@ -79,14 +76,21 @@ class BestArm(Problem):
     def along(self, space, design, answer, cross, piece):
         return design.difference(space, cross, answer, piece)
 
+    def total(self, exists):
+        return jnp.full(exists.shape[1:], exists.shape[0] - 1, jnp.int32)
+
     def start(self, means, pair_times=False):
-        return ArmTimes(jnp.zeros(means.shape, jnp.int32))
+        return ArmTimes(jnp.zeros(means.shape, jnp.int32), jnp.full(means.shape[1:], means.shape[0], jnp.int32))
 
     def active(self, lanes, pieces, answer):
         return (pieces.dropped == 0) & (index_like(pieces.dropped) != answer)
 
+    def reading(self, lanes, pieces, answer):
+        return pieces.left - (lanes.take(pieces.dropped, answer) == 0).astype(jnp.int32)
+
     def drop(self, lanes, pieces, answer, refuted, t):
-        return ArmTimes(jnp.where(refuted & (pieces.dropped == 0), t, pieces.dropped))
+        dropped = jnp.where(refuted & (pieces.dropped == 0), t, pieces.dropped)
+        return ArmTimes(dropped, lanes.sum(dropped == 0))
 
     def full_llr(self, space, stats):
         """The largest LLR against each arm, over all other arms, dropped ones too: [K]."""
@@ -100,16 +104,23 @@ class BestArm(Problem):
 
     def tests(self, lanes, pieces, answer, full):
         if full:
-            return lanes.sum(pieces.dropped == 0) * (pieces.dropped.shape[0] - 1)
-        return lanes.sum(self.active(lanes, pieces, answer))
+            return pieces.left * (pieces.dropped.shape[0] - 1)
+        return self.reading(lanes, pieces, answer)
 
     def verdict(self, lanes, pieces, answer, means, full):
-        active = pieces.dropped == 0
-        left = lanes.sum(active)
-        return left <= 1, jnp.where(left == 0, self.mask(answer, means), active)
+        return pieces.left <= 1, jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
+
+    def everything(self, means):
+        return jnp.ones(means.shape, bool)
+
+    def within(self, lanes, pieces, answer):
+        return pieces & (index_like(pieces) != answer)
+
+    def without(self, lanes, pieces, answer, refuted):
+        return pieces & ~refuted
 
     def times(self, pieces):
         return pieces.dropped
 
     def remaining(self, lanes, pieces):
-        return lanes.sum(pieces.dropped == 0)
+        return pieces.left

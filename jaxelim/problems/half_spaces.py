@@ -55,14 +55,14 @@ class HalfSpaces(Problem):
         offsets = np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
         if groups is None:
             groups = np.broadcast_to(np.arange(shape[1]), shape)
-        groups = np.asarray(groups)
-        if groups.shape != shape or groups.dtype.kind not in "iu" or groups.min() < 0:
-            raise ArgumentError("groups", groups, f"integers >= 0 of shape {shape}")
+        whole = real_array("groups", groups, shape=shape)
+        if np.asarray(groups).dtype.kind not in "iu" or whole.min() < 0 or whole.max() >= whole.size:
+            raise ArgumentError("groups", groups, f"integers from 0 to {whole.size - 1} of shape {shape}")
         for name, value in (
             ("answer_map", answer),
             ("directions", directions),
             ("offsets", offsets),
-            ("groups", groups.astype(np.int32)),
+            ("groups", whole.astype(np.int32)),
         ):
             object.__setattr__(self, name, value)
 
@@ -96,7 +96,15 @@ class HalfSpaces(Problem):
         return HalfSpaces(self.answer_map, self.directions, self.offsets / noise_std, self.groups)
 
     def _answer_of(self, theta: np.ndarray) -> int:
-        return int(self.answer_map(jnp.asarray(theta)))
+        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
+        try:
+            with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):  # as in the engine, whatever the caller's flags
+                index = np.asarray(self.answer_map(jnp.asarray(theta)))
+        except Exception as error:
+            raise ArgumentError("answer", self.answer_map, allowed, f"it raised {type(error).__name__}: {error}") from error
+        if index.shape != () or index.dtype.kind not in "iu":
+            raise ArgumentError("answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}")
+        return int(index)
 
     def check(self, arms, theta):
         if arms.shape[1] != self.directions.shape[2]:
@@ -115,6 +123,7 @@ class HalfSpaces(Problem):
         return self.directions[i][valid], self.offsets[i][valid]
 
     def answer(self, space, means, theta_hat):
+        assert theta_hat is not None  # kept, as `uses_theta` says
         answer = self.answer_map if theta_hat.ndim == 1 else jax.vmap(self.answer_map, in_axes=-1, out_axes=-1)
         return answer(theta_hat).astype(jnp.int32)
 
@@ -128,6 +137,7 @@ class HalfSpaces(Problem):
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
     def gap(self, space, means, theta_hat, answer):
+        assert theta_hat is not None
         y = self._of(self.directions, answer, means.dtype)
         return jnp.sum(y * theta_hat[None], 1) - self._of(self.offsets, answer, means.dtype)
 
@@ -157,23 +167,23 @@ class HalfSpaces(Problem):
         return alive & self._of(self._valid, answer)
 
     def drop(self, lanes, pieces, answer, refuted, t):
-        return self._dropped(pieces, self._spread(answer, refuted, pieces), t, only=answer)
+        return self._dropped(pieces, self._at(answer) & refuted[None], t, only=answer)
 
-    def _spread(self, answer, refuted, pieces):
-        """[Q] of one answer -> [A, Q], nothing refuted elsewhere."""
-        each = jnp.arange(len(self.directions), dtype=jnp.int32).reshape((-1, 1) + (1,) * answer.ndim)
-        return (each == answer) & refuted[None]
+    def _at(self, answer: Array) -> Array:
+        """Which answer it is: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
+        each = jnp.arange(len(self.directions), dtype=jnp.int32)
+        return each.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
     def _dropped(self, pieces, refuted, t, only=None):
         members = self._members().reshape(self._members().shape + (1,) * (refuted.ndim - 2))
         fallen = jnp.all(jnp.where(members, refuted[:, None], True), 2)  # [A, G]
         if only is not None:
-            each = jnp.arange(len(self.directions), dtype=jnp.int32).reshape((-1, 1) + (1,) * only.ndim)
-            fallen = fallen & (each == only)
+            fallen = fallen & self._at(only)
         return GroupTimes(jnp.where(fallen & (pieces.dropped == 0), t, pieces.dropped))
 
     def full_llr(self, space, stats):
         """The LLR of every half-space of every answer: [A, Q]."""
+        assert stats.theta_hat is not None
         shape = self.directions.shape
         flat = jnp.asarray(self.directions.reshape(-1, shape[2]), stats.means.dtype)
         if stats.means.ndim == 2:
@@ -197,14 +207,25 @@ class HalfSpaces(Problem):
         left = jnp.any(pieces.dropped == 0, 1)  # [A]
         if not full:
             return ~lanes.take(left, answer), self.mask(answer, means)
-        settled = lanes.argmin(left.astype(means.dtype))
+        settled = jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer)
         return ~jnp.all(left, 0), self.mask(settled, means)
 
+    def everything(self, means):
+        return jnp.ones((*self.groups.shape, *means.shape[1:]), bool)
+
+    def within(self, lanes, pieces, answer):
+        return lanes.row(pieces, answer) & self._of(self._valid, answer)
+
+    def without(self, lanes, pieces, answer, refuted):
+        return pieces & ~(self._at(answer) & refuted[None])
+
     def times(self, pieces):
-        return pieces.dropped
+        exists = np.any(self._members(), 2)[..., None]  # beside [.., A, G, B]; a group without members falls at once, unseen
+        return jnp.where(exists, pieces.dropped, 0)
 
     def remaining(self, lanes, pieces):
-        return jnp.sum(pieces.dropped == 0, (0, 1), dtype=jnp.int32)
+        exists = np.any(self._members(), 2).reshape(self._members().shape[:2] + (1,) * (pieces.dropped.ndim - 2))
+        return jnp.sum((pieces.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
 
 
 def index_like_groups(count: int, group: Array) -> Array:

@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim.base import Problem
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.checks import real
+from jaxelim.errors import TieError
 
 
 @jax.tree_util.register_dataclass
@@ -19,6 +20,7 @@ class SignTimes:
 
     dropped: Array  # [K] int32, 0 while active
     positive: Array  # [K] bool
+    left: Array  # [] int32: how many are active
 
 
 @jax.tree_util.register_static
@@ -37,11 +39,7 @@ class Thresholding(Problem):
     full_is_selective: ClassVar[bool] = True
 
     def __post_init__(self):
-        if isinstance(self.level, bool) or not isinstance(self.level, (int, float, np.number)) or not np.isfinite(
-            self.level
-        ):
-            raise ArgumentError("level", self.level, "a finite number")
-        object.__setattr__(self, "level", float(self.level))
+        object.__setattr__(self, "level", real("level", self.level))
 
     def scaled(self, noise_std):
         return Thresholding(self.level / noise_std)
@@ -74,24 +72,41 @@ class Thresholding(Problem):
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(answer, piece), along, -along)
 
+    def total(self, exists):
+        return jnp.full(exists.shape[1:], exists.shape[0], jnp.int32)
+
     def start(self, means, pair_times=False):
-        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool))
+        left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
+        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool), left)
+
+    def reading(self, lanes, pieces, answer):
+        return pieces.left
 
     def active(self, lanes, pieces, answer):
         return pieces.dropped == 0
 
     def drop(self, lanes, pieces, answer, refuted, t):
         now = refuted & (pieces.dropped == 0)
-        return SignTimes(jnp.where(now, t, pieces.dropped), jnp.where(now, answer, pieces.positive))
+        dropped = jnp.where(now, t, pieces.dropped)
+        return SignTimes(dropped, jnp.where(now, answer, pieces.positive), lanes.sum(dropped == 0))
 
     def tests(self, lanes, pieces, answer, full):
-        return lanes.sum(pieces.dropped == 0)
+        return pieces.left
 
     def verdict(self, lanes, pieces, answer, means, full):
-        return lanes.sum(pieces.dropped == 0) == 0, pieces.positive
+        return pieces.left == 0, pieces.positive
+
+    def everything(self, means):
+        return jnp.ones((means.shape[0], 2, *means.shape[1:]), bool)
+
+    def within(self, lanes, pieces, answer):
+        return jnp.where(answer, pieces[:, 1], pieces[:, 0])
+
+    def without(self, lanes, pieces, answer, refuted):
+        return jnp.stack([pieces[:, 0] & ~(refuted & ~answer), pieces[:, 1] & ~(refuted & answer)], 1)
 
     def times(self, pieces):
         return pieces.dropped
 
     def remaining(self, lanes, pieces):
-        return lanes.sum(pieces.dropped == 0)
+        return pieces.left

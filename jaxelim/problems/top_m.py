@@ -116,6 +116,10 @@ class TopM(Problem):
         r, k = piece // arms, piece % arms
         return design.difference(space, space.lanes.row(cross, r), space.lanes.take(answer.top, r), k)
 
+    def total(self, exists):
+        arms = exists.shape[0] // self.m
+        return jnp.full(exists.shape[1:], self.m * (arms - self.m), jnp.int32)
+
     def start(self, means, pair_times=False):
         k = means.shape[0]
         words = (-(-k // _BITS),) + means.shape
@@ -128,11 +132,9 @@ class TopM(Problem):
         return words, [lanes.take(pieces.found, answer.top[r]) for r in range(self.m)]
 
     def active(self, lanes, pieces, answer):
-        words, found = self._rows(lanes, pieces, answer)
+        words, _ = self._rows(lanes, pieces, answer)
         arms = answer.member.shape[0]
-        return self._by_rows(
-            [~unpack(words[r], arms) & ~answer.member & ~found[r][None] for r in range(self.m)]
-        )
+        return self._by_rows([~unpack(words[r], arms) & ~answer.member for r in range(self.m)])
 
     def drop(self, lanes, pieces, answer, refuted, t):
         arms = answer.member.shape[0]
@@ -169,12 +171,28 @@ class TopM(Problem):
         arms = answer.member.shape[0]
         if full:
             return lanes.sum(jnp.where(pieces.found, 0, arms - 1 - _count(pieces.worse)))
-        return lanes.sum(self.active(lanes, pieces, answer))
+        outside = pack(~answer.member)
+        words, found = self._rows(lanes, pieces, answer)
+        return sum(jnp.where(found[r], 0, _count(~words[r] & outside)) for r in range(self.m))
 
     def verdict(self, lanes, pieces, answer, means, full):
         settled = lanes.sum(pieces.found) >= self.m
         # The found arms of largest mean: all of them, but for the run in which more than m were found.
         return settled, largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
+
+    def everything(self, means):
+        return jnp.ones((means.shape[0], *means.shape), bool)
+
+    def within(self, lanes, pieces, answer):
+        rows = [lanes.row(pieces, answer.top[r]) & ~answer.member for r in range(self.m)]
+        return self._by_rows(rows)
+
+    def without(self, lanes, pieces, answer, refuted):
+        arms, each = answer.member.shape[0], index_like(answer.member)
+        for r in range(self.m):
+            now = refuted[r * arms : (r + 1) * arms] & ~answer.member
+            pieces = pieces & ~((each == answer.top[r])[:, None] & now[None])
+        return pieces
 
     def times(self, pieces):
         return pieces.times

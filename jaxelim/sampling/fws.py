@@ -87,7 +87,7 @@ class FWS(SamplingRule):
         arms = state.x.shape[0]
         look = self._look(view, state)
         vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
-        arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, index_like(state.x) == vertex))
+        arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, (index_like(state.x) == vertex).astype(state.x.dtype)))
         single = ~look.tied & (view.lanes.sum(look.near) == 1)
         if state.design is None:
             return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
@@ -119,6 +119,10 @@ class FWS(SamplingRule):
 
         return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, z, 1 - step))[0]
 
+    def reads(self, view, state):
+        uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
+        return jnp.where(uniform, 0, view.reading)
+
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
         arms = state.x.shape[0]
@@ -126,11 +130,13 @@ class FWS(SamplingRule):
         values = jnp.where(view.active, metric.values(view.gap), jnp.inf)
         least = lanes.argmin(values)
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
-        tied = jnp.zeros_like(view.t, bool)
-        if view.problem.name != "top-m":
-            exists = view.problem.exists(view.answer, view.means)
-            tied = lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
-        return _Look(_uniform_block(view.t, arms), tied, values, least, near, metric)
+        return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, metric)
+
+    def _tied(self, view: View) -> Array:
+        if view.problem.name == "top-m":
+            return jnp.zeros_like(view.t, bool)
+        exists = view.problem.exists(view.answer, view.means)
+        return view.lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)

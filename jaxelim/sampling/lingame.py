@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxelim import tracking
 from jaxelim.base import SamplingRule
+from jaxelim.errors import ArgumentError
 from jaxelim.learners import AdaHedge
 
 
@@ -47,6 +48,10 @@ class LinGame(SamplingRule):
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
     source: ClassVar[str] = "Degenne et al. 2020; Reda et al. 2021"
+
+    def __post_init__(self):
+        if not isinstance(self.optimistic, bool):
+            raise ArgumentError("optimistic", self.optimistic, "True or False")
 
     def init(self, view):
         return LinGameState(AdaHedge.start(view.means), view.counts)

@@ -1,6 +1,7 @@
 """The oracle that knows the optimal allocation."""
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,7 +9,14 @@ import numpy as np
 from jaxelim import tracking
 from jaxelim.base import SamplingRule
 from jaxelim.checks import real_array
+from jaxelim.complexity import oracle_weights
 from jaxelim.errors import ArgumentError
+
+
+@functools.lru_cache(maxsize=16)
+def _solved(instance, problem):
+    """w* and its duality gap, per instance."""
+    return oracle_weights(instance, problem)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -53,13 +61,15 @@ class Oracle(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """w of each instance, [K] or [instance, K]."""
         if self.weights is None:
-            from jaxelim.complexity import oracle_weights
-
-            return oracle_weights(instance, problem)[0]
+            return _solved(instance, problem)[0]
         shape = instance.means.shape
         if self.weights.shape not in (shape, shape[-1:]):
             raise ArgumentError("weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances")
         return np.broadcast_to(self.weights, shape)
+
+    def report(self, instance, problem):
+        """The relative duality gap of the allocation, the largest of a batch."""
+        return {} if self.weights is not None else {"oracle_gap": float(np.max(_solved(instance, problem)[1]))}
 
     def choose(self, view, state):
         return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state

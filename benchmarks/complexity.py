@@ -1,0 +1,108 @@
+"""How fast H* is solved, and what its gradient costs: `python -m benchmarks.complexity [instances]`.
+
+One core: taskset -c 0, with XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1".
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from jaxelim.complexity import complexity, derivatives
+from jaxelim.complexity.derivatives import Inputs
+from jaxelim.instance import Instance
+
+K, D, GAP = 50, 20, 1e-6
+
+
+@dataclass(frozen=True)
+class Best:
+    """Best arm, told by its half-spaces."""
+
+    def half_spaces(self, arms, theta):
+        best = int(np.argmax(arms @ theta))
+        directions = arms[best] - np.delete(arms, best, axis=0)
+        return directions, np.zeros(len(directions))
+
+
+def draw(count, seed=0):
+    """Features uniform on the sphere, theta normal."""
+    rng = np.random.default_rng(seed)
+    arms = rng.standard_normal((count, K, D))
+    return Instance(arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D)))
+
+
+def scipy_solve(arms, theta):
+    """The epigraph form by sequential quadratic programming, with exact derivatives."""
+    directions, _ = Best().half_spaces(arms, theta)
+    gaps = directions @ theta
+
+    def levels(w):
+        factor = np.linalg.inv(arms.T @ (w[:, None] * arms))
+        images = directions @ factor
+        norm = np.sum(images * directions, axis=1)
+        return gaps**2 / (2 * norm), (gaps / norm)[:, None] ** 2 * (images @ arms.T) ** 2 / 2
+
+    start = np.full(K, 1 / K)
+    scale = levels(start)[0].min()
+    rows = -np.ones((len(gaps), 1))
+    constraints = [
+        dict(type="eq", fun=lambda x: x[:K].sum() - 1, jac=lambda x: np.append(np.ones(K), 0)),
+        dict(type="ineq", fun=lambda x: levels(x[:K])[0] / scale - x[K],
+             jac=lambda x: np.hstack([levels(x[:K])[1] / scale, rows])),
+    ]  # fmt: skip
+    found = minimize(
+        lambda x: -x[K], np.append(start, 1), jac=lambda x: np.append(np.zeros(K), -1), method="SLSQP",
+        bounds=[(1e-9, 1)] * K + [(0, None)], constraints=constraints, options=dict(maxiter=1000, ftol=1e-12),
+    )  # fmt: skip
+    weights = np.maximum(found.x[:K], 1e-12)  # the value it reports need not be attained: the method can break down
+    return levels(weights / weights.sum())[0].min()
+
+
+def seconds(function, repeats=3):
+    """The least of some timings, after one call that compiles."""
+    function()
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def main(count=1000):
+    batch = draw(count)
+    found = complexity(batch, Best(), GAP)
+    spent = seconds(lambda: complexity(batch, Best(), GAP), 2)
+    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s, checks included")
+    print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
+          f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
+    for i in range(4):
+        start = time.perf_counter()
+        other = scipy_solve(batch.arms[i], batch.theta[i])
+        once = time.perf_counter() - start
+        print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times as long as one of the batch; "
+              f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
+    with jax.enable_x64(True):
+        few = 64
+        pieces = [Best().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
+        inputs = Inputs(*map(jnp.asarray, (batch.arms[:few], batch.theta[:few], np.stack(pieces),
+                                           np.zeros((few, K - 1)), np.zeros((few, K)))))  # fmt: skip
+        marks = jnp.ones(K - 1)
+
+        def one(x):
+            return derivatives.value(x, marks, GAP)
+
+        solve = jax.jit(lambda xs: jax.lax.map(one, xs, batch_size=8))
+        slope = jax.jit(lambda xs: jax.lax.map(jax.value_and_grad(one), xs, batch_size=8))
+        plain = seconds(lambda: jax.block_until_ready(solve(inputs)))
+        both = seconds(lambda: jax.block_until_ready(slope(inputs)))
+    print(f"value and gradient over value: {both / plain:.2f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

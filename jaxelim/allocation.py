@@ -1,0 +1,139 @@
+"""The optimal allocation of the empirical parameter, solved for again and again while a run goes on.
+
+w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a stated relative duality gap, by the solver of
+`jaxelim.complexity`, each time from the pair (allocation, mixture over pieces) that the run found last.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.base import View
+from jaxelim.complexity.information import Coordinates
+from jaxelim.complexity.solver import climb
+from jaxelim.design import DiagonalDesign, Space, SquareDesign
+from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
+from jaxelim.lanes import Lanes
+from jaxelim.lanes import where as where_
+
+MAX_ITERATIONS = 60
+_GAP_FLOAT32 = 3e-5
+
+
+class Frame(NamedTuple):
+    """Of the instance: coordinates u_k = S^-1 phi_k in which Phi' Phi is the identity."""
+
+    unit: Any  # [K, d] the features in them; 0 in those that no arm reaches
+    idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
+    v_inv: Any  # [d, d] the (pseudo-)inverse of Phi' Phi
+    g: Any  # [K] ||u_k||^2
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """The last pair that was solved for; `looks` counts evaluations of the pieces for this choice."""
+
+    weights: Array  # [K]
+    mixture: Array  # [Q], the multipliers of the pieces; all zero before the first solve
+    gap: Array  # [] certified relative duality gap of the pair
+    looks: Array  # [] int32
+
+
+def start(view: View) -> Allocation:
+    """Before the first solve: uniform weights, which certify nothing."""
+    uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
+    return Allocation(uniform, jnp.zeros_like(view.gap), jnp.full_like(view.time, jnp.inf), jnp.zeros_like(view.t))
+
+
+def checked_schedule(schedule: Any) -> str | int:
+    """"always", "powers", or a whole number of steps."""
+    if isinstance(schedule, str) and schedule in ("always", "powers"):
+        return schedule
+    if isinstance(schedule, str):
+        raise ArgumentError("schedule", schedule, '"always", "powers", or an integer >= 1')
+    return checks.integer("schedule", schedule, low=1)
+
+
+def due(schedule: str | int, view: View) -> Array:
+    """Whether w is solved for at this choice: always at the run's first, t = K + 1."""
+    since = view.t - 1 - view.means.shape[0]
+    if schedule == "powers":
+        return (since == 0) | (view.t & (view.t - 1) == 0)
+    return since % (schedule if isinstance(schedule, int) else 1) == 0
+
+
+def frames(instance: Instance) -> Frame:
+    """Host: the frame of each instance; with a leading axis for a batch."""
+    def one(arms):
+        u, s, vt = np.linalg.svd(arms, full_matrices=False)
+        reached = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
+        u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
+        d, rank = arms.shape[1], s.size
+        unit = np.concatenate([u, np.zeros((len(arms), d - rank))], 1)
+        idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
+        return Frame(unit, idle, basis.T @ basis, np.sum(u**2, 1))
+
+    each = [one(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
+    return Frame(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
+
+
+def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | None = None) -> Allocation:
+    """The allocation at view's theta_hat in the runs where `now` holds; elsewhere the last one.
+
+    Args:
+        view: its `prepared` is what `frames` made.
+        last: where to start from.
+        gap: relative duality gap to stop at (in float32 at least 3e-5).
+        now: [] bool.
+        bonus: [K] c, or None for 0.
+
+    Where an active piece has no gap (a tie in theta_hat), H is 0 for every w: the last weights stay, or, with a bonus,
+    all but a share `gap` goes to the arm of largest c. A mixture found for another answer is only a worse start.
+    """
+    gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
+    space, problem, lanes_apart = view.space, view.problem, view.means.ndim > 1
+    arms, pieces = view.means.shape[0], view.gap.shape[0]
+
+    def one(features, frame, answer, gaps, active, bonus, last, now):
+        run = Space(Lanes(None), features, space.careful)
+        if isinstance(view.design, DiagonalDesign):
+            reference = DiagonalDesign(frame.g)
+        else:
+            reference = SquareDesign(frame.g, frame.v_inv)
+        _, cross = problem.measure(run, reference, answer)
+        places = jnp.arange(pieces, dtype=jnp.int32)
+        along = jax.vmap(lambda p: problem.along(run, reference, answer, cross, p))(places)
+        # phi_k . (Phi' Phi)^-1 y_p for every k is the direction y_p as the arms see it.
+        y = jnp.matmul(along, frame.unit, precision="highest")
+        solvable = jnp.all((gaps > 0) | ~active) & jnp.any(active)
+        live = active | ~solvable
+        where = Coordinates(frame.v_inv, frame.unit, y, frame.idle, live)
+        gaps = jnp.where(live, jnp.where(solvable, gaps, 1), 0)
+        c = jnp.zeros_like(last.weights) if bonus is None else bonus
+        found = climb(where, gaps, live, c, last.weights, last.mixture, gap, MAX_ITERATIONS, now & solvable)
+        tied = last.weights
+        if bonus is not None:
+            tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)).astype(c.dtype) + gap / arms
+        new = Allocation(
+            jnp.where(solvable, found.allocation, tied), jnp.where(solvable, found.mixture, last.mixture),
+            jnp.where(solvable, found.gap, jnp.inf), jnp.add(found.iterations, 1),
+        )
+        return where_(now, new, dataclasses.replace(last, looks=jnp.zeros_like(last.looks)))
+
+    frame = Frame(*view.prepared)
+    features = view.features
+    given = view.answer, view.gap, view.active, bonus, last, now
+    if not lanes_apart:
+        return one(features, frame, *given)
+    shared = features.ndim == 2
+    if shared:
+        frame = jax.tree.map(lambda x: x[..., 0], frame)
+    own = None if shared else -1
+    return jax.vmap(one, in_axes=(own, own, *(-1 for _ in given)), out_axes=-1)(features, frame, *given)

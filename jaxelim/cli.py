@@ -1,0 +1,181 @@
+"""The command line: `jaxelim run`, `jaxelim complexity`, `jaxelim rules`, `jaxelim instances`."""
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import tyro
+
+from jaxelim import catalogue, instances
+from jaxelim.complexity import complexity, kl_bound, sample_bound
+from jaxelim.elimination import StoppingRule
+from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.figures import allocation_figure
+from jaxelim.result import aligned
+from jaxelim.simulate import Engine, simulate
+
+
+def use_all_cores() -> None:
+    """One CPU device per core, one thread each, and compiled programs kept between processes (in ~/.cache/jaxelim).
+
+    Only before JAX has started, and only for a process that is ours: the command line and the experiments call it, the library
+    never does. What the environment already says is left as it is."""
+    os.environ.setdefault("NPROC", "1")
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        jax.config.update("jax_num_cpu_devices", cores)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "jaxelim"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Simulate a rule on an instance and print the summary."""
+
+    instance: Annotated[str, tyro.conf.Positional]
+    """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
+    problem: str = "best-arm"
+    """best-arm, top-m or thresholding."""
+    m: int | None = None
+    """How many arms, for top-m; what the instance was made for if left out."""
+    level: float = 0.0
+    """The level, for thresholding."""
+    rule: str = "lingape"
+    """A sampling rule (see `jaxelim rules`)."""
+    stopping: tuple[str, ...] = ("llr",)
+    """llr, selective, full, native: one or several, observed side by side."""
+    elimination: str = "none"
+    """At sampling: none, selective or full."""
+    delta: tuple[float, ...] = (0.01,)
+    """Error probability, one or several."""
+    threshold: str = "heuristic"
+    """heuristic, gk16 or log-log."""
+    runs: int = 1000
+    """How many runs."""
+    seed: int = 0
+    """Seed of the noise."""
+    max_samples: int = 1_000_000
+    """A run that has drawn so many is cut off, and flagged."""
+    ridge: float = 1.0
+    """The ridge lambda of the design matrix."""
+    lanes: int | None = None
+    """Runs side by side on each device; chosen if left out."""
+    precision: str = "float64"
+    """float64 or float32."""
+    output: Path | None = None
+    """Write everything to this NetCDF file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """List the sampling rules."""
+
+    markdown: bool = False
+    """As a Markdown table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Instances:
+    """List the shipped instances."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardness:
+    """H*, T*, the lower bounds and the optimal allocation of an instance."""
+
+    instance: Annotated[str, tyro.conf.Positional]
+    """A shipped instance or the path of a JSON file."""
+    problem: str = "best-arm"
+    """best-arm, top-m or thresholding."""
+    m: int | None = None
+    """How many arms, for top-m."""
+    level: float = 0.0
+    """The level, for thresholding."""
+    delta: float = 0.01
+    """For the bounds."""
+    gap: float = 1e-8
+    """Relative duality gap to solve to."""
+    figure: Path | None = None
+    """Draw w* and H_p by piece into this file."""
+
+
+def _m_of(name: str, problem: str, m: int | None) -> int | None:
+    """m as given, or what a shipped instance was made for."""
+    if m is None and problem == "top-m":
+        m = instances.describe(name).m if name in instances.names() else None
+        if m is None:
+            raise ArgumentError("m", None, "an integer from 1 to K - 1: this instance does not say which")
+    return m
+
+
+def _complexity(config: Hardness) -> None:
+    instance = instances.load_instance(config.instance)
+    m = _m_of(config.instance, config.problem, config.m)
+    problem = catalogue.find_problem(config.problem, m, config.level)
+    found = complexity(instance, problem, gap=config.gap)
+    print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
+    print(f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, duality gap {float(found.gap):.1e} H*")
+    bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    print(f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, kl(delta, 1 - delta)/H* = {kl:.1f}")
+    largest = found.allocation.argsort()[::-1][:10]
+    print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
+    if config.figure is not None:
+        allocation_figure(found, str(config.instance)).savefig(config.figure, dpi=150)
+        print(f"wrote {config.figure}")
+
+
+def _run(config: Run) -> None:
+    instance = instances.load_instance(config.instance)
+    m = _m_of(config.instance, config.problem, config.m)
+    known = catalogue.stopping_rules()
+    stopping: list[StoppingRule] = [catalogue.find("stopping", name, known)() for name in config.stopping]
+    at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
+    if config.output is not None and not config.output.parent.is_dir():
+        raise ArgumentError("output", str(config.output), "a file in a folder that exists")
+    result = simulate(
+        instance, catalogue.find_problem(config.problem, m, config.level), catalogue.find_rule(config.rule)(),
+        delta=config.delta, stopping=stopping,
+        elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
+        threshold=catalogue.find("threshold", config.threshold, catalogue.threshold_names())(),
+        runs=config.runs, seed=config.seed, max_samples=config.max_samples, ridge=config.ridge,
+        engine=Engine(lanes=config.lanes, precision=config.precision), progress=sys.stderr.isatty(),
+    )
+    print(result.summary())
+    if config.output is not None:
+        part = config.output.with_name(config.output.name + ".part")
+        result.to_xarray().to_netcdf(part, engine="h5netcdf")
+        os.replace(part, config.output)
+        print(f"wrote {config.output}")
+
+
+def _rules(config: Rules) -> None:
+    rows = catalogue.rule_rows()
+    print(catalogue.markdown(rows) if config.markdown else "\n".join(aligned(rows)))
+
+
+def _instances(config: Instances) -> None:
+    found = [instances.describe(name) for name in instances.names()]
+    print("\n".join(aligned([
+        {"name": one.name, "arms": one.K, "dimensions": one.d, "structure": one.structure, "problems": ", ".join(one.problems),
+         "m": one.m or "-", "used in": one.used_in} for one in found
+    ])))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances}
+    config = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="jaxelim", description=__doc__)
+    use_all_cores()
+    try:
+        {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances}[type(config)](config)
+    except JaxelimError as error:
+        print(f"jaxelim: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""H*, T* and w* as functions of features and parameter, to be differentiated, jitted and vmapped by the caller.
+
+Called plainly they compute in float64 whatever the caller's flag and return NumPy. Under a transformation of the
+caller (jit, grad, vmap, ...) the inputs carry the caller's precision, which must then be float64 (x64 on) or be
+asked for as float32.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxelim import checks
+from jaxelim.complexity import derivatives
+from jaxelim.complexity.derivatives import GAP, Inputs
+from jaxelim.complexity.optimum import scaled, solve_many
+from jaxelim.complexity.pieces import combinations, half_spaces, pieces_of
+from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
+
+_GAP_FLOAT32 = 3e-5
+# A pair (weight, slack) closer to zero than this on both sides could change the active set under rounding.
+_LEAST_MARGIN = 1e-5
+_WORST_CONDITION = 1e11
+
+
+# Jitted, so that a transformation applied without jit does not dispatch the rules' operations one by one.
+@functools.partial(jax.jit, static_argnums=2)
+def _value(inputs, marks, gap):
+    return derivatives.value(inputs, marks, gap)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _time(inputs, marks, gap):
+    return 1 / derivatives.value(inputs, marks, gap)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _allocation(inputs, marks, gap):
+    return derivatives.optimum(inputs, marks, gap).allocation
+
+
+class PrecisionError(ArgumentError):
+    """A function that computes in float64 was traced by a caller whose precision is float32."""
+
+
+def optimal_information(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
+    """H*(theta) = max_w min_p H_p(w, theta) per sample, [], differentiable in arms, theta, noise_std and bonus.
+
+    Its derivative follows Danskin's theorem; no iteration is differentiated. Pieces are locally constant: across a
+    change of the correct answer H* is 0 and has a kink. Where w* is not unique the derivative is that of the pair found
+    (the analytic centre of the optimal ones), one element of the generalised gradient.
+
+    Args:
+        arms: [K, d] features.
+        theta: [d] parameter.
+        problem: what is to be identified; see `complexity`.
+        noise_std: standard deviation of the noise, > 0.
+        bonus: [K] per-arm bonuses of the optimistic form, or None.
+        gap: relative duality gap of the solve (in float32 at least 3e-5).
+        precision: "float64", or "float32" where the caller traces in float32 and wants that.
+
+    Returns:
+        float64 NumPy [] where called plainly, else a traced array. A tie gives 0 under a transformation.
+
+    Raises:
+        PrecisionError: traced in float32, without having asked for it.
+        TieError: a tie, where called plainly; ArgumentError as in `complexity`.
+
+    Reference: Tirinzoni & Degenne (2022), section 2.
+    """
+    return _call(_value, arms, theta, problem, noise_std, bonus, gap, precision)
+
+
+def characteristic_time(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
+    """T*(theta) = 1/H*(theta) in samples, []: see `optimal_information` for arguments, errors and derivatives.
+
+    Args: arms, theta, problem, noise_std, bonus, gap, precision: as there.
+    """
+    return _call(_time, arms, theta, problem, noise_std, bonus, gap, precision)
+
+
+def optimal_allocation(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
+    """w*(theta) [K], differentiable by the implicit function theorem on its active set.
+
+    The derivative exists where w* is unique and every arm without weight, and every piece without mixture, is strictly
+    so; elsewhere the one returned belongs to the active set found (singular systems: not finite).
+    `complexity_gradients` returns a flag that tells.
+
+    Args: arms, theta, problem, noise_std, bonus, gap, precision: see `optimal_information`, errors too.
+    """
+    return _call(_allocation, arms, theta, problem, noise_std, bonus, gap, precision)
+
+
+def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
+    precision = checks.choice("precision", precision, ("float64", "float32"))
+    gap = checks.real("gap", gap, low=0, open=True)
+    given = {"arms": arms, "theta": theta, "noise_std": noise_std} | ({} if bonus is None else {"bonus": bonus})
+    traced = [name for name, x in given.items() if isinstance(x, Tracer)]
+    if not traced:
+        instance = Instance(arms, theta, noise_std)
+        pieces = pieces_of(instance, problem)
+        if instance.batched:
+            raise ArgumentError("arms", arms, "features [K, d] of one instance; use jax.vmap, or complexity, for many")
+        arms_, theta_, unit = scaled(instance, pieces)
+        extra = np.zeros(instance.K) if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
+        found = solve_many(arms_, theta_, unit, extra[None], gap)
+        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[function][0]
+    dtype = jnp.dtype(precision)
+    if precision == "float64" and not jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
+        name = traced[0]
+        allowed = "float64 under a transformation: switch on jax_enable_x64, or ask for precision='float32'"
+        raise PrecisionError(name, given[name].dtype, allowed, "complexity_gradients needs neither")
+    arms, theta = jnp.asarray(arms, dtype), jnp.asarray(theta, dtype)
+    if arms.ndim != 2 or theta.shape != arms.shape[1:]:
+        raise ArgumentError("arms", arms.shape, "features [K, d] and theta [d]", f"theta has shape {theta.shape}")
+    noise_std = jnp.asarray(noise_std, dtype)
+    directions, offsets = traced_half_spaces(problem, arms, theta)
+    extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
+    inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
+    return function(inputs, jnp.ones(offsets.shape, dtype), gap if precision == "float64" else max(gap, _GAP_FLOAT32))
+
+
+def traced_half_spaces(problem: Any, arms, theta):
+    """Directions [P, d] and offsets [P] of a traced instance, in the dtype of `arms`.
+
+    Which pieces there are is asked on the host (it is locally constant); directions that are combinations of features
+    move with them, as with best arm, top m and signs.
+
+    Raises:
+        ArgumentError: the problem has no pieces, or a number of them that depends on the answer in the callback.
+    """
+    K, d = arms.shape
+    rng = np.random.default_rng(0)
+    like, point = rng.standard_normal((K, d)), rng.standard_normal(d)
+    rows = combinations(problem, like, point)
+    P = len(half_spaces(problem, like, point)[1])
+    dtype = np.dtype(arms.dtype)
+    words = dtype.itemsize // 4
+
+    # Numbers travel as their bits: the thread that calls back does not see an x64 mode the caller has scoped.
+    def bits(x):
+        return jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(*x.shape, words)
+
+    def number(x):
+        return jax.lax.bitcast_convert_type(x if words > 1 else x[..., 0], dtype)
+
+    def ask(features, parameter):
+        features, parameter = (np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter))
+        directions, offsets = half_spaces(problem, features.astype(np.float64), parameter.astype(np.float64))
+        if len(offsets) != P:
+            raise ArgumentError("problem", problem, "the same number of pieces for every answer, when traced")
+        return tuple(x.astype(dtype)[..., None].view(np.uint32) for x in (directions, offsets))
+
+    width = K if rows is not None else d
+    shapes = tuple(jax.ShapeDtypeStruct((*shape, words), np.uint32) for shape in ((P, width), (P,)))
+    basis = jnp.eye(K, dtype=dtype) if rows is not None else arms
+    point = arms @ theta if rows is not None else theta
+    fixed = jax.lax.stop_gradient((basis, point))
+    directions, offsets = jax.pure_callback(ask, shapes, *map(bits, fixed), vmap_method="sequential")
+    directions, offsets = number(directions), number(offsets)
+    return (directions @ arms if rows is not None else directions), offsets
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gradients:
+    """Derivatives of H*, T* and w*, float64; a batch has a leading axis [I] on every field."""
+
+    value: np.ndarray  # [] H*
+    time: np.ndarray  # [] T*
+    allocation: np.ndarray  # [K] w*
+    mixture: np.ndarray  # [P] q*
+    gap: np.ndarray  # [] relative duality gap of the pair they are taken at
+    value_theta: np.ndarray  # [d] dH*/dtheta
+    value_arms: np.ndarray  # [K, d] dH*/dphi
+    time_theta: np.ndarray  # [d] dT*/dtheta
+    time_arms: np.ndarray  # [K, d] dT*/dphi
+    allocation_theta: np.ndarray | None  # [K, d] dw*_k/dtheta
+    allocation_arms: np.ndarray | None  # [K, K, d] dw*_k/dphi_j
+    margin: np.ndarray  # [] how clearly the active set stands out, in [0, 1]
+    stable: np.ndarray  # [] bool: w* is unique with a clear active set, so that its derivatives mean something
+
+    def __repr__(self) -> str:
+        return f"<Gradients of H* = {self.value}, stable: {self.stable}>"
+
+
+def complexity_gradients(
+    instance: Instance, problem: Any, gap: float = GAP, *, bonus=None, jacobian: bool = True
+) -> Gradients:
+    """The derivatives of H*, T* and w* in theta and in the features, in float64 whatever the caller's flag.
+
+    Args:
+        instance: one instance or a batch.
+        problem: what is to be identified; see `complexity`.
+        gap: relative duality gap of the solves.
+        bonus: [K] bonuses of the optimistic form, or None.
+        jacobian: whether the derivatives of w* are wanted too; without them those fields are None.
+
+    Raises: as `complexity`.
+
+    Reference: Danskin's theorem and the implicit function theorem at the saddle point of Tirinzoni & Degenne (2022),
+        section 2.
+    """
+    gap = checks.real("gap", gap, low=0, open=True)
+    pieces = pieces_of(instance, problem)
+    arms, theta, unit = scaled(instance, pieces)
+    K = instance.K
+    extra = np.zeros(K) if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
+    parts = []
+    with jax.enable_x64(True):
+        for i in range(len(arms)):
+            rows = combinations(problem, instance.arms.reshape(arms.shape)[i], theta[i] * instance.noise_std)
+            P = len(unit.offsets[i])
+            moves = np.zeros((P, K)) if rows is None else np.pad(rows, ((0, P - len(rows)), (0, 0)))
+            still = unit.directions[i] - moves @ arms[i]
+            given = map(jnp.asarray, (arms[i], theta[i], moves, still, unit.offsets[i], extra))
+            parts.append(_gradients(*given, jnp.asarray(unit.valid[i], jnp.float64), gap, jacobian))
+        parts = jax.device_get(parts)
+    fields = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    for name in [name for name in fields if name.endswith("_theta")]:  # the chain rule of theta / noise_std
+        fields[name] = fields[name] / instance.noise_std
+    square = np.square(fields["value"])
+    fields["time"] = 1 / fields["value"]
+    fields["time_theta"] = -fields["value_theta"] / square[:, None]
+    fields["time_arms"] = -fields["value_arms"] / square[:, None, None]
+    condition = fields.pop("condition")
+    fields["stable"] = (fields["margin"] > _LEAST_MARGIN) & (condition < _WORST_CONDITION) & np.isfinite(condition)
+    if not jacobian:
+        fields |= {"allocation_theta": None, "allocation_arms": None}
+    if not instance.batched:
+        fields = {name: None if array is None else array[0] for name, array in fields.items()}
+    return Gradients(**fields)
+
+
+def _gradients_of(arms, theta, moves, still, offsets, bonus, marks, gap, jacobian):
+    def inputs(arms, theta):
+        return Inputs(arms, theta, moves @ arms + still, offsets, bonus)
+
+    best = derivatives.optimum(inputs(arms, theta), marks, gap)
+    value, (by_arms, by_theta) = jax.value_and_grad(
+        lambda a, t: derivatives.value(inputs(a, t), marks, gap), argnums=(0, 1)
+    )(arms, theta)
+    system = derivatives.conditions(inputs(arms, theta), best.allocation, best.mixture, marks > 0)
+    fields = dict(
+        value=value, allocation=best.allocation, mixture=best.mixture, gap=best.gap,
+        value_theta=by_theta, value_arms=by_arms, margin=system.margin, condition=derivatives.condition(system.matrix),
+    )  # fmt: skip
+    if jacobian:
+        both = jax.jacfwd(lambda a, t: derivatives.optimum(inputs(a, t), marks, gap).allocation, argnums=(0, 1))
+        fields["allocation_arms"], fields["allocation_theta"] = both(arms, theta)
+    return fields
+
+
+_gradients = jax.jit(_gradients_of, static_argnums=(7, 8))

@@ -1,0 +1,221 @@
+"""Bounds on stopping times from H*: below for every delta-correct procedure, above by the paper's theorem.
+
+Thresholds beta are callables of (t, delta); regrets R are callables of t, non-decreasing, with R(t)/t tending to 0.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.complexity.optimum import complexity, scaled
+from jaxelim.complexity.pieces import Pieces
+from jaxelim.complexity.region import Region, least_information
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.instance import Instance
+
+Threshold = Callable[[Any, Any], Any]
+Regret = Callable[[float], float]
+
+# Times are sought up to here; a threshold that grows so fast that none is found is refused.
+_LATEST = 2**60
+
+
+def heuristic(t, delta):
+    """beta(t, delta) = log((1 + t)/delta), the threshold of the paper's experiments."""
+    return math.log((1 + t) / delta)
+
+
+def sample_bound(delta, value):
+    """log(1/(2.4 delta))/H*: no delta-correct procedure needs fewer samples on average (paper, section 2).
+
+    Args:
+        delta: error probabilities in (0, 1), any shape.
+        value: H* per sample, > 0, broadcast against delta.
+
+    Returns:
+        float64 samples; negative where delta > 1/2.4, where the bound says nothing.
+    """
+    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    return np.log(1 / (2.4 * delta)) / value
+
+
+def kl_bound(delta, value):
+    """kl(delta, 1 - delta)/H*, kl the divergence between Bernoulli laws: the sharper form of `sample_bound`.
+
+    Args: delta, value: as there.
+    """
+    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
+
+
+def practical_time(delta: float, value: float, threshold: Threshold = heuristic) -> int:
+    """The first integer t >= beta(t, delta)/H*: when LLR stopping stops a noiseless run that pulls in proportions w*.
+
+    Args:
+        delta: error probability in (0, 1).
+        value: H* per sample.
+        threshold: beta, a callable of (t, delta).
+    """
+    delta = checks.real("delta", delta, low=0, high=1, open=True)
+    return first_time(lambda t: _beta(threshold, t, delta) / value)
+
+
+def first_time(needed: Callable[[int], float], start: int = 2) -> int:
+    """The first integer t >= start with t >= needed(t), for `needed` concave in t.
+
+    Raises:
+        ArgumentError: none up to 2^60.
+    """
+    if start >= needed(start):
+        return start
+    low, high = start, 2 * start
+    while high < needed(high):
+        low, high = high, 2 * high
+        if high > _LATEST:
+            raise ArgumentError("threshold", needed, "one that grows slower than t H*", f"no time up to {_LATEST}")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle >= needed(middle) else (middle, high)
+    return high
+
+
+def _beta(threshold: Threshold, t: float, delta: float) -> float:
+    value = float(threshold(t, delta))
+    if not (math.isfinite(value) and value >= 0):
+        raise ArgumentError("threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}")
+    return value
+
+
+def _sum_of_roots(threshold: Threshold, t: int, delta: float) -> float:
+    """(sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2."""
+    return (math.sqrt(_beta(threshold, t, delta)) + math.sqrt(_beta(threshold, t, 1 / t**2))) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class EliminationBounds:
+    """The paper's theorem on elimination times: bounds on means, in samples, for rules of information regret R.
+
+    Pieces are in the order of the problem's half_spaces.
+    """
+
+    llr: int  # bound on E[tau] under LLR stopping, t-bar + 2
+    full: np.ndarray  # [P] int64, bounds on E[tau_p] under full elimination
+    selective: np.ndarray  # [P] int64, under selective elimination
+    difference: float  # f(theta, delta): E[tau_llr] <= E[tau_elim] + f
+    lower: np.ndarray  # [P] certified min of H_p over Omega_{R/t}, at the time that gave `full`
+    value: float  # H*
+
+
+def elimination_bounds(
+    instance: Instance, problem: Any, delta: float = 0.01, threshold: Threshold = heuristic,
+    regret: Regret | None = None, *, resolution: float = 1.25, gap: float = 1e-10,
+) -> EliminationBounds:  # fmt: skip
+    """Bounds on the mean times at which LLR stopping stops and at which elimination drops each piece.
+
+    E[tau_llr] <= t-bar + 2 and E[tau_p] <= min(t-bar_p, t-bar) + 2, where t-bar is the first t >= (B(t) + R(t))/H*,
+    B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2, and t-bar_p the first t >= max(B(t)/m_p(t), G(t)): m_p(t)
+    the least H_p over the R(t)/t-optimal allocations, G = 0 for full and (4 beta(t, 1/t^2) + R(t))/H* for selective
+    elimination. In place of m_p its certified lower value is used, so the bounds stand.
+
+    Args:
+        instance: one instance.
+        problem: what is to be identified; see `complexity`.
+        delta: error probability in (0, 1).
+        threshold: beta, a callable of (t, delta), concave in t.
+        regret: R, a callable of t, non-decreasing and concave; None: 0. `information_regret` measures one.
+        resolution: ratio > 1 of successive times at which m_p is computed where R is not 0; nearer 1 is tighter.
+        gap: relative duality gap for H*.
+
+    Raises:
+        UnsupportedError: a batch of instances.
+        ArgumentError: values of threshold or regret that are no finite numbers >= 0; and as `complexity`.
+
+    Reference: Tirinzoni & Degenne (2022), theorem on elimination times and the theorem comparing LLR and elimination
+        stopping; proofs in its appendix.
+    """
+    delta = checks.real("delta", delta, low=0, high=1, open=True)
+    resolution = checks.real("resolution", resolution, low=1, open=True)
+    region = region_of(instance, problem, gap)
+    H = region.value
+
+    def R(t: float) -> float:
+        given = 0.0 if regret is None else float(regret(t))
+        if not (math.isfinite(given) and given >= 0):
+            raise ArgumentError("regret", regret, "finite values >= 0", f"{given} at t = {t}")
+        return given
+
+    def roots(t: int) -> float:
+        return _sum_of_roots(threshold, t, delta)
+
+    def G(t: int) -> float:
+        return (4 * _beta(threshold, t, 1 / t**2) + R(t)) / H
+
+    t_bar = first_time(lambda t: (roots(t) + R(t)) / H)
+    P = len(region.pieces.offsets)
+    full, selective, lower = np.full(P, t_bar), np.full(P, t_bar), np.full(P, H)
+    done = np.zeros((2, P), bool)
+    # No piece is dropped before the time that its information at the most informative allocation allows.
+    earliest = first_time(lambda t: roots(t) / np.max(_most_information(region)))
+    t = min(earliest, t_bar)
+    while t < t_bar and not done.all():
+        end = t_bar if regret is None else min(max(int(t * resolution), t + 1), t_bar)
+        # R does not decrease: on [t, end) R/t is at most this
+        least, _ = least_information(region, R(end - 1) / t, starts=1, rounds=0)
+        for p in range(P):
+            for row, (bounds, extra) in enumerate(((full, lambda t: 0.0), (selective, G))):
+                if done[row, p]:
+                    continue
+
+                def needed(t, p=p, extra=extra, least=least):
+                    return max(roots(t) / least[p], extra(t)) if least[p] > 0 else math.inf
+
+                if end - 1 >= needed(end - 1):
+                    bounds[p] = min(first_time(needed, start=t), t_bar)
+                    done[row, p] = True
+                    if row == 0:
+                        lower[p] = least[p]
+        t = end
+    return EliminationBounds(
+        llr=t_bar + 2, full=full + 2, selective=selective + 2, lower=lower, value=H,
+        difference=stopping_difference(delta, H, threshold, R, t_bar),
+    )  # fmt: skip
+
+
+def stopping_difference(delta: float, value: float, threshold: Threshold, regret: Regret, t_bar: int) -> float:
+    """f(theta, delta) of the theorem that compares LLR and elimination stopping, in samples.
+
+    f = 3 + (beta - log(1/delta) + 2 sqrt(beta beta') + beta' + R(t) + log 2.4)/H* at t = t-bar, with
+    beta = beta(t, delta) and beta' = beta(t, 1/t^2); f/log(1/delta) tends to 0 with delta.
+
+    Args:
+        delta: error probability.
+        value: H*.
+        threshold: beta.
+        regret: R.
+        t_bar: the bound of LLR stopping, less 2.
+    """
+    beta, other = _beta(threshold, t_bar, delta), _beta(threshold, t_bar, 1 / t_bar**2)
+    low_order = beta - math.log(1 / delta) + 2 * math.sqrt(beta * other) + other + regret(t_bar) + math.log(2.4)
+    return 3 + low_order / value
+
+
+def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
+    """The near-optimal allocations of one instance, as `least_information` takes them.
+
+    Raises:
+        UnsupportedError: a batch of instances; and as `complexity`.
+    """
+    if isinstance(instance, Instance) and instance.batched:
+        raise UnsupportedError("instance", instance, "one instance, not a batch")
+    found = complexity(instance, problem, gap)
+    arms, theta, unit = scaled(instance, found.pieces)
+    return Region(arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation)
+
+
+def _most_information(region: Region) -> np.ndarray:
+    """An upper bound [P] on H_p over the whole simplex: all arms pulled with weight 1."""
+    return region.information(np.ones(len(region.allocation)))

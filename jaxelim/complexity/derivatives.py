@@ -1,0 +1,179 @@
+"""Derivatives of H* and w* that never differentiate through the solver's iterations.
+
+H*(x) is the value of the saddle point max_w min_q sum_p q_p H_p(w, x) + c . w, so by Danskin's theorem its derivative
+is that of the Lagrangian at the optimal pair (w*, q*) held fixed.  The pair itself is defined by its optimality
+conditions on the active set S = {k : w*_k > 0}, A = {p : q*_p > 0},
+
+    sum_p q_p dH_p/dw_k + c_k = nu  (k in S),    H_p(w) + c . w = s  (p in A),    sum_k w_k = 1,    sum_p q_p = 1,
+
+and the implicit function theorem gives its derivatives from one linear system.  Where w* is not unique, or the active
+set changes, w* has no derivative: see `Gradients.stable`.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxelim.complexity.information import Coordinates, coordinates, curvature, information
+from jaxelim.complexity.solver import Array, solve
+
+# Solves for derivatives go to this gap: derivatives are about as exact as the pair (w*, q*).
+GAP = 1e-11
+
+
+class Inputs(NamedTuple):
+    """What H* is a function of, in units where the noise has standard deviation 1."""
+
+    arms: jax.Array  # [K, d]
+    theta: jax.Array  # [d]
+    directions: jax.Array  # [P, d]
+    offsets: jax.Array  # [P]
+    bonus: jax.Array  # [K]
+
+
+class Optimum(NamedTuple):
+    """The saddle point at some inputs."""
+
+    allocation: Array  # [K] w*
+    mixture: Array  # [P] q*
+    gap: Array  # [] relative duality gap; its derivative is reported as 0
+
+
+class Conditions(NamedTuple):
+    """The linear system of the implicit function theorem, rows and columns off the active set set to identity."""
+
+    matrix: jax.Array  # [K + P + 2, K + P + 2] for (w, q, s, nu)
+    support: jax.Array  # [K] bool, S
+    active: jax.Array  # [P] bool, A
+    margin: jax.Array  # [] how strictly S and A are told apart, in [0, 1]; 0: not at all
+
+
+def _fixed_coordinates(inputs: Inputs) -> Coordinates:
+    arms, directions = jax.lax.stop_gradient((inputs.arms, inputs.directions))
+    return coordinates(arms, directions)
+
+
+def _at(inputs: Inputs, weights, valid, where: Coordinates):
+    """Information at weights, differentiable in the inputs: the linear map of the coordinates is a constant."""
+    gaps = jnp.where(valid, jnp.maximum(inputs.directions @ inputs.theta - inputs.offsets, 0), 0)
+    moved = where._replace(phi=inputs.arms @ where.map, y=inputs.directions @ where.map)
+    return information(weights, moved, gaps), gaps
+
+
+def lagrangian(inputs: Inputs, weights, mixture, valid, where: Coordinates):
+    """sum_p q_p H_p(w) + c . w at a fixed pair: its derivative in the inputs is that of H* (Danskin)."""
+    info, _ = _at(inputs, weights, valid, where)
+    return mixture @ info.value + inputs.bonus @ weights
+
+
+def _residuals(inputs: Inputs, weights, mixture, valid, where: Coordinates):
+    """The left-hand sides of the optimality conditions that the inputs enter: [K] slopes in w and [P] levels."""
+    info, _ = _at(inputs, weights, valid, where)
+    return info.gradient @ mixture + inputs.bonus, info.value + inputs.bonus @ weights
+
+
+def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
+    """The system at an optimal pair, and how clearly its active set stands out."""
+    where = _fixed_coordinates(inputs)
+    info, gaps = _at(inputs, weights, valid, where)
+    K, P = info.gradient.shape
+    slopes = info.gradient + inputs.bonus[:, None]
+    slope = slopes @ mixture
+    levels = jnp.where(valid, info.value + inputs.bonus @ weights, jnp.inf)
+    value = jnp.min(levels)
+    # Relative slacks: how far an arm's slope falls short of the best, and a piece's level exceeds the least.
+    short = jnp.maximum(1 - slope / jnp.max(slope), 0)
+    excess = jnp.where(valid, 1 - value / levels, 1)
+    support, active = weights > short, valid & (mixture > excess)
+    # Strict complementarity: of each pair one is clearly positive. Products are of the order of the gap.
+    told = jnp.concatenate([jnp.maximum(weights, short), jnp.where(valid, jnp.maximum(mixture, excess), 1)])
+    margin = jnp.min(told)
+
+    dtype = weights.dtype
+    on_w, on_q = support.astype(dtype), active.astype(dtype)
+    block = -curvature(info, gaps, mixture) * on_w[:, None] * on_w[None, :] + jnp.diag(1 - on_w)
+    coupling = slopes * on_w[:, None] * on_q[None, :]
+    zero = jnp.zeros
+    matrix = jnp.block(
+        [
+            [block, coupling, zero((K, 1), dtype), -on_w[:, None]],
+            [coupling.T, jnp.diag(1 - on_q), -on_q[:, None], zero((P, 1), dtype)],
+            [zero((1, K), dtype), on_q[None, :], zero((1, 2), dtype)],
+            [on_w[None, :], zero((1, P), dtype), zero((1, 2), dtype)],
+        ]
+    )
+    return Conditions(matrix, support, active, margin)
+
+
+def _equilibration(matrix):
+    """Factors [n] that bring rows and columns to comparable size: curvature spans many orders of magnitude."""
+    size = jnp.sqrt(jnp.max(jnp.abs(matrix), axis=1))
+    return 1 / jnp.where(size > 0, size, 1)
+
+
+def condition(matrix):
+    """The condition number of a system as it is solved, []; large where w* is not unique."""
+    size = _equilibration(matrix)
+    return jnp.linalg.cond(matrix * size[:, None] * size[None, :])
+
+
+def _equilibrated_solve(matrix, rhs):
+    size = _equilibration(matrix)
+    return size * jnp.linalg.solve(matrix * size[:, None] * size[None, :], size * rhs)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
+    """The saddle point, differentiable forward and reverse, by the implicit function theorem.
+
+    Args:
+        inputs: what H* depends on.
+        marks: [P] 1 on pieces, 0 on padding, in the dtype of the inputs.
+        gap: relative duality gap of the solve.
+    """
+    found = solve(*inputs[:4], valid=marks > 0, bonus=inputs.bonus, gap=gap)
+    return Optimum(found.allocation, found.mixture, found.gap)
+
+
+@optimum.defjvp
+def _(gap, primals, tangents):
+    inputs, marks = primals
+    best = optimum(inputs, marks, gap)
+    where = _fixed_coordinates(inputs)
+    system = conditions(inputs, best.allocation, best.mixture, marks > 0)
+
+    def moved(x):
+        return _residuals(x, best.allocation, best.mixture, marks > 0, where)
+
+    _, (slope, level) = jax.jvp(moved, (inputs,), (tangents[0],))
+    slope = jnp.where(system.support, -slope, 0)
+    level = jnp.where(system.active, -level, 0)
+    change = _equilibrated_solve(system.matrix, jnp.concatenate([slope, level, jnp.zeros(2, slope.dtype)]))
+    K, P = slope.shape[0], level.shape[0]
+    return best, Optimum(change[:K], change[K : K + P], jnp.zeros_like(best.gap))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def value(inputs: Inputs, marks, gap: float = GAP):
+    """H* [], differentiable any number of times: by Danskin's theorem, then by the rule of `optimum`.
+
+    Args: as `optimum`.
+    """
+    best = optimum(inputs, marks, gap)
+    info, _ = _at(inputs, best.allocation, marks > 0, _fixed_coordinates(inputs))
+    return jnp.min(jnp.where(marks > 0, info.value + inputs.bonus @ best.allocation, jnp.inf))
+
+
+@value.defjvp
+def _(gap, primals, tangents):
+    inputs, marks = primals
+    best = optimum(inputs, marks, gap)
+    where = _fixed_coordinates(inputs)
+
+    def fixed(x):
+        return lagrangian(x, best.allocation, best.mixture, marks > 0, where)
+
+    _, change = jax.jvp(fixed, (inputs,), (tangents[0],))
+    return value(inputs, marks, gap), change

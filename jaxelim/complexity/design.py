@@ -1,0 +1,232 @@
+"""What the derivatives are for: what makes an instance hard, the hardest one nearby, better features.
+
+The searches are gradient steps (Adam, optax) on log T*, with the pieces of the instance's answer kept; each T* reported
+is solved anew and certified.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxelim import checks
+from jaxelim.complexity import derivatives
+from jaxelim.complexity.derivatives import Inputs
+from jaxelim.complexity.optimum import allocation_value, complexity, scaled, solve_many
+from jaxelim.complexity.pieces import combinations, pieces_of
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.instance import Instance
+
+_GAP = 1e-8  # of the solves inside a search
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """How T* of one instance reacts to each arm and each gap, to first order."""
+
+    time: float  # T*, samples
+    noise: np.ndarray  # [K] dT*/dlog(variance of arm k's noise) = w*_k T*: what a noisier arm would cost
+    gaps: np.ndarray  # [P] dT*/dgap_p = -2 q*_p T*/gap_p, gap_p = y_p . theta - c_p in the units of theta
+    relative_gaps: np.ndarray  # [P] dlog T*/dlog gap_p = -2 q*_p: the shares of the pieces in the hardness, sum -2
+
+
+def sensitivity(instance: Instance, problem: Any, gap: float = 1e-10) -> Sensitivity:
+    """The sensitivity of T* to each arm (its noise) and to each gap, all from one certified solve.
+
+    Args:
+        instance: one instance.
+        problem: what is to be identified; see `complexity`, errors too.
+        gap: relative duality gap.
+
+    Reference: Danskin's theorem at the saddle point of Tirinzoni & Degenne (2022), section 2.
+    """
+    _refuse_batch(instance)
+    found = complexity(instance, problem, gap)
+    gaps = found.pieces.directions[0] @ instance.theta - found.pieces.offsets[0]
+    relative = -2 * found.mixture
+    return Sensitivity(float(found.time), found.allocation * found.time, relative * found.time / gaps, relative)
+
+
+def price(instance: Instance, problem: Any, weights) -> np.ndarray:
+    """H*/min_p H_p(w) >= 1: by how much a fixed allocation w lengthens the lower bound, float64 [] (a batch: [I]).
+
+    Args: instance, problem, weights: as for `allocation_value`, errors too; inf where w identifies nothing.
+    """
+    value = allocation_value(instance, problem, weights)
+    best = complexity(instance, problem, 1e-10).value
+    return np.where(value > 0, best / np.where(value > 0, value, 1), np.inf)[()]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The outcome of a search by gradients."""
+
+    before: float  # T* of the instance given
+    after: float  # T* of the instance found, certified to the gap of `complexity`
+    instance: Instance  # the instance found
+    times: np.ndarray  # [steps] T* along the search
+
+
+def hardest_instance(
+    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.05
+) -> Search:
+    """The theta in a ball around the instance's whose T* is largest (a local maximum of log T*).
+
+    Args:
+        instance: one instance.
+        problem: what is to be identified; see `complexity`, errors too.
+        radius: of the ball in Euclidean norm; it must not reach an instance with another answer, where T* is infinite.
+        steps: gradient steps.
+        rate: their size, as a share of the radius.
+    """
+    _refuse_batch(instance)
+    pieces = pieces_of(instance, problem)
+    directions, offsets = pieces.directions[0], pieces.offsets[0]
+    distance = np.min((directions @ instance.theta - offsets) / np.linalg.norm(directions, axis=1))
+    radius = checks.real("radius", radius, low=0, open=True)
+    if radius >= distance:
+        raise ArgumentError("radius", radius, f"less than the distance to another answer, {distance:.6g}")
+    centre = instance.theta / instance.noise_std
+    reach = radius / instance.noise_std
+
+    def back(shift):
+        return optax.projections.projection_l2_ball(shift, reach)
+
+    def inputs(shift, base: Inputs):
+        return base._replace(theta=base.theta + shift)
+
+    (shift,), (times,) = _search(instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach)
+    found = Instance(instance.arms, (centre + shift) * instance.noise_std, instance.noise_std)
+    return _report(instance, found, problem, times)
+
+
+def design_features(
+    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.02
+) -> Search:
+    """Features near the instance's that make its answer cheap to find (a local minimum of log T*), theta kept.
+
+    Args:
+        instance: one instance.
+        problem: one whose directions are combinations of features (best arm, top m, signs); see `complexity`.
+        radius: how far each arm's features may move, in Euclidean norm.
+        steps: gradient steps.
+        rate: their size, as a share of the radius.
+    """
+    _refuse_batch(instance)
+    radius = checks.real("radius", radius, low=0, open=True)
+    pieces = pieces_of(instance, problem)
+    rows = combinations(problem, instance.arms, instance.theta)
+    if rows is None:
+        raise UnsupportedError("problem", problem, "a problem whose directions are combinations of features")
+
+    def back(shift):
+        return jax.vmap(lambda row: optax.projections.projection_l2_ball(row, radius))(shift)
+
+    def inputs(shift, base: Inputs):
+        return base._replace(arms=base.arms + shift, directions=base.directions + jnp.asarray(rows) @ shift)
+
+    start = np.zeros((1, *instance.arms.shape))
+    (shift,), (times,) = _search(instance, pieces, inputs, back, start, 1, steps, rate * radius)
+    return _report(instance, Instance(instance.arms + shift, instance.theta, instance.noise_std), problem, times)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtraArm:
+    """The outcome of `best_extra_arm`."""
+
+    before: float  # T* without it
+    after: float  # T* with it
+    features: np.ndarray  # [d]
+    weight: float  # its share of the optimal allocation
+    times: np.ndarray  # [steps] T* along the best search
+
+
+def best_extra_arm(
+    instance: Instance, problem: Any, norm: float | None = None, *, starts: int = 4, steps: int = 100,
+    rate: float = 0.05, seed: int = 0,
+) -> ExtraArm:  # fmt: skip
+    """The extra measurement that shortens T* most: an arm that may be pulled but is no candidate for the answer.
+
+    Args:
+        instance: one instance.
+        problem: what is to be identified among the old arms; see `complexity`, errors too.
+        norm: the Euclidean norm of the new features; None: the largest of the old.
+        starts: searches, from the directions that the optimal mixture weighs most and then random ones.
+        steps: gradient steps of each.
+        rate: their size, as a share of the norm.
+        seed: of the random starts.
+    """
+    _refuse_batch(instance)
+    starts, steps = checks.integer("starts", starts, low=1), checks.integer("steps", steps, low=1)
+    norm = float(np.max(np.linalg.norm(instance.arms, axis=1))) if norm is None else norm
+    norm = checks.real("norm", norm, low=0, open=True)
+    found = complexity(instance, problem, 1e-10)
+    pieces = pieces_of(instance, problem)
+    # The information that the optimal mixture asks for: its main axes are good places to start from.
+    inverse = np.linalg.pinv(instance.arms.T @ (found.allocation[:, None] * instance.arms), hermitian=True)
+    images = pieces.directions[0] @ inverse
+    shares = np.sqrt(found.mixture / np.sum(images * pieces.directions[0], axis=1))
+    _, _, axes = np.linalg.svd(images * shares[:, None], full_matrices=False)
+    random = np.random.default_rng(seed).standard_normal((starts, instance.d))
+    candidates = np.concatenate([axes, random])[:starts]
+
+    def back(row):
+        return norm * row / jnp.linalg.norm(row)
+
+    def inputs(row, base: Inputs):
+        arms = jnp.concatenate([base.arms, row[None]])
+        return base._replace(arms=arms, bonus=jnp.zeros(len(arms), arms.dtype))
+
+    candidates = norm * candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
+    rows, times = _search(instance, pieces, inputs, back, candidates, 1, steps, rate * norm)
+    index = np.argmin(times.min(axis=1))
+    row, times = rows[index], times[index]
+    arms, theta, unit = scaled(instance, pieces)
+    solved = solve_many(np.concatenate([arms, row[None, None]], axis=1), theta, unit, gap=1e-10)
+    return ExtraArm(float(found.time), float(1 / solved.value[0]), row, float(solved.allocation[0, -1]), times)
+
+
+def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate):
+    """Adam on sign * log T*, projected by `back`, from each of `starts` [N, ...].
+
+    Returns the best points met [N, ...] and T* along the way [N, steps] (host arrays).
+    """
+    steps = checks.integer("steps", steps, low=1)
+    rate = checks.real("rate", rate, low=0, open=True)
+    arms, theta, unit = scaled(instance, pieces)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        base = Inputs(*map(jnp.asarray, (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K))))
+        marks = jnp.ones(len(base.offsets))
+        rule = optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+        def loss(x):
+            return -sign * jnp.log(derivatives.value(inputs(x, base), marks, _GAP))
+
+        def step(carry, _):
+            x, state, best, least = carry
+            value, slope = jax.value_and_grad(loss)(x)
+            better = value < least
+            best, least = jnp.where(better, x, best), jnp.where(better, value, least)
+            change, state = rule.update(slope, state, x)
+            return (back(x + change), state, best, least), jnp.exp(sign * value)
+
+        def run(x):
+            return jax.lax.scan(step, (x, rule.init(x), x, jnp.asarray(jnp.inf)), None, length=steps)
+
+        (_, _, best, _), times = jax.device_get(jax.jit(jax.vmap(run))(jnp.asarray(starts)))
+    return best, times
+
+
+def _report(before: Instance, after: Instance, problem, times) -> Search:
+    first, last = (float(complexity(one, problem, 1e-10).time) for one in (before, after))
+    return Search(first, last, after, times)
+
+
+def _refuse_batch(instance) -> None:
+    if not isinstance(instance, Instance):
+        raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    if instance.batched:
+        raise UnsupportedError("instance", instance, "one instance, not a batch")

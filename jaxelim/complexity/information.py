@@ -1,0 +1,74 @@
+"""The information an allocation brings on each piece, and its first two derivatives.
+
+For a piece {lambda : y . lambda <= c} and weights w, with V_w = sum_k w_k phi_k phi_k' and gap g = y . theta - c > 0,
+
+    H_p(w) = g^2 / (2 ||y||^2_{V_w^-1}),    dH_p/dw_k = (phi_k . (theta - lambda_p))^2 / 2,
+
+lambda_p being the point of the piece closest to theta (Tirinzoni & Degenne, 2022, section 2 and the appendix on
+identification problems).  H_p is concave, monotone and homogeneous of degree one in w: H_p(w) = sum_k w_k dH_p/dw_k.
+
+Axis letters: K arms, d dimensions, P pieces.  Every function here is pure and may be jitted and vmapped.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Coordinates(NamedTuple):
+    """The features and directions in coordinates where the arms are orthonormal on average (Phi' Phi = identity).
+
+    Information does not change under a linear map of the features; in these coordinates it is computed stably, and
+    directions no arm reaches become coordinates of their own.
+    """
+
+    map: jax.Array  # [d, r] the linear map, r = min(K, d): phi = arms @ map, y = directions @ map
+    phi: jax.Array  # [K, r] features
+    y: jax.Array  # [P, r] directions of the pieces
+    idle: jax.Array  # [r] 1 on coordinates that no arm reaches, else 0
+    spanned: jax.Array  # [P] bool: the direction lies in the span of the features
+
+
+class Information(NamedTuple):
+    """H_p at one allocation, with what its derivatives are made of."""
+
+    value: jax.Array  # [P] H_p(w)
+    gradient: jax.Array  # [K, P] dH_p/dw_k
+    cross: jax.Array  # [K, P] phi_k' V_w^-1 y_p
+    gram: jax.Array  # [K, K] phi_j' V_w^-1 phi_k
+    norm: jax.Array  # [P] ||y_p||^2 in V_w^-1
+
+
+def coordinates(arms, directions) -> Coordinates:
+    """Whiten features [K, d] and directions [P, d] (singular value decomposition; works at any rank)."""
+    _, s, vt = jnp.linalg.svd(arms, full_matrices=False)
+    tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
+    reached = s > tol
+    scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
+    basis = vt * reached[:, None].astype(vt.dtype)
+    map = (basis * scale[:, None]).T
+    inside = (directions @ basis.T) @ basis
+    size = jnp.linalg.norm(directions, axis=1)
+    spanned = jnp.linalg.norm(directions - inside, axis=1) <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
+    return Coordinates(map, arms @ map, directions @ map, (~reached).astype(s.dtype), spanned)
+
+
+def information(weights, where: Coordinates, gaps) -> Information:
+    """H_p and its gradient at positive weights [K], for gaps [P] = y . theta - c; a gap of 0 gives 0 everywhere."""
+    design = (where.phi * weights[:, None]).T @ where.phi + jnp.diag(where.idle)
+    factor = jnp.linalg.cholesky(design)
+    arms = jax.scipy.linalg.solve_triangular(factor, where.phi.T, lower=True)
+    pieces = jax.scipy.linalg.solve_triangular(factor, where.y.T, lower=True)
+    norm = jnp.sum(pieces**2, axis=0)
+    norm = jnp.where(norm > 0, norm, 1)
+    cross = arms.T @ pieces
+    gradient = ((gaps / norm) ** 2)[None, :] * cross**2 / 2
+    return Information(gaps**2 / (2 * norm), gradient, cross, arms.T @ arms, norm)
+
+
+def curvature(info: Information, gaps, mixture):
+    """-sum_p q_p d2H_p/dw2, a positive semi-definite [K, K] matrix, for a mixture q [P]."""
+    h = jnp.where(info.value > 0, 2 * mixture / jnp.where(info.value > 0, info.value, 1), 0)
+    inner = (info.cross * (mixture * (gaps / info.norm) ** 2)[None, :]) @ info.cross.T
+    return inner * info.gram - (info.gradient * h[None, :]) @ info.gradient.T

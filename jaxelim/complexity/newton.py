@@ -1,0 +1,98 @@
+"""One primal-dual Newton step, centred as Mehrotra's predictor suggests, on the optimality conditions
+
+    sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,   q_p r_p = mu,   w_k z_k = mu,
+
+of two problems over the simplex: the level s is free (then sum_p q_p = 1) in "maximise s + b . w subject to
+H_p(w) >= s", whose value at b = 0 is H*; it is fixed in "maximise b . w subject to H_p(w) >= s".
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxelim.complexity.information import Information, curvature
+
+# Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
+# this, save a fifth of the steps but cycle on one instance in two hundred of few arms.
+CENTRING = 1e-2
+
+
+class State(NamedTuple):
+    """An iterate, or a step: all but s and nu stay positive; none of the conditions need hold."""
+
+    w: jax.Array  # [K] allocation
+    s: jax.Array  # [] level
+    r: jax.Array  # [P] slack of H_p >= s; 1 on padding
+    q: jax.Array  # [P] multipliers of the slack: the mixture; 0 on padding
+    z: jax.Array  # [K] multipliers of w >= 0
+    nu: jax.Array  # [] multiplier of sum w = 1
+
+
+def newton(state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True) -> State:
+    """The next iterate.
+
+    Args:
+        state: where it starts.
+        info: information at state.w.
+        gaps: [P] y . theta - c, 0 on padding.
+        live: [P] bool, False on padding.
+        objective: [K] b.
+        floor: complementarity mu is not aimed below this: past what the gap asks only rounding grows.
+        level_is_free: which of the two problems; static.
+    """
+    w, s, r, q, z, nu = state
+    K = w.shape[0]
+    slopes = info.gradient
+    dual = slopes @ q + objective + z - nu
+    primal = jnp.where(live, info.value - s - r, 0)
+    pull = jnp.where(live, q / r, 0)
+    matrix = curvature(info, gaps, q) + (slopes * pull[None, :]) @ slopes.T + jnp.diag(z / w)
+    # scaled to a unit diagonal: w spans many orders of magnitude
+    size = jax.lax.rsqrt(jnp.diagonal(matrix))
+    matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(K, dtype=w.dtype)
+    factor = jnp.linalg.cholesky(matrix)
+
+    def inverse(b):
+        return size[:, None] * jax.scipy.linalg.cho_solve((factor, True), size[:, None] * b)
+
+    pulled = slopes @ pull
+    columns = inverse(jnp.stack([pulled, jnp.ones_like(w)], axis=1))
+
+    def direction(target) -> State:
+        eq = jnp.where(live, target - q * r, 0) - q * primal
+        ew = target - z * w
+        push = jnp.where(live, eq / r, 0)
+        base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
+        # what is left are the sums: one equation for dnu, and one for ds where the level is free
+        a, b = jnp.sum(columns[:, 0]), -jnp.sum(columns[:, 1])
+        e = 1 - jnp.sum(w) - jnp.sum(base)
+        if level_is_free:
+            c, d = jnp.sum(pull) - pulled @ columns[:, 0], pulled @ columns[:, 1]
+            f = 1 - jnp.sum(q) - jnp.sum(push) + pulled @ base
+            det = a * d - b * c
+            ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
+        else:
+            ds, dnu = jnp.zeros_like(s), e / b
+        dw = base + columns[:, 0] * ds - columns[:, 1] * dnu
+        dr = jnp.where(live, slopes.T @ dw - ds + primal, 0)
+        dq = jnp.where(live, push - pull * (dr - primal), 0)
+        return State(dw, ds, dr, dq, (ew - z * dw) / w, dnu)
+
+    def reach(step: State):
+        """The largest step that keeps w, r, q and z non-negative."""
+        x = jnp.concatenate([w, r, q, z])
+        dx = jnp.concatenate([step.w, step.r, step.q, step.z])
+        return jnp.min(jnp.where(dx < 0, -x / jnp.where(dx < 0, dx, 1), jnp.inf))
+
+    def complementarity(x: State):
+        return (jnp.sum(jnp.where(live, x.q * x.r, 0)) + x.z @ x.w) / (jnp.sum(live) + K).astype(w.dtype)
+
+    def move(step: State, length) -> State:
+        return jax.tree.map(lambda x, dx: x + length * dx, state, step)
+
+    mu = complementarity(state)
+    trial = direction(0.0)
+    after = complementarity(move(trial, jnp.minimum(1, reach(trial))))
+    step = direction(jnp.maximum(mu * jnp.clip((after / mu) ** 3, CENTRING, 1), floor))
+    return move(step, jnp.minimum(1, 0.995 * reach(step)))

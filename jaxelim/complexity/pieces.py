@@ -1,0 +1,142 @@
+"""The pieces of the correct answer as arrays: read off a problem on the host, checked, padded to one shape.
+
+A problem tells its pieces by `half_spaces(arms [K, d], theta [d]) -> (directions [P, d], offsets [P])`, the half-spaces
+{lambda : y . lambda <= c} whose union is where another answer is correct.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError, TieError
+from jaxelim.instance import Instance
+
+# Margins of y . theta - c below this share of the terms' sizes are rounding: the answer is tied.
+_TIE = 16 * np.finfo(np.float64).eps
+# A direction is out of reach where this share of it is orthogonal to all features.
+_REACH = 1e-10
+
+
+class HasPieces(Protocol):
+    """What this package asks of a problem."""
+
+    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+class Pieces(NamedTuple):
+    """The pieces of I instances, float64 NumPy arrays padded to the largest number of them."""
+
+    directions: np.ndarray  # [I, P, d]
+    offsets: np.ndarray  # [I, P]
+    valid: np.ndarray  # [I, P] bool, False on padding
+
+
+def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Directions [P, d] and offsets [P] of the pieces of theta's answer, float64.
+
+    Raises:
+        ArgumentError: an object that is no problem, no piece at all, wrong shapes or entries that are not finite.
+    """
+    method = getattr(problem, "half_spaces", None)
+    if method is None:
+        raise ArgumentError("problem", problem, "a problem: an object with half_spaces(arms, theta)")
+    directions, offsets = method(arms, theta)
+    allowed = f"a problem with at least one piece: directions [P, {arms.shape[1]}] and offsets [P]"
+    directions = np.asarray(directions, dtype=np.float64)
+    offsets = np.asarray(offsets, dtype=np.float64)
+    if directions.ndim != 2 or directions.shape[1] != arms.shape[1] or offsets.shape != directions.shape[:1]:
+        raise ArgumentError("problem", problem, allowed, f"shapes {directions.shape} and {offsets.shape}")
+    if directions.shape[0] == 0:
+        raise ArgumentError("problem", problem, allowed, "the answer has no alternative piece")
+    if not (np.isfinite(directions).all() and np.isfinite(offsets).all()):
+        raise ArgumentError("problem", problem, allowed, "directions or offsets are not finite")
+    return directions, offsets
+
+
+def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
+    """The pieces' directions as combinations of arms: A [P, K] with directions = A arms; None where they are not.
+
+    Best arm, top m and signs have directions that move with the features; a user's half-spaces may be fixed in the
+    space of parameters. A problem of the first kind gives the same combinations on the canonical basis with theta set
+    to the means, which tells the two apart.
+    """
+    try:
+        rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
+        directions, _ = half_spaces(problem, arms, theta)
+    except (ValueError, IndexError, TypeError):
+        return None
+    same = rows.shape[0] == directions.shape[0]
+    return rows if same and np.allclose(rows @ arms, directions, rtol=1e-9, atol=1e-12 * np.abs(arms).max()) else None
+
+
+def pieces_of(instance: Instance, problem: Any) -> Pieces:
+    """The pieces of every instance's correct answer, checked.
+
+    Raises:
+        TieError: theta lies in (or on the boundary of) a piece: the answer is not unique, H* = 0.
+        ArgumentError: no pieces, or features that do not span a direction a piece asks for.
+    """
+    if not isinstance(instance, Instance):
+        raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    arms = instance.arms.reshape(-1, instance.K, instance.d)
+    theta = instance.theta.reshape(-1, instance.d)
+    each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
+    for index, (directions, offsets) in enumerate(each):
+        label = f"instance {index}: " if instance.batched else ""
+        _refuse_ties(label, problem, instance, arms[index], theta[index], directions, offsets)
+        _refuse_out_of_reach(label, instance, arms[index], directions)
+    most = max(len(offsets) for _, offsets in each)
+    directions = np.zeros((len(each), most, instance.d))
+    offsets = np.zeros((len(each), most))
+    valid = np.zeros((len(each), most), dtype=bool)
+    for index, (y, c) in enumerate(each):
+        directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
+    return Pieces(directions, offsets, valid)
+
+
+def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> None:
+    margin = directions @ theta - offsets
+    tied = margin <= _TIE * (np.abs(directions) @ np.abs(theta) + np.abs(offsets))
+    if not tied.any():
+        return
+    piece = int(np.argmax(tied))
+    rows = combinations(problem, arms, theta)
+    names = f"piece {piece}"
+    if rows is not None:
+        involved = np.flatnonzero(rows[piece])
+        means = arms[involved] @ theta
+        names = (
+            f"arms {' and '.join(map(str, involved))} have means {' and '.join(f'{mean:.6g}' for mean in means)}"
+            if len(involved) > 1
+            else f"the mean of arm {involved[0]} is on the threshold"
+            if len(involved)
+            else names
+        )
+    allowed = "an instance with one correct answer, off the boundary of every piece"
+    raise TieError("instance", instance, allowed, f"{label}a tie, H* = 0: {names}")
+
+
+def _refuse_out_of_reach(label, instance, arms, directions) -> None:
+    _, s, vt = np.linalg.svd(arms, full_matrices=False)
+    basis = vt[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
+    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
+    out = left > _REACH * np.linalg.norm(directions, axis=1)
+    if out.any():
+        note = f"{label}the features have rank {len(basis)} and do not span the direction of piece {np.argmax(out)}"
+        raise ArgumentError("instance", instance, "features that span the direction of every piece", note)
+
+
+def weights_on_simplex(name: str, value: Any, K: int, batch: int | None = None) -> np.ndarray:
+    """Weights [K] (or [batch, K]) that are non-negative and sum to 1 within 1e-9, as float64.
+
+    Raises:
+        ArgumentError: wrong shape, not finite, or off the simplex.
+    """
+    shape = (K,) if batch is None else (batch, K)
+    array = checks.real_array(name, value, shape=shape)
+    if (array < -1e-9).any() or (np.abs(array.sum(axis=-1) - 1) > 1e-9).any():
+        worst = np.max(np.abs(array.sum(axis=-1) - 1))
+        note = f"the smallest weight is {array.min():.3g}, the sum is off by {worst:.3g}"
+        raise ArgumentError(name, value, f"non-negative weights {list(shape)} that sum to 1 within 1e-9", note)
+    return np.maximum(array, 0)

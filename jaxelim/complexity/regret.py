@@ -1,0 +1,94 @@
+"""How far a run was from optimal: its information regret over time, and the efficiency of its stop."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.complexity.bounds import region_of, sample_bound
+from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
+
+
+class InformationRegret:
+    """R(t) = t H* - min_p H_p(N_t, theta) of one run, at some times.
+
+    Called with t it is a function that `elimination_bounds` takes for R: the largest regret measured so far, at least
+    0, rounded up to the next measured time; constant past the last.
+    """
+
+    def __init__(self, times: np.ndarray, regret: np.ndarray, value: float):
+        self.times = times  # [n] int64, numbers of samples
+        self.regret = regret  # [n] float64
+        self.value = value  # H*
+        self._bound = np.maximum.accumulate(np.maximum(regret, 0))
+
+    def __call__(self, t: float) -> float:
+        index = min(np.searchsorted(self.times, t), len(self.times) - 1)
+        return float(self._bound[index])
+
+    def __repr__(self) -> str:
+        return f"<InformationRegret: {self.regret[-1]:.4g} after {self.times[-1]} samples>"
+
+
+def information_regret(trace: Any, instance: Instance, problem: Any, times=None) -> InformationRegret:
+    """The information regret R(t) = t H* - min_p H_p(N_t, theta) of one run (paper, assumption on sampling rules).
+
+    Args:
+        trace: the arms pulled, int [T], in order; or an object that has them as `.arms`.
+        instance: the instance the run was on.
+        problem: what it identified.
+        times: int [n], increasing, from 1 to T; None: at most 200 of them, evenly spaced on a logarithmic scale.
+
+    Raises:
+        ArgumentError: arms that are not indexes of the instance's arms, or times outside 1..T; and as `complexity`.
+
+    Reference: Tirinzoni & Degenne (2022), equation of low information regret; R is small on every run of a sampling
+        rule that its theorem on elimination times covers.
+    """
+    region = region_of(instance, problem)
+    arms = np.asarray(getattr(trace, "arms", trace))
+    if arms.ndim != 1 or arms.size == 0 or arms.dtype.kind not in "iu":
+        raise ArgumentError("trace", trace, "the arms pulled: integers [T], T >= 1, or a trace")
+    if arms.min() < 0 or arms.max() >= instance.K:
+        raise ArgumentError("trace", trace, f"arms from 0 to {instance.K - 1}")
+    if times is None:
+        times = np.unique(np.geomspace(1, arms.size, 200).astype(np.int64))
+    times = np.asarray(times)
+    if times.ndim != 1 or times.size == 0 or times.dtype.kind not in "iu" or (np.diff(times) <= 0).any():
+        raise ArgumentError("times", times, "increasing integers [n]")
+    if times[0] < 1 or times[-1] > arms.size:
+        raise ArgumentError("times", times, f"times from 1 to {arms.size}")
+    counts = np.zeros((len(times), instance.K))
+    steps = np.searchsorted(times, np.arange(1, times[-1] + 1))
+    np.add.at(counts, (steps, arms[: times[-1]]), 1)
+    counts = np.cumsum(counts, axis=0)
+    gathered = np.min(region.information(counts), axis=-1)
+    return InformationRegret(times, times * region.value - gathered, region.value)
+
+
+def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np.ndarray]:
+    """How close runs came to the lower bound, and their pulls to the optimal allocation.
+
+    Args:
+        samples: [...] stopping times.
+        pulls: [..., K] pulls at the stop.
+        delta: error probabilities, broadcast against samples.
+        value: H*, broadcast against samples.
+        allocation: [K] w*, broadcast against pulls.
+
+    Returns:
+        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound; and the total variation distance between
+        pulls/samples and w*, [...] in [0, 1]: half the sum of |pulls/samples - w*|.
+
+    Raises:
+        ArgumentError: samples below 1, or a shape of pulls that does not fit.
+    """
+    samples = checks.real_array("samples", samples)
+    pulls = checks.real_array("pulls", pulls)
+    if (samples < 1).any():
+        raise ArgumentError("samples", samples, "stopping times >= 1")
+    if pulls.shape[:-1] != samples.shape:
+        raise ArgumentError("pulls", pulls, f"shape {samples.shape} and an axis of arms", f"its shape is {pulls.shape}")
+    distance = np.sum(np.abs(pulls / samples[..., None] - allocation), axis=-1) / 2
+    return samples / sample_bound(delta, value), distance

@@ -1,0 +1,184 @@
+"""The optimal allocation, certified: max over the simplex of the least information over the pieces.
+
+    H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
+
+is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
+(Newton steps on the perturbed optimality conditions, centred by Mehrotra's predictor), after a few projected
+first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
+
+    H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
+
+since H_p is concave and homogeneous of degree one, and the gap reported is this bound against min_p H_p(w) + c . w.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxelim.complexity.information import Information, coordinates, information
+from jaxelim.complexity.newton import State, newton
+
+Array = jax.Array | np.ndarray
+
+
+class Solution(NamedTuple):
+    """What `solve` returns; every field is an array of the dtype of the arms but for the last two."""
+
+    allocation: Array  # [K] weights on the simplex
+    mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
+    value: Array  # [] min_p H_p(allocation) + bonus . allocation: at most H*, and within the gap of it
+    gap: Array  # [] relative duality gap: H* <= (1 + gap) value
+    iterations: Array  # [] int32 interior-point steps
+    converged: Array  # [] bool: gap <= the tolerance asked for
+
+
+class _Carry(NamedTuple):
+    state: State
+    info: Information  # at state.w
+    w: jax.Array  # the best certified pair so far
+    q: jax.Array
+    value: jax.Array
+    gap: jax.Array
+    iterations: jax.Array
+
+
+def first_order(where, gaps, valid, bonus, steps: int):
+    """Projected supergradient steps from the uniform allocation, averaged; [K] weights."""
+    K = where.phi.shape[0]
+    start = jnp.full(K, 1 / K, where.phi.dtype)
+
+    def step(i, carry):
+        w, mean = carry
+        n = jnp.asarray(i, w.dtype) + 1
+        # a tenth of the uniform allocation keeps V_w regular wherever the projection lands
+        info = information(0.9 * w + 0.1 * start, where, gaps)
+        slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
+        slope = slope - jnp.mean(slope)
+        size = jnp.linalg.norm(slope)
+        w = w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(n)
+        with jax.numpy_dtype_promotion("standard"):  # optax divides floats by integers
+            w = optax.projections.projection_simplex(w)
+        return w, mean + (w - mean) / n
+
+    return jax.lax.fori_loop(0, steps, step, (start, start))[1]
+
+
+def solve(
+    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6, max_iterations: int = 100, warm: int = 8
+) -> Solution:
+    """Maximise over allocations the least information over pieces: pure, for jit and vmap, in the dtype of `arms`.
+
+    Args:
+        arms: [K, d] features; rows of zeros are allowed, as padding.
+        theta: [d] the parameter.
+        directions: [P, d] and offsets: [P], the pieces {lambda : y . lambda <= c} of the correct answer of theta.
+        offsets: [P], see directions.
+        valid: [P] bool, False on padding; None: all valid.
+        bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling rules); None: 0.
+        gap: relative duality gap to stop at.
+        max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
+        warm: projected first-order steps before them.
+
+    Returns:
+        A `Solution`. Where theta lies in a valid piece (a tie), or the features do not span a valid direction, H* is 0:
+        then value is 0 (bonus apart), gap is infinite, converged is False and every field is finite but the gap.
+        Where the optimal allocation leaves V_w singular, weights stay positive, of the order of the gap.
+    """
+    dtype = arms.dtype
+    K, P = arms.shape[0], directions.shape[0]
+    valid = jnp.ones(P, bool) if valid is None else valid
+    bonus = jnp.zeros(K, dtype) if bonus is None else bonus
+    margin = directions @ theta - offsets
+    where = coordinates(arms, directions)
+    solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
+    # An unsolvable problem is replaced by a harmless one, so that a batch it is part of stays finite.
+    gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
+    live = gaps > 0
+    live = jnp.where(jnp.any(live), live, True)
+
+    start = first_order(where, gaps, live, bonus, warm) / 2 + 1 / (2 * K)
+    found = climb(where, gaps, live, bonus, start, jnp.zeros(P, dtype), gap, max_iterations, solvable)
+    value = jnp.where(solvable, found.value, 0)
+    reached = jnp.where(solvable, found.gap, jnp.inf)
+    return found._replace(value=value, gap=reached, converged=reached <= gap)
+
+
+def climb(
+    where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, go: jax.Array | bool = True
+) -> Solution:
+    """The interior-point iterations, from a pair at hand: warm-started where that pair solves a problem close by.
+
+    Args:
+        where: coordinates of features and directions.
+        gaps: [P] y . theta - c, 0 where not live.
+        live: [P] bool, at least one True.
+        bonus: [K] c.
+        weights: [K] on the simplex, positive.
+        mixture: [P] non-negative, of any sum; all zero: none is known.
+        gap: relative duality gap to stop at; a pair that has it is returned as it is.
+        max_iterations: bound on the steps.
+        go: [] bool, False to return the pair as it is.
+    """
+    dtype = weights.dtype
+    K = weights.shape[0]
+    terms = (jnp.sum(live) + K).astype(dtype)
+    info = information(weights, where, gaps)
+    scale = jnp.min(jnp.where(live, info.value + bonus @ weights, jnp.inf))
+    scale = jnp.where(scale > 0, scale, 1)
+    gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
+    info = info._replace(value=info.value / scale, gradient=info.gradient / scale)
+
+    def levels(info, w):
+        return jnp.where(live, info.value + bonus @ w, jnp.inf)
+
+    def certificate(info, w, q):
+        low = jnp.min(levels(info, w))
+        return low, (jnp.max(info.gradient @ (q / jnp.sum(q)) + bonus) - low) / low
+
+    def body(carry: _Carry) -> _Carry:
+        # complementarity need not go far below what the gap asks: past it only rounding grows
+        floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
+        state = newton(carry.state, carry.info, gaps, live, bonus, floor)
+        state = state._replace(w=state.w / jnp.sum(state.w))
+        info = information(state.w, where, gaps)
+        value, reached = certificate(info, state.w, state.q)
+        better = reached < carry.gap  # False where anything is not finite
+        w, q, value, reached = jax.tree.map(
+            lambda new, old: jnp.where(better, new, old),
+            (state.w, state.q, value, reached),
+            (carry.w, carry.q, carry.value, carry.gap),
+        )
+        return _Carry(state, info, w, q, value, reached, carry.iterations + 1)
+
+    known = jnp.where(live, mixture, 0)
+    warm = jnp.any(known > 0)
+    least = jnp.min(jnp.where(live, info.value, jnp.inf))
+    even = jnp.where(live, 1 / jnp.where(live, info.value - least / 2, 1), 0)
+    known = jnp.where(warm, known, even)
+    known = known / jnp.sum(known)
+    low, reached = certificate(info, weights, known)
+    # A pair further from the optimum is drawn further from the boundary, to where steps of its size are not cut short.
+    share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
+    start = (1 - share) * weights + share / K
+    inside = information(start, where, gaps)
+    least = jnp.min(jnp.where(live, inside.value, jnp.inf))
+    uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
+    even = jnp.where(live, 1 / jnp.where(live, inside.value - least / 2, 1), 0)
+    q = jnp.where(share < 0.5, (1 - share) * known + share * uniform, even / jnp.sum(even))
+    slope = inside.gradient @ q + bonus
+    most = jnp.max(slope)
+    short = jnp.maximum(most - least - bonus @ start, 4 * jnp.finfo(dtype).eps * most)
+    s = least - jnp.minimum(short, least) / 2
+    r = jnp.where(live, inside.value - s, 1)
+    nu = most + jnp.minimum(short, most / 10)
+    nu = jnp.where(nu > 0, nu, 1)
+    state = State(start, s, r, q, nu - slope, nu)
+    carry = _Carry(state, inside, weights, known, low, reached, jnp.int32(0))
+    more = lambda c: jnp.asarray(go) & (c.gap > gap) & (c.iterations < max_iterations)  # noqa: E731
+    carry = jax.lax.while_loop(more, body, carry)
+    return Solution(
+        carry.w, carry.q / jnp.sum(carry.q), carry.value * scale, carry.gap, carry.iterations, carry.gap <= gap
+    )

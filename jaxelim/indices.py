@@ -1,0 +1,97 @@
+"""What rules that compare all pairs of arms have in common: gap indices, the ambiguous pair, arms that others beat.
+
+B_ij bounds mu_i - mu_j from above. Shapes leave the lanes out (see `jaxelim.lanes`).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import Problem, View
+from jaxelim.lanes import Lanes
+from jaxelim.problems.best_arm import pairwise_gap
+from jaxelim.problems.top_m import TopM, largest
+
+
+def answer_size(problem: Problem) -> int:
+    """m: how many arms make up an answer, 1 in best-arm identification."""
+    return problem.m if isinstance(problem, TopM) else 1
+
+
+def distances(view: View, i: Array) -> Array:
+    """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
+    return view.design.distances(view.space, view.design.cross(view.space, i), i)
+
+
+def gaps(view: View, i: Array) -> Array:
+    """(phi_i - phi_k) . theta_hat for every k: [K]."""
+    return pairwise_gap(view.space, view.means, view.theta_hat, i)
+
+
+def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Array:
+    """The m-th largest over i of rows(i) [K], entry by entry and equal entries counted apart: [K].
+
+    `rows` gives count rows, of which one entry in each column is -inf and stands for nothing. The m largest so far, or
+    where that is shorter the count - m smallest, are kept in order, and every row is passed along them.
+    """
+    smallest = count - m < m
+    sign, kept = (-1, count - m) if smallest else (1, m)
+
+    def body(i, best):
+        x = sign * rows(i)
+        x = jnp.where(x == jnp.inf, -jnp.inf, x) if smallest else x
+        out = []
+        for r in range(kept):
+            out.append(jnp.maximum(best[r], x))
+            x = jnp.minimum(best[r], x)
+        return jnp.stack(out)
+
+    best = jnp.full((kept, *like.shape), -jnp.inf, like.dtype)
+    return sign * jax.lax.fori_loop(np.int32(0), np.int32(count), body, best)[-1]
+
+
+def ambiguous_pair(
+    lanes: Lanes, bounds: Array, column: Callable[[Array], Array], m: int
+) -> tuple[Array, Array, Array]:
+    """J [K] bool, the m arms with the smallest bounds; b, the j of J with the largest max over i outside J of B_ij; c, the
+    i outside J with the largest B_ib. `bounds` [K] holds the m-th largest B_ij over i != j, column(j) is B_.j: [K]."""
+    chosen = largest(lanes, -bounds, m)
+
+    def rival(j):
+        against = jnp.where(chosen.member, -jnp.inf, column(j))
+        i = lanes.argmax(against)
+        return j, i, lanes.take(against, i)
+
+    b, c, most = rival(chosen.top[0])
+    for r in range(1, m):
+        j, i, value = rival(chosen.top[r])
+        better = (value > most) | ((value == most) & (j < b))
+        b, c, most = jnp.where(better, j, b), jnp.where(better, i, c), jnp.maximum(most, value)
+    return chosen.member, b, c
+
+
+def beaten(view: View, judges: Array, width: Array) -> Array:
+    """The arms i for which some judge j has sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat.
+
+    [K] bool, as are `judges`; identical arms do not beat one another."""
+
+    def body(j, out):
+        norm = distances(view, j)
+        return out | (judges[j] & (norm > 0) & (jnp.sqrt(norm * width) <= gaps(view, j)))
+
+    return jax.lax.fori_loop(np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool))
+
+
+def less_pulled(view: View, b: Array, c: Array) -> Array:
+    """The less pulled of two arms, c where they are even."""
+    return jnp.where(view.lanes.take(view.counts, b) < view.lanes.take(view.counts, c), b, c)
+
+
+def observed(view: View) -> tuple[Array, Array]:
+    """Means R_k/N_k, and the radius sqrt(2 beta(t, delta)/N_k) of their confidence intervals: [K] each."""
+    assert view.reward_sums is not None
+    return view.reward_sums / view.counts, jnp.sqrt(2 * view.beta / view.counts)
+

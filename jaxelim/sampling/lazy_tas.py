@@ -1,0 +1,170 @@
+"""Lazy Track-and-Stop."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import tracking
+from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.design import DiagonalDesign, weighted
+from jaxelim.lanes import index_like, where
+
+_FLOOR = 1e-12  # of the weights inside V_w
+_STEPS, _LENGTH = 1000, 1000.0
+
+
+class Prepared(NamedTuple):
+    """Of the instance: d linearly independent arms, the rate at which they are to be explored, and what V_w needs."""
+
+    spanner: Any  # [d] int32
+    c0: Any  # []
+    ridge: Any  # [] 0 where the arms span R^d
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LazyState:
+    """The allocation, the sum of allocations, and what is known of lambda_min(V)."""
+
+    weights: Array  # [K]
+    target: Array  # [K]
+    low: Array  # [] the last exact value: V only grows
+    high: Array  # [] u' V u, u the unit eigenvector of that value
+    toward: Array  # [K] (phi_k . u)^2, what one more pull of k adds to `high`
+    iterations: Array  # [] int32, of the Frank-Wolfe loop, for this choice
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LazyTaS(SamplingRule):
+    """Track an allocation that is recomputed when t is a power of two; pull a spanner while V is thin.
+
+    spanner = the first d linearly independent arms, A = sum of their phi phi', c0 = lambda_min(A)/sqrt(d).
+    t = 2^n: for i = 1 .. 1000: p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k, w <- (i w + e_k)/(i + 1),
+    until 1/((i + 1) ||w||_2) < 0.001, from the present w (uniform at the start).
+    Each step W += w; pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
+
+    Jedra & Proutiere 2020. The loop is written for U = i w, which only ever gains whole pulls, U <- U + e_k: H_p is
+    homogeneous, so that nothing but the last digits changes, arms chosen equally often stay tied, and V_U^-1 takes
+    rank-one updates. At a solve's start, weights inside V_w are taken as at least 1e-12: an arm that is not chosen again
+    loses a factor 1000 with every power of two. lambda_min(V), ridge included, is computed only where the bounds kept
+    from its last computation leave the test open. Arms that do not span R^d: c0 = 0, and V_w gets a ridge of 1e-9.
+    """
+
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 32
+    patience: ClassVar[float] = 0.25
+    source: ClassVar[str] = "Jedra & Proutiere 2020"
+
+    def prepare(self, instance, problem, ridge):
+        """The spanner and c0 of each instance."""
+        each = [_prepared(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
+        return Prepared(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
+
+    def init(self, view):
+        zero = jnp.zeros_like(view.means)
+        least = jnp.full_like(view.time, view.ridge)
+        return LazyState(zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t))
+
+    def fast(self, view, state):
+        state = dataclasses.replace(state, iterations=jnp.zeros_like(view.t))
+        open_, state = self._known(view, state)
+        arm, state = self._pull(view, state)
+        return arm, state, jnp.where(_due(view) | open_, ASK, OK)
+
+    def choose(self, view, state):
+        due = _due(view)
+        weights, iterations = _frank_wolfe(view, state.weights, due)
+        state = dataclasses.replace(state, weights=jnp.where(due, weights, state.weights), iterations=iterations)
+        open_, state = self._known(view, state)
+        low, toward = jax.lax.cond(
+            jnp.any(open_), lambda: _least_eigenvalue(view), lambda: (state.low, state.toward)
+        )
+        exact = dataclasses.replace(state, low=low, high=low, toward=toward)
+        return self._pull(view, where(open_, exact, state))
+
+    def reads(self, view, state):
+        return state.iterations * view.reading
+
+    def _known(self, view, state):
+        """Whether the test on lambda_min(V) is open, and the state with the bounds that decide it where it is not."""
+        if isinstance(view.design, DiagonalDesign):
+            least = view.lanes.min(view.counts) + view.ridge
+            return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
+        need = view.prepared.c0 * jnp.sqrt(view.time)
+        return (state.low < need) & (state.high >= need), state
+
+    def _pull(self, view, state):
+        """The arm, and the next state, once `low` decides the test."""
+        lanes = view.lanes
+        target = state.target + state.weights
+        thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
+        arms, d = view.features.shape[:2]
+        turn = (view.t - 1 - arms) % d
+        explored = lanes.take(view.prepared.spanner, turn)
+        arm = jnp.where(thin, explored, tracking.cumulative(lanes, view.counts, target))
+        high = state.high + lanes.take(state.toward, arm)
+        return arm, dataclasses.replace(state, target=target, high=high)
+
+
+def _due(view):
+    """t is a power of two."""
+    return view.t & (view.t - 1) == 0
+
+
+def _prepared(arms):
+    """The first linearly independent arms (the first of them again where there are fewer than d), and what follows."""
+    d = arms.shape[1]
+    spanner: list[int] = []
+    for k in range(len(arms)):
+        if len(spanner) < d and np.linalg.matrix_rank(arms[[*spanner, k]]) > len(spanner):
+            spanner.append(k)
+    if len(spanner) < d:
+        ridge = 1e-9 * np.mean(np.sum(arms**2, 1))
+        return Prepared(np.resize(np.array(spanner or [0], np.int32), d), np.float64(0), ridge)
+    least = np.linalg.eigvalsh(arms[spanner].T @ arms[spanner])[0]
+    return Prepared(np.array(spanner, np.int32), least / np.sqrt(d), np.float64(0))
+
+
+def _frank_wolfe(view, weights, due):
+    """The new allocation of the runs that are due, and how many steps it took, 0 for the others."""
+    lanes, each = view.lanes, index_like(view.means)
+    floored = jnp.maximum(weights, _FLOOR)
+    if isinstance(view.design, DiagonalDesign):
+        design = DiagonalDesign(1 / floored)
+    else:
+        design = weighted(view.space, floored, view.prepared.ridge)
+
+    def step(carry):
+        i, pulls, design, steps, go = carry
+        metric = view.measured(design)
+        closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
+        arm = lanes.argmax(metric.gradient(view.gap, closest))
+        pulls = pulls + ((each == arm) & go).astype(pulls.dtype)
+        # V_U of a run that is not due, or over, is read no more.
+        design = design.add(view.space, arm)[0]
+        return i + 1, pulls, design, steps + go.astype(steps.dtype), go & (lanes.sum(pulls**2) <= _LENGTH**2)
+
+    carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
+    more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
+    _, pulls, _, steps, _ = jax.lax.while_loop(more, step, carry)
+    return pulls / (steps + 1).astype(pulls.dtype), steps
+
+
+def _least_eigenvalue(view):
+    """lambda_min(V), [], and (phi_k . u)^2 [K] for its unit eigenvector u."""
+    def one(features, counts):
+        v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
+        values, vectors = jnp.linalg.eigh(v + view.ridge * jnp.eye(features.shape[1], dtype=features.dtype))
+        return values[0], jnp.matmul(features, vectors[:, 0], precision="highest") ** 2
+
+    if view.means.ndim == 1:
+        return one(view.features, view.counts)
+    shared = view.features.ndim == 2
+    return jax.vmap(one, in_axes=(None if shared else -1, -1), out_axes=-1)(view.features, view.counts)

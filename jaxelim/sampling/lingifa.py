@@ -1,0 +1,48 @@
+"""LinGIFA."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxelim.base import SamplingRule
+from jaxelim.indices import ambiguous_pair, answer_size, distances, gaps, rank
+from jaxelim.lanes import index_like
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LinGIFA(SamplingRule):
+    """Guess the top m from gap indices of all pairs; pull the arm that most narrows the guess's most ambiguous pair.
+
+    B_ij = (phi_i - phi_j) . theta_hat + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
+    J = the m arms j with the smallest m-th largest B_ij over i != j;
+    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
+    arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
+
+    Reda, Tirinzoni & Degenne 2021. As in the authors' program, but that exact ties go to the lowest index. It looks at
+    every pair of arms and at no active pieces: elimination may stop it, and does not steer it.
+    """
+
+    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
+    elimination: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    source: ClassVar[str] = "Reda et al. 2021"
+
+    def choose(self, view, state):
+        m, arms = answer_size(view.problem), view.means.shape[0]
+        width = jnp.sqrt(2 * view.beta)
+
+        def row(i):
+            bounds = gaps(view, i) + width * jnp.sqrt(distances(view, i))
+            return jnp.where(index_like(bounds) == i, -jnp.inf, bounds)
+
+        def column(j):
+            return width * jnp.sqrt(distances(view, j)) - gaps(view, j)
+
+        _, b, c = ambiguous_pair(view.lanes, rank(row, arms, m, view.means), column, m)
+        along = view.design.difference(view.space, view.design.cross(view.space, b), b, c)
+        return view.narrowing(along), state

@@ -1,0 +1,88 @@
+"""Optimistic Track-and-Stop."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import allocation, checks, tracking
+from jaxelim.allocation import Allocation
+from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.errors import ArgumentError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OptimisticState:
+    """The allocation, and the sum of all of them, started at the counts after the initial pulls."""
+
+    found: Allocation
+    target: Array  # [K]
+
+
+def elliptical(time: Array, norm: Array) -> Array:
+    """c_k = sqrt(2 log t) ||phi_k||_{V^-1}: [K], for t [] and the norms [K]."""
+    return jnp.sqrt(2 * jnp.log(time)) * norm
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OptimisticTaS(SamplingRule):
+    """Track the allocation that is optimal for optimistic gains; no forced exploration.
+
+    w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
+    c_k = sqrt(2 log t) ||phi_k||_{V^-1};   C-tracking: W += w, arm = argmin_k N_k - W_k.
+
+    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic Track-and-Stop". Solved by a primal-
+    dual interior-point method from the last solution; any mixture q over pieces certifies that the optimum is at most
+    max_k sum_p q_p dH_p/dw_k + c_k.
+
+    Args:
+        bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and not negative; None: the one above.
+        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
+            where t is a power of two.
+        gap: relative duality gap to solve to, in (0, 1).
+    """
+
+    bonus: Callable[[Any, Any], Any] | None = None
+    schedule: str | int = "always"
+    gap: float = 1e-6
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 16
+    patience: ClassVar[float] = 0.25
+    source: ClassVar[str] = "Degenne et al. 2019"
+
+    def __post_init__(self):
+        if self.bonus is not None and not callable(self.bonus):
+            raise ArgumentError("bonus", self.bonus, "None, or a callable of (t, norms)")
+        object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
+        object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
+
+    def prepare(self, instance, problem, ridge):
+        """Coordinates in which the arms are orthonormal."""
+        return allocation.frames(instance)
+
+    def init(self, view):
+        return OptimisticState(allocation.start(view), view.counts)
+
+    def fast(self, view, state):
+        due = allocation.due(self.schedule, view)
+        idle = dataclasses.replace(state.found, looks=jnp.zeros_like(view.t))
+        return *self._track(view, state, idle), jnp.where(due, ASK, OK)
+
+    def choose(self, view, state):
+        due = allocation.due(self.schedule, view)
+        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.design.g))
+        return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
+
+    def reads(self, view, state):
+        return state.found.looks * view.reading
+
+    def _track(self, view, state, found):
+        target = state.target + found.weights
+        return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(found, target)

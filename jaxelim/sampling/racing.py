@@ -1,0 +1,86 @@
+"""Racing."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.base import SamplingRule
+from jaxelim.indices import answer_size, observed
+from jaxelim.lanes import index_like
+from jaxelim.problems.top_m import largest
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RacingState:
+    """The race: who has been accepted, who still runs (the others are discarded), and the arm pulled last."""
+
+    accepted: Array  # [K] bool
+    remaining: Array  # [K] bool
+    last: Array  # [] int32
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Racing(SamplingRule):
+    """Rounds that pull every remaining arm once, in index order; before each, one arm may be accepted or discarded.
+
+    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k); T = the m best means of all arms, less the accepted.
+    Accept the best remaining arm a if max over the remaining outside T of mu_i + r_i <= mu_a - r_a;
+    discard the worst remaining arm w if mu_w + r_w <= min over T of mu_i - r_i;
+    where both hold, the one that clears by more (ties: accept). Stop when m are accepted or K - m discarded; the answer
+    is the accepted, and in the second case the remaining with them.
+
+    Kaufmann & Kalyanakrishnan 2013. The authors' program discards an arm also where only an acceptance holds: its runs are
+    shorter than those of this rule, on arms that no test has told apart.
+    """
+
+    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
+    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
+    elimination: ClassVar[bool] = False
+    stopping: ClassVar[tuple[str, ...]] = ("native",)
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    source: ClassVar[str] = "Kaufmann & Kalyanakrishnan 2013"
+
+    def init(self, view):
+        every = jnp.ones_like(view.means, bool)
+        return RacingState(~every, every, jnp.full_like(view.t, view.means.shape[0] - 1))
+
+    def _changed(self, view, state):
+        """Who is accepted and who remains after the change that this round's end may bring."""
+        lanes = view.lanes
+        means, radius = observed(view)
+        upper, lower = means + radius, means - radius
+        leading = largest(lanes, means, answer_size(view.problem)).member & ~state.accepted
+        best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
+        worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
+        rivals = lanes.max(jnp.where(state.remaining & ~leading, upper, -jnp.inf))
+        accept = lanes.take(lower, best) - rivals
+        discard = lanes.min(jnp.where(leading, lower, jnp.inf)) - lanes.take(upper, worst)
+        accepts = (accept >= 0) & (accept >= discard)
+        discards = (discard >= 0) & ~accepts
+        here = index_like(means)
+        taken = accepts & (here == best)
+        return state.accepted | taken, state.remaining & ~taken & ~(discards & (here == worst))
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        each = index_like(view.means)
+        over = ~lanes.any(state.remaining & (each > state.last))
+        accepted, remaining = self._changed(view, state)
+        accepted = jnp.where(over, accepted, state.accepted)
+        remaining = jnp.where(over, remaining, state.remaining)
+        waiting = remaining & (over | (each > state.last))
+        arm = lanes.argmax(waiting.astype(view.means.dtype))
+        return arm, RacingState(accepted, remaining, arm)
+
+    def native(self, view, state):
+        lanes, m = view.lanes, answer_size(view.problem)
+        accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)
+        discarded = state.accepted.shape[0] - accepted - remaining
+        full = accepted == m
+        return full | (discarded == state.accepted.shape[0] - m), state.accepted | (state.remaining & ~full)

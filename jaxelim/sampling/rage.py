@@ -1,0 +1,164 @@
+"""RAGE."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import ASK, OK, SamplingRule, View
+from jaxelim.checks import integer, real
+from jaxelim.indices import beaten
+from jaxelim.lanes import index_like, where
+
+_SMALL = 1e-5  # entries of a design below it are dropped
+_LONGEST = 2**30  # samples of a phase: far beyond any cap, and its counts fit int32
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RAGEState:
+    """The phase, the arms that may still be best, and the pulls that the phase has left."""
+
+    phase: Array  # [] int32
+    active: Array  # [K] bool
+    left: Array  # [K] int32
+
+
+def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
+    """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair."""
+    lanes, space, design = view.lanes, view.space, view.design
+    each = index_like(view.means)
+
+    def body(i, c):
+        best, first = c
+        distance = design.distances(space, design.cross(space, i), i)
+        distance = jnp.where(active & active[i] & (each > i), distance, -jnp.inf)
+        return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
+
+    arms = view.means.shape[0]
+    start = (jnp.full_like(view.means, -jnp.inf), jnp.full(view.means.shape, arms, jnp.int32))
+    best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+    most = lanes.max(best)
+    i = lanes.min(jnp.where(best == most, first, arms).astype(best.dtype)).astype(jnp.int32)
+    return most, i, lanes.argmax(((best == most) & (first == i)).astype(best.dtype))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class RAGE(SamplingRule):
+    """Phases l = 1, 2, ...: a design for the differences of the arms still active, pulled in rounded numbers; a cut.
+
+    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2 in the inverse of V_w: Frank-Wolfe from
+    the uniform weights, steps 2/(n + 2), until ||step||/||w|| < accuracy; entries below 1e-5 are dropped;
+    samples = max(ceil(8 4^(l-1) rho (1 + slack) log(2 K^2/delta_{max(l-1, 1)})), 20 |supp w|), delta_l = delta/l^2,
+    rounded efficiently; always the arm with most pulls left; then arm i goes if for some active arm j
+    sqrt(2 ||phi_j - phi_i||^2_{V^-1} log(2 K^2/delta_l)) <= (phi_j - phi_i) . theta_hat. Stop at one active arm.
+
+    Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are those of all samples so far, not
+    of the phase; rho is that of the weights which the last step started from; log(2 K^2/delta_{l-1}) sizes phase l.
+
+    Args:
+        slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.
+        accuracy: where the Frank-Wolfe steps end.
+        steps: and after how many at the latest.
+    """
+
+    slack: float = 0.1
+    accuracy: float = 0.01
+    steps: int = 5000
+    problems: ClassVar[tuple[str, ...]] = ("best-arm",)
+    elimination: ClassVar[bool] = False
+    stopping: ClassVar[tuple[str, ...]] = ("native",)
+    uses_rewards: ClassVar[bool] = False
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 16
+    patience: ClassVar[float] = 0.1
+    source: ClassVar[str] = "Fiez et al. 2019"
+
+    def __post_init__(self):
+        object.__setattr__(self, "slack", real("slack", self.slack, low=0))
+        object.__setattr__(self, "accuracy", real("accuracy", self.accuracy, low=0))
+        object.__setattr__(self, "steps", integer("steps", self.steps, low=1))
+
+    def init(self, view):
+        none = jnp.zeros(view.means.shape, jnp.int32)
+        return RAGEState(jnp.zeros_like(view.t), jnp.ones_like(view.means, bool), none)
+
+    def _pull(self, view, state):
+        """The arm with most pulls left, and one less of them."""
+        arm = view.lanes.argmax(state.left.astype(view.means.dtype))
+        return arm, dataclasses.replace(state, left=jnp.where(index_like(state.left) == arm, state.left - 1, state.left))
+
+    def fast(self, view, state):
+        arm, after = self._pull(view, state)
+        return arm, after, jnp.where(view.lanes.any(state.left > 0), OK, ASK)
+
+    def choose(self, view, state):
+        over = ~view.lanes.any(state.left > 0)
+        active = state.active & ~(beaten(view, state.active, self._width(view, state.phase)) & (state.phase > 0))
+        # One arm left: no phase follows, and the run ends.
+        begins = over & (view.lanes.sum(active) > 1)
+        weights, rho = self._design(view, active, begins)
+        support = view.lanes.sum(weights > 0)
+        scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
+        samples = jnp.ceil(scale * (self._width(view, state.phase) / 2))
+        samples = jnp.maximum(jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support)
+        left = self._rounded(view, weights, samples, support, begins)
+        state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
+        return self._pull(view, state)
+
+    def _width(self, view, phase):
+        """2 log(2 K^2/delta_l), delta_0 standing for delta_1."""
+        level = view.delta / jnp.maximum(phase, 1).astype(view.delta.dtype) ** 2
+        return 2 * jnp.log(2 * view.means.shape[0] ** 2 / level)
+
+    def _design(self, view, active, begins):
+        """The design for the differences of the active arms, [K], and rho; Frank-Wolfe runs where `begins`."""
+        lanes, each = view.lanes, index_like(view.means)
+
+        def body(c):
+            n, w, rho, runs = c
+            now = dataclasses.replace(view, design=view.weighted(w).design)
+            far, i, j = farthest(now, active)
+            along = now.design.difference(now.space, now.design.cross(now.space, i), i, j)
+            arm = lanes.argmax(along**2)
+            # In this order: where arms take turns exactly, rounding decides whose turn it is.
+            step = -w * 2 / (n + 2)
+            step = step + jnp.where(each == arm, 2 / (n + 2), 0)
+            after = w + step
+            more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= self.accuracy
+            return n + 1, *where(runs, (after, far), (w, rho)), runs & more
+
+        uniform = jnp.full_like(view.means, 1 / view.means.shape[0])
+        start = (jnp.ones((), view.means.dtype), uniform, jnp.ones_like(view.beta), begins)
+        more = lambda c: (c[0] <= self.steps) & jnp.any(c[3])  # noqa: E731
+        _, w, rho, _ = jax.lax.while_loop(more, body, start)
+        w = jnp.where(w < _SMALL, 0, w)
+        return w / lanes.sum(w), rho
+
+    def _rounded(self, view, weights, samples, support, begins):
+        """Integers [K] that sum to `samples`, next to samples * weights: efficient rounding."""
+        lanes, each = view.lanes, index_like(view.means)
+        held = weights > 0
+        some = jnp.where(held, weights, 1)
+
+        def body(c):
+            n, missing = c
+            real = n.astype(weights.dtype)
+            short = lanes.argmin(jnp.where(held, real / some, jnp.inf))
+            long = lanes.argmax(jnp.where(held, (real - 1) / some, -jnp.inf))
+            change = jnp.sign(missing)
+            arm = jnp.where(missing > 0, short, long)
+            return n + jnp.where(each == arm, change, 0), missing - change
+
+        target = samples.astype(weights.dtype) - support.astype(weights.dtype) / 2
+        n = jnp.ceil(target * weights).astype(jnp.int32)
+        missing = jnp.where(begins, samples - lanes.sum(n), 0)
+        return jax.lax.while_loop(lambda c: jnp.any(c[1] != 0), body, (n, missing))[0]
+
+    def native(self, view, state):
+        return view.lanes.sum(state.active) == 1, state.active

@@ -1,0 +1,92 @@
+"""Track-and-Stop."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim import allocation, checks, tracking
+from jaxelim.allocation import Allocation
+from jaxelim.base import ASK, OK, SamplingRule
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrackState:
+    """The allocation, and the sum of those tracked so far, started at the counts after the initial pulls."""
+
+    found: Allocation
+    target: Array  # [K]
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class TrackAndStop(SamplingRule):
+    """Track the optimal allocation of the empirical parameter, with forced exploration.
+
+    w_t = argmax_w min_{p active} H_p(w, theta_hat), whenever it is due;
+    D-tracking: arm = argmin_k N_k - (t - 1) w_k;   C-tracking: W += w, arm = argmin_k N_k - W_k.
+    "wrapper": the uniform weights over the arms with N_k <= sqrt(t - 1) - K/2 take the place of w, where there are any;
+    "paper": where some N_k < sqrt(t), pull argmin_k N_k (W += w all the same).
+
+    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Solved by a primal-dual interior-point method from
+    the last solution; any mixture q over pieces certifies H* <= max_k sum_p q_p dH_p/dw_k.
+
+    Args:
+        tracking: "D" or "C".
+        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
+            where t is a power of two.
+        gap: relative duality gap to solve to, in (0, 1).
+        exploration: "wrapper" or "paper".
+    """
+
+    tracking: str = "D"
+    schedule: str | int = "always"
+    gap: float = 1e-6
+    exploration: str = "wrapper"
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 16
+    patience: ClassVar[float] = 0.25
+    source: ClassVar[str] = "Garivier & Kaufmann 2016"
+
+    def __post_init__(self):
+        checks.choice("tracking", self.tracking, ("D", "C"))
+        object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
+        object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
+        checks.choice("exploration", self.exploration, ("wrapper", "paper"))
+
+    def prepare(self, instance, problem, ridge):
+        """Coordinates in which the arms are orthonormal."""
+        return allocation.frames(instance)
+
+    def init(self, view):
+        return TrackState(allocation.start(view), view.counts)
+
+    def fast(self, view, state):
+        due = allocation.due(self.schedule, view)
+        idle = dataclasses.replace(state.found, looks=jnp.zeros_like(view.t))
+        return *self._track(view, state, idle), jnp.where(due, ASK, OK)
+
+    def choose(self, view, state):
+        due = allocation.due(self.schedule, view)
+        return self._track(view, state, allocation.solve(view, state.found, self.gap, due))
+
+    def reads(self, view, state):
+        return state.found.looks * view.reading
+
+    def _track(self, view, state, found):
+        lanes, counts, time, weights = view.lanes, view.counts, view.time, found.weights
+        if self.exploration == "wrapper":
+            weights = tracking.fed(lanes, counts, time, weights)
+        target = state.target + weights
+        if self.tracking == "C":
+            arm = tracking.cumulative(lanes, counts, target)
+        else:
+            arm = tracking.direct(lanes, counts, time, weights)
+        if self.exploration == "paper":
+            arm = jnp.where(lanes.min(counts) < jnp.sqrt(time), lanes.argmin(counts), arm)
+        return arm, TrackState(found, target)

@@ -1,0 +1,64 @@
+"""UGapE."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.base import SamplingRule
+from jaxelim.indices import ambiguous_pair, answer_size, less_pulled, observed
+from jaxelim.problems.top_m import largest
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class UGapEState:
+    """What the last choice found."""
+
+    stop: Array  # [] bool: its own test holds
+    guess: Array  # [K] bool: J
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class UGapE(SamplingRule):
+    """Guess the top m from gap indices, then pull the less pulled arm of the guess's most ambiguous pair.
+
+    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k); B_ij = (mu_i + r_i) - (mu_j - r_j);
+    J = the m arms j with the smallest m-th largest B_ij over i != j;
+    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib; the less pulled of b and c (ties: c).
+    It stops once no arm of J has a positive m-th largest B_ij, with the answer J.
+
+    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but that exact ties go to the lowest index. Its own
+    test stays in force whatever else is observed. It looks at no active pieces.
+    """
+
+    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
+    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
+    elimination: ClassVar[bool] = False
+    stopping: ClassVar[tuple[str, ...]] = ("llr", "selective", "full", "native")
+    always_native: ClassVar[bool] = True
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    source: ClassVar[str] = "Gabillon et al. 2012"
+
+    def init(self, view):
+        return UGapEState(jnp.zeros_like(view.t, bool), jnp.zeros_like(view.means, bool))
+
+    def choose(self, view, state):
+        lanes, m = view.lanes, answer_size(view.problem)
+        means, radius = observed(view)
+        upper, lower = means + radius, means - radius
+        # The m-th largest upper bound among the others: one further down for the m arms that are themselves above it.
+        high = largest(lanes, upper, m)
+        nth = lanes.take(upper, high.top[-1])
+        after = lanes.max(jnp.where(high.member, -jnp.inf, upper))
+        bounds = jnp.where(high.member, after, nth) - lower
+        guess, b, c = ambiguous_pair(lanes, bounds, lambda j: upper - lanes.take(lower, j), m)
+        stop = lanes.max(jnp.where(guess, bounds, -jnp.inf)) <= 0
+        return less_pulled(view, b, c), UGapEState(stop, guess)
+
+    def native(self, view, state):
+        return state.stop, state.guess

@@ -1,0 +1,108 @@
+"""XY-Adaptive."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.checks import integer, real
+from jaxelim.indices import beaten
+from jaxelim.lanes import index_like, where
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class XYState:
+    """The arms that may still be best, what the test for a new phase compares, and the choice being repeated."""
+
+    active: Array  # [K] bool
+    rho: Array  # []: at the last choice
+    old_rho: Array  # []: at the last phase change
+    old_t: Array  # []
+    arm: Array  # [] int32
+    left: Array  # [] int32: how often it is still to be pulled
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class XYAdaptive(SamplingRule):
+    """Greedy design for the differences of the active arms, which are cut anew whenever the design has got good enough.
+
+    Every `every` steps: if rho/t < alpha rho_old/t_old, begin a phase: (rho_old, t_old) = (rho, t), and active are the
+    arms i that no arm j beats by (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}); then
+    arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1, rho = that minimum.
+    rho, rho_old and t_old start at 1, 1 and K. Stop at one active arm.
+
+    Soare, Lazaric & Munos 2014. As in the authors' program, with ties to the lowest index where it breaks them at random.
+
+    Args:
+        alpha: how much better a design has to be before a new phase.
+        every: how often each chosen arm is pulled.
+    """
+
+    alpha: float = 0.1
+    every: int = 10
+    problems: ClassVar[tuple[str, ...]] = ("best-arm",)
+    elimination: ClassVar[bool] = False
+    stopping: ClassVar[tuple[str, ...]] = ("native",)
+    uses_rewards: ClassVar[bool] = False
+    reads_pieces: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+    batch: ClassVar[int] = 64
+    patience: ClassVar[float] = 0.5
+    source: ClassVar[str] = "Soare et al. 2014"
+
+    def __post_init__(self):
+        object.__setattr__(self, "alpha", real("alpha", self.alpha, low=0))
+        object.__setattr__(self, "every", integer("every", self.every, low=1))
+
+    def init(self, view):
+        one, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
+        return XYState(jnp.ones_like(view.means, bool), one, one, one * view.means.shape[0], zero, zero)
+
+    def fast(self, view, state):
+        after = dataclasses.replace(state, left=state.left - 1)
+        return state.arm, after, jnp.where(state.left > 0, OK, ASK)
+
+    def choose(self, view, state):
+        changes = state.rho / view.time < self.alpha * state.old_rho / state.old_t
+        unbeaten = ~beaten(view, jnp.ones_like(state.active), 2 * view.beta)
+        active = jnp.where(changes, unbeaten, state.active)
+        old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
+        worst = self._worst(view, active)
+        arm = view.lanes.argmin(worst)
+        rho = view.lanes.take(worst, arm)
+        new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
+        again = dataclasses.replace(state, left=state.left - 1)
+        state = where(state.left > 0, again, new)
+        return state.arm, state
+
+    def _worst(self, view, active):
+        """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K]."""
+        space, design = view.space, view.design
+        each = index_like(view.means)
+        arms = view.means.shape[0]
+        pairs = jnp.arange(arms, dtype=jnp.int32)
+        # along[k, i] = phi_k' V^-1 phi_i
+        along = jax.lax.map(lambda i: design.cross(space, i), pairs)
+        along = jnp.moveaxis(along, 0, 1)
+
+        def body(i, worst):
+            distance = design.distances(space, along[:, i], i)
+            if space.careful:
+                fall = jax.lax.map(lambda j: design.difference(space, along[:, i], i, j), pairs)
+                fall = jnp.moveaxis(fall, 0, 1)
+            else:
+                fall = along[:, i][:, None] - along
+            left = distance[None] - fall**2 / (1 + design.g)[:, None]
+            paired = active & active[i] & (each > i)
+            return jnp.maximum(worst, jnp.max(jnp.where(paired[None], left, -jnp.inf), 1))
+
+        return jax.lax.fori_loop(np.int32(0), np.int32(arms), body, jnp.full_like(view.means, -jnp.inf))
+
+    def native(self, view, state):
+        return view.lanes.sum(state.active) == 1, state.active

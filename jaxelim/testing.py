@@ -1,0 +1,304 @@
+"""Contracts that certify a sampling rule, a problem or a threshold, one's own as well as ours.
+
+Each check returns a `Report` that prints as text, and raises `ContractError` with a sentence at the first law that is broken.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from jaxelim import engine, problems, sampling, thresholds
+from jaxelim.base import Problem, SamplingRule, Statistics, check_of
+from jaxelim.design import Space, SquareDesign
+from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
+from jaxelim.errors import JaxelimError
+from jaxelim.instance import Instance
+from jaxelim.lanes import Lanes
+from jaxelim.problems import BestArm, Thresholding, TopM
+from jaxelim.result import Result
+from jaxelim.simulate import Engine, float64_scope, simulate, trace
+
+LUCK = 1e-6
+"""The chance that a statistical check fails a correct rule."""
+
+
+class ContractError(JaxelimError, AssertionError):
+    """A law that a rule, problem or threshold has to keep is broken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was checked, a line each."""
+
+    subject: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([self.subject, *(f"  {line}" for line in self.lines)])
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdReport(Report):
+    """With the estimated probability that L_t(theta_hat, theta) reaches beta, and its 99.9% Clopper-Pearson interval."""
+
+    probability: float
+    low: float
+    high: float
+
+
+def _require(holds: Any, sentence: str) -> None:
+    if not holds:
+        raise ContractError(sentence)
+
+
+def _check_repr(thing: Any) -> str:
+    import jaxelim
+
+    names = {**vars(thresholds), **vars(problems), **vars(sampling), **vars(jaxelim), type(thing).__name__: type(thing)}
+    try:
+        back = eval(repr(thing), dict(names))
+    except Exception as error:
+        raise ContractError(f"repr does not evaluate back: {thing!r} raises {type(error).__name__}: {error}") from error
+    _require(back == thing and hash(back) == hash(thing), f"repr {thing!r} evaluates to something else, or hashes otherwise")
+    return "repr evaluates back"
+
+
+def _check_docstring(kind: type) -> str:
+    doc = kind.__doc__ or ""
+    _require(doc.strip(), f"{kind.__name__} has no docstring")
+    described = doc.split("Args:", 1)[1] if "Args:" in doc else ""
+    said = set(re.findall(r"^\s+(\w+): ", described, re.M))
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}
+    _require(said == fields, f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are {sorted(fields)}")
+    return "docstring arguments equal the signature"
+
+
+def _same(one: Result, other: Result, what: str, take: Any = slice(None)) -> None:
+    for name in ("samples", "stopped", "answer", "pulls"):
+        equal = np.array_equal(getattr(one, name)[:, :, take], getattr(other, name))
+        _require(equal, f"{name} differ: {what}")
+
+
+def easy_instance(problem: Problem, structure: str) -> Instance:
+    """A small instance of the structure on which the problem is quickly settled."""
+    means = np.array([1.2, 0.5, -0.6, -1.0])
+    if structure == "unstructured":
+        return Instance(np.eye(4), means, name="easy, unstructured")
+    angles = np.array([0.1, 0.9, 2.2, 3.5, 4.4])
+    return Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.5, 0.5], name="easy, linear")
+
+
+def natural_problems(rule: SamplingRule) -> list[Problem]:
+    """Best arm, top 2 and signs, as far as the rule is defined for them."""
+    return [problem for problem in (BestArm(), TopM(2), Thresholding()) if problem.name in rule.problems]
+
+
+def natural_stopping(rule: SamplingRule) -> tuple:
+    """All the stopping rules that the rule admits, to be observed side by side."""
+    known = {"llr": LLR(), "selective": SelectiveElimination(), "full": FullElimination(), "native": Native()}
+    return tuple(known[name] for name in rule.stopping)
+
+
+def check_sampling_rule(
+    rule: SamplingRule,
+    problem: Problem | None = None,
+    instance: Instance | None = None,
+    *,
+    runs: int = 400,
+    delta: float = 0.1,
+    steps: int = 3000,
+    seed: int = 0,
+) -> Report:
+    """Certify a sampling rule: everything that the engine and its users rely on.
+
+    Traced once; arms in range; the same alone as in a batch, for other lanes, chunks and the vmapped form (so nothing moves
+    after the stop); finite where weights underflow and designs are nearly singular; readable repr that evaluates back;
+    docstring arguments equal to the fields; and empirical delta-correctness: with n = `runs` the number of errors must stay
+    below the count that a rate of exactly delta exceeds with probability 1e-6.
+
+    Args:
+        rule: the rule.
+        problem: the problem to run it on; None: best arm, top 2 and signs, as far as it is defined for them.
+        instance: the instance; None: an easy one of each structure that the rule is defined for.
+        runs: n of the delta-correctness check.
+        delta: its error probability.
+        steps: the cap on samples of a run.
+        seed: of the noise.
+
+    Raises:
+        ContractError: the first law that is broken, in a sentence.
+    """
+    _require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
+    lines = [_check_repr(rule), _check_docstring(type(rule))]
+    for one in natural_problems(rule) if problem is None else [problem]:
+        for structure in rule.structures if instance is None else [instance.structure]:
+            on = easy_instance(one, structure) if instance is None else instance
+            lines += _check_runs(rule, one, on, runs, delta, steps, seed)
+    lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, steps, seed))
+    return Report(repr(rule), tuple(lines))
+
+
+def _check_runs(rule, problem, instance, runs, delta, steps, seed) -> list[str]:
+    where = f"{problem!r}, {instance.name or instance.structure}"
+    stopping = natural_stopping(rule)
+    common: dict[str, Any] = dict(delta=delta, max_samples=steps, stopping=stopping, seed=seed)
+    before = {id(spec) for spec in _programs()}
+    few = simulate(instance, problem, rule, runs=40, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
+    simulate(instance, problem, rule, runs=33, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
+    fresh = [program for program in _programs() if id(program) not in before]
+    _require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
+    ks = few.pulls.shape[-1]
+    _require(
+        np.array_equal(few.pulls.sum(-1), few.samples) and (few.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
+    )
+    alone = simulate(instance, problem, rule, runs=[17], engine=Engine(lanes=8, chunk=64, devices=1), **common)
+    _same(few, alone, f"{where}: a run alone and the same run in a batch", np.array([17]))
+    if rule.lanes_last:
+        vmapped = simulate(instance, problem, rule, runs=40, engine=Engine(lanes=16, vmapped=True), **common)
+        _same(few, vmapped, f"{where}: lanes-last and vmapped forms")
+    many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=64), **common)
+    errors = (many.stopped & ~many.correct).sum(-1)
+    limit = int(stats.binom.isf(LUCK, runs, delta))
+    _require(
+        (errors <= limit).all(), f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
+    )
+    high = stats.beta.ppf(0.999, errors.max() + 1, runs - errors.max())
+    return [
+        f"{where}: traced once, arms in range, alone = in a batch; {errors.max()} errors in {runs} runs at delta = {delta} "
+        f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"
+    ]
+
+
+def _programs() -> list[engine.Program]:
+    return list(engine.Program.alive)
+
+
+def _check_stress(rule, problem, steps, seed) -> str:
+    """Rewards so large that exponential weights underflow, and arms so near each other that designs are almost singular."""
+    scale = 1e4
+    if rule.structures == ("unstructured",):
+        instance = Instance(np.eye(4), scale * np.array([1.0, 0.5, -0.5, -1.0]))
+    else:
+        arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
+        instance = Instance(arms, scale * np.array([1.0, 3.0]))
+    never = lambda t, delta: 1e30 + 0 * (t + delta)  # noqa: E731
+    stopping = LLR() if "llr" in rule.stopping else Native()
+    with jax.debug_nans(True):
+        try:
+            run = trace(instance, problem, rule, stopping=stopping, threshold=never, max_samples=steps, seed=seed)
+        except FloatingPointError as error:
+            raise ContractError(f"{rule!r} made a NaN under rewards of {scale:g} and nearly singular designs: {error}") from error
+    _require(((run.arms >= 0) & (run.arms < instance.K)).all(), "an arm out of range under nearly singular designs")
+    return f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
+
+
+def check_problem(problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0) -> Report:
+    """Certify a problem: its answers and its pieces say the same.
+
+    For random theta and lambda with i = answer(theta): answer(lambda) differs from i exactly where lambda lies in a piece of i;
+    and gaps, norms and `along` of the engine's form equal those of the directions and offsets of `half_spaces`.
+
+    Args:
+        problem: the problem.
+        instance: gives the arms; None: five arms in three dimensions.
+        draws: pairs of theta and lambda.
+        seed: of the draws.
+
+    Raises:
+        ContractError: the first law that is broken, in a sentence.
+    """
+    rng = np.random.default_rng(seed)
+    arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
+    k, d = arms.shape
+    with float64_scope():
+        space = Space(Lanes(None), jnp.asarray(arms))
+        answer = jax.jit(lambda theta: problem.mask(problem.answer(space, space.features @ theta, theta), space.features @ theta))
+
+        def look(theta, v_inv):
+            g = jnp.einsum("kd,de,ke->k", space.features, v_inv, space.features)
+            state = Statistics(jnp.int32(k), jnp.ones(k), space.features @ theta, SquareDesign(g, v_inv), theta)
+            check = check_of(problem, space, state)
+            each = jnp.arange(check.gap.shape[0], dtype=jnp.int32)
+            return check.gap, check.exists, check.metric.norm, jax.vmap(check.metric.along)(each)
+
+        look = jax.jit(look)
+        for _ in range(draws):
+            theta, other = rng.normal(size=d), rng.normal(size=d)
+            directions, offsets = problem.half_spaces(arms, theta)
+            inside = bool(np.any(directions @ other <= offsets))
+            differs = not np.array_equal(answer(theta), answer(other))
+            _require(inside == differs, f"theta = {theta}, lambda = {other}: in a piece is {inside}, another answer is {differs}")
+            root = rng.normal(size=(d, d + 2))
+            v_inv = np.linalg.inv(root @ root.T)
+            gap, exists, norm, along = (np.asarray(x) for x in look(theta, v_inv))
+            order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
+            ours = order(np.column_stack([gap, norm, along])[exists])
+            theirs = order(
+                np.column_stack(
+                    [
+                        directions @ theta - offsets,
+                        np.einsum("pd,de,pe->p", directions, v_inv, directions),
+                        directions @ v_inv @ arms.T,
+                    ]
+                )
+            )
+            _require(
+                ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7),
+                f"theta = {theta}: gaps, norms or along are not those of half_spaces",
+            )
+    return Report(
+        repr(problem), (f"{draws} draws: another answer exactly inside a piece; gaps, norms, along as half_spaces has them",)
+    )
+
+
+def check_threshold(
+    threshold: Callable, *, delta: float = 0.1, dimension: int = 3, runs: int = 2000, steps: int = 2000, seed: int = 0
+) -> ThresholdReport:
+    """Estimate the probability that L_t(theta_hat, theta) ever reaches beta(t, delta) within `steps` samples.
+
+    With the arms e_1 .. e_d in turn, ridge 0: L_t = sum_k N_k (theta_hat_k - theta_k)^2/2. Where it exceeds delta, the threshold
+    does not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice.
+
+    Args:
+        threshold: beta, a callable of (t, delta).
+        delta: the error probability.
+        dimension: d.
+        runs, steps: how many walks, and how long.
+        seed: of the noise.
+
+    Returns:
+        A `ThresholdReport`: the estimate and its 99.9% Clopper-Pearson interval.
+
+    Raises:
+        ContractError: beta is not finite, or falls in t.
+    """
+    rng = np.random.default_rng(seed)
+    with float64_scope():
+        times = np.arange(dimension, steps + 1, dtype=float)
+        beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
+    _require(np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(), "beta is not finite, or falls in t")
+    sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
+    reached = np.zeros(runs, bool)
+    for t in range(1, steps + 1):
+        k = (t - 1) % dimension
+        sums[:, k] += rng.standard_normal(runs)
+        counts[k] += 1
+        if t >= dimension:
+            reached |= (sums**2 / counts).sum(1) / 2 >= beta[t - dimension]
+    n = int(reached.sum())
+    low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
+    high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
+    line = (
+        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, "
+        f"delta = {delta}"
+    )
+    return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
+
+
+__all__ = ["ContractError", "Report", "check_problem", "check_sampling_rule", "check_threshold"]

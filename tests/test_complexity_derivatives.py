@@ -1,0 +1,134 @@
+"""Derivatives of H*, T* and w* against fourth-order central differences of certified solves."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from complexity_cases import Best, Box, Signs
+
+from jaxelim.complexity import (
+    PrecisionError,
+    characteristic_time,
+    complexity,
+    complexity_gradients,
+    optimal_allocation,
+    optimal_information,
+)
+from jaxelim.errors import ArgumentError, TieError
+from jaxelim.instance import Instance
+
+RNG = np.random.default_rng(12)
+ARMS = RNG.standard_normal((6, 3))
+THETA = RNG.standard_normal(3)
+PROBLEMS = [Best(2), Signs(0.1), pytest.param(Best(), marks=pytest.mark.slow)]
+
+
+def differences(function, x, step):
+    """Fourth-order central differences of function: [N, *x.shape] -> [N, ...], in one batch: [x.size, ...]."""
+    basis = step * np.eye(x.size).reshape(-1, *x.shape)
+    shifts = [-2, -1, 1, 2]
+    values = function(np.concatenate([x + s * basis for s in shifts]))
+    far, near, near_, far_ = np.split(values, 4)
+    return (far - 8 * near + 8 * near_ - far_) / (12 * step)
+
+
+def solved(field, problem, noise_std=1.0):
+    def of_theta(theta):
+        return getattr(complexity(Instance(ARMS, theta, noise_std), problem, gap=1e-12), field)
+
+    def of_arms(arms):
+        theta = np.broadcast_to(THETA, (len(arms), 3))
+        return getattr(complexity(Instance(arms, theta, noise_std), problem, gap=1e-12), field)
+
+    return of_theta, of_arms
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_gradients_against_differences(problem):
+    found = complexity_gradients(Instance(ARMS, THETA, noise_std=2.0), problem)
+    assert found.stable and found.value.dtype == np.float64
+    for field, by_theta, by_arms in (
+        ("value", found.value_theta, found.value_arms),
+        ("time", found.time_theta, found.time_arms),
+    ):
+        of_theta, of_arms = solved(field, problem, 2.0)
+        numeric = differences(of_theta, THETA, 1e-4)
+        assert np.abs(by_theta - numeric).max() <= 1e-7 * np.abs(numeric).max()
+        numeric = differences(of_arms, ARMS, 1e-4).reshape(6, 3)
+        assert np.abs(by_arms - numeric).max() <= 1e-7 * np.abs(numeric).max()
+    of_theta, of_arms = solved("allocation", problem, 2.0)
+    numeric = differences(of_theta, THETA, 1e-5).T
+    assert np.abs(found.allocation_theta - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
+    numeric = differences(of_arms, ARMS, 1e-5).T.reshape(6, 6, 3)
+    assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
+
+
+def test_transformations_agree():
+    problem = Best(2)
+    exact = complexity_gradients(Instance(ARMS, THETA), problem)
+    with jax.enable_x64(True):
+        many = jnp.asarray(THETA)[None] * jnp.asarray([[1.0], [1.1]])
+        noise = jnp.asarray(1.0)
+
+        def both(theta, bonus, noise):
+            weights = optimal_allocation(ARMS, theta, problem, noise_std=noise)
+            return optimal_information(ARMS, theta, problem, noise_std=noise, bonus=bonus), weights
+
+        slopes = jax.jit(jax.vmap(jax.jacrev(both, (0, 1, 2)), (0, None, None)))(many, jnp.zeros(6), noise)
+        forward = jax.jit(jax.jacfwd(lambda t: optimal_allocation(ARMS, t, problem)))(many[0])
+    (by_theta, by_bonus, by_noise), (weights_by_theta, _, _) = slopes
+    np.testing.assert_allclose(by_theta[0], exact.value_theta, rtol=1e-8)
+    np.testing.assert_allclose(by_theta[1], 1.1 * exact.value_theta, rtol=1e-8)  # H* is quadratic on rays
+    np.testing.assert_allclose(weights_by_theta[0], exact.allocation_theta, atol=1e-9)
+    np.testing.assert_allclose(forward, exact.allocation_theta, atol=1e-9)
+    # Danskin again: the derivative in the bonus is the allocation; and H* falls with the square of the noise
+    np.testing.assert_allclose(by_bonus[0], exact.allocation, atol=1e-7)
+    np.testing.assert_allclose(by_noise[0], -2 * exact.value, rtol=1e-8)
+
+
+def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
+    value = optimal_information(ARMS, THETA, Best(2))
+    assert value.dtype == np.float64 and not jax.config.jax_enable_x64
+    assert characteristic_time(ARMS, THETA, Best(2)) == pytest.approx(1 / value)
+    assert optimal_allocation(ARMS, THETA, Best(2)).shape == (6,)
+    theta = jnp.asarray(THETA, jnp.float32)
+    with pytest.raises(PrecisionError, match="float64"):
+        jax.grad(functools.partial(optimal_information, ARMS, problem=Best()))(theta)
+    slope = jax.grad(lambda t: optimal_information(ARMS, t, Best(2), precision="float32"))(theta)
+    assert slope.dtype == jnp.float32
+    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), Best(2)).value_theta, rtol=1e-3)
+
+
+def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features():
+    theta = np.array([0.3, -0.2, 0.1])
+    found = complexity_gradients(Instance(ARMS, theta), Box(), jacobian=False)
+    assert found.allocation_theta is None and found.allocation_arms is None
+    numeric = differences(
+        lambda arms: complexity(Instance(arms, np.tile(theta, (len(arms), 1))), Box(), gap=1e-12).value, ARMS, 1e-4
+    )
+    np.testing.assert_allclose(found.value_arms.ravel(), numeric, rtol=1e-6, atol=1e-9)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda a: optimal_information(a, theta, Box()))(jnp.asarray(ARMS))
+    np.testing.assert_allclose(slope, found.value_arms, rtol=1e-9, atol=1e-12)
+
+
+def test_an_allocation_that_is_not_unique_is_flagged():
+    # the last two arms are the same: any split of their weight is optimal
+    arms = np.concatenate([ARMS[:5], ARMS[4:5]])
+    theta = np.array([0.5, -0.4, 0.8])
+    found = complexity_gradients(Instance(arms, theta), Signs(), jacobian=False)
+    assert not found.stable and np.isfinite(found.value_theta).all()
+    assert found.value_theta @ theta == pytest.approx(2 * found.value)  # H* has a derivative all the same
+
+
+def test_refusals():
+    with pytest.raises(TieError):
+        optimal_information(np.eye(2), [1.0, 1.0], Best())
+    with pytest.raises(ArgumentError, match="precision"):
+        optimal_information(ARMS, THETA, Best(), precision="float16")
+    with pytest.raises(ArgumentError, match="one instance"):
+        optimal_information(ARMS[None], THETA[None], Best())
+    with pytest.raises(ArgumentError, match="theta"):
+        optimal_information(ARMS, [1.0, np.nan, 0.0], Best())

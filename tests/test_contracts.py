@@ -1,0 +1,86 @@
+"""Every exported rule, problem and threshold keeps its contract; and the contracts notice what they are for."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import catalogue
+from jaxelim.testing import ContractError, check_problem, check_sampling_rule, check_threshold
+
+HEAVY = ("tas", "optimistic-tas")
+CASES = [(name, problem) for name, kind in catalogue.rules().items() for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
+         if problem.name in kind.problems]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name,problem", CASES, ids=lambda x: x if isinstance(x, str) else repr(x))
+def test_rules(name, problem):
+    rule = catalogue.rules()[name]()
+    print(check_sampling_rule(rule, problem, steps=300 if name in HEAVY else 3000, runs=100 if name in HEAVY else 400))
+
+
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)], ids=repr)
+def test_problems(problem):
+    assert "300 draws" in str(check_problem(problem))
+
+
+def test_half_spaces_are_a_problem():
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(4, 3))
+    directions = np.stack([np.delete(arms[i] - arms, i, 0) for i in range(4)])
+    best = je.HalfSpaces(lambda theta: jnp.argmax(jnp.asarray(arms) @ theta), directions)
+    check_problem(best, je.Instance(arms, rng.normal(size=3)))
+    wrong = je.HalfSpaces(lambda theta: jnp.argmax(jnp.asarray(arms) @ theta), directions[:, :2])
+    with pytest.raises(ContractError, match="in a piece"):
+        check_problem(wrong, je.Instance(arms, rng.normal(size=3)))
+
+
+def test_thresholds():
+    """n = 2000 walks: a threshold that L_t reaches with probability above delta + 0.02 cannot show an interval below delta."""
+    for threshold in (je.LinearThreshold(3, 1.0, 1.0), je.LogLogThreshold(5.0)):
+        assert check_threshold(threshold, delta=0.05).high < 0.05
+    # The paper's heuristic threshold does not grow with d: it is reached more often than delta allows already in d = 3.
+    assert check_threshold(je.Heuristic(), delta=0.05).low > 0.05 > check_threshold(je.Heuristic(), delta=0.05, dimension=1).high
+    assert check_threshold(je.GK16(), delta=0.05, dimension=1).probability > 0
+    assert check_threshold(lambda t, delta: jnp.log((1 + t) / delta) / 8, delta=0.05).low > 0.5
+    with pytest.raises(ContractError, match="falls"):
+        check_threshold(lambda t, delta: 100 / t + 0 * delta)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Sloppy(je.SamplingRule):
+    """Pulls arms that are not there.
+
+    Args:
+        step: how far it goes.
+    """
+
+    step: int = 7
+    uses_delta: ClassVar[bool] = False
+
+    def choose(self, view, state):
+        return view.t * self.step, state
+
+
+def test_the_contract_notices_arms_out_of_range():
+    with pytest.raises(ContractError, match="out of range"):
+        check_sampling_rule(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Undocumented(je.Uniform):
+    """Says nothing of its argument."""
+
+    hidden: int = 1
+
+
+def test_the_contract_reads_docstrings():
+    with pytest.raises(ContractError, match="hidden"):
+        check_sampling_rule(Undocumented())

@@ -1,0 +1,82 @@
+"""delta-correctness: the share of wrong answers, in numbers large enough to tell 0.1 from 0.13.
+
+Two small instances for every problem, LinGapE, every stopping rule; the same check must fail for a threshold that is too low.
+(Without a ridge: with one, the first estimates are shrunk and even a threshold that is too low seldom errs.)
+
+The numbers. A check counts the wrong answers of `N` independent runs, which are binomial; it fails at `CRITICAL` or more. Even
+at an error rate of exactly 0.1 (the heuristic threshold errs far less) one check fails by luck with probability below 5e-8,
+and the 18 checks (three problems, two instances, three stopping rules) together with less than 1e-6; an error rate of 0.13,
+the smallest defect that this is asked to see, passes a check with probability below 1e-3. `test_the_numbers` computes them.
+"""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import jaxelim as je
+
+DELTA, DEFECT = 0.1, 0.13
+N = 8_000
+CRITICAL = 947
+CHECKS = 18
+
+WEAK = 0.2
+"""Where this is asked for as delta, the threshold is an eighth of what it is at 0.1: one compiled program serves both."""
+
+
+def threshold(t, delta):
+    beta = jnp.log(1 + t) - jnp.log(DELTA)
+    return jnp.where(delta > 0.5 * (DELTA + WEAK), beta / 8, beta)
+
+
+EYE = np.eye(4)
+LINEAR = [[1.0, 0.0], [0.0, 1.0], [0.8, -0.6], [-0.6, 0.8]]
+INSTANCES = {  # gaps below one standard deviation: a stop that comes too early is often wrong, and the runs are still short
+    "best-arm": (je.BestArm(), je.Instance([EYE, EYE], [[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0]])),
+    "top-m": (je.TopM(2), je.Instance([EYE, EYE], [[0.55, 0.55, 0.0, 0.0], [0.0, 0.5, 0.0, 0.5]])),
+    "thresholding": (je.Thresholding(), je.Instance([LINEAR, LINEAR], [[0.35, -0.3], [-0.25, 0.4]])),
+}
+
+
+PROBLEMS = [pytest.param(name, marks=pytest.mark.xdist_group(f"delta {name}")) for name in INSTANCES]  # they share a program
+
+
+@functools.cache
+def errors(name):
+    """Wrong answers out of N: [instance, stopping rule, (right threshold, weak threshold)]."""
+    problem, instance = INSTANCES[name]
+    result = je.simulate(
+        instance, problem, je.LinGapE(), delta=[DELTA, WEAK], threshold=threshold, runs=N, seed=20, ridge=0.0,
+        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()), engine=je.Engine(chunk=32),
+    )
+    assert result.stopped.all()
+    return np.sum(~result.correct, -1)
+
+
+def passes(wrong):
+    """The check: fewer wrong answers than an error rate of DELTA could bring about by luck."""
+    return wrong < CRITICAL
+
+
+def test_the_numbers():
+    by_luck = binom.sf(CRITICAL - 1, N, DELTA)
+    assert by_luck < 5e-8 and CHECKS * by_luck < 1e-6
+    assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_errors_are_rarer_than_delta(name):
+    wrong = errors(name)
+    assert passes(wrong[..., 0]).all(), wrong[..., 0] / N
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_weak_threshold_is_caught(name):
+    """An eighth of the threshold errs in at least a fifth of the runs on these instances, and fails the same check. (Not with
+    LLR stopping of signs: that waits for all arms at once, and errs less.)"""
+    wrong = errors(name)[:, 1 if name == "thresholding" else 0 :, 1]
+    assert (wrong >= N / 5).all(), wrong / N
+    assert not passes(wrong).any()

@@ -1,0 +1,202 @@
+"""A run's outcome depends on (instance, rule, settings, seed) and nothing else; and one configuration compiles once."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import engine
+from jaxelim.base import ASK, OK, WORKING
+
+SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
+ALL = (je.LLR(), SELECTIVE, FULL)
+INSTANCE = je.instances.linear_d20(7, K=24)
+FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping", "tests_sampling")
+COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
+
+
+def equal(one, other, take=slice(None)):
+    for name in FIELDS:
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_array_equal(a, b[:, :, take], err_msg=name)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Hesitant(je.LinGapE):
+    """LinGapE that now and then asks for its full definition, or works for a step without pulling: the same choices."""
+
+    batch: ClassVar[int] = 4
+    patience: ClassVar[float] = 0.25
+
+    def init(self, view):
+        return jnp.zeros_like(view.t)
+
+    def choose(self, view, state):
+        return super().choose(view, ())[0], jnp.zeros_like(state)
+
+    def fast(self, view, state):
+        works = (view.t % 5 == 0) & (state == 0)
+        status = jnp.where(view.t % 7 == 0, ASK, jnp.where(works, WORKING, OK))
+        arm = super().choose(view, ())[0]
+        return jnp.where(status == OK, arm, 0), (status == WORKING).astype(jnp.int32), status
+
+
+@pytest.fixture(scope="module")
+def watched():
+    return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        je.Engine(lanes=1, devices=1),
+        je.Engine(lanes=7, chunk=37),
+        je.Engine(lanes=64, devices=1),
+        je.Engine(vmapped=True),
+    ],
+    ids=repr,
+)
+def test_layout_does_not_matter(watched, layout):
+    equal(watched, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON))
+
+
+def test_two_devices_and_one(watched):
+    if len(jax.devices()) < 2:
+        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ  # the suite is to be run with two: see conftest.py
+    assert watched.plan["devices"] == min(2, len(jax.devices()))
+    one = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON)
+    assert one.plan["devices"] == 1
+    equal(watched, one)
+
+
+def test_order_and_choice_of_runs(watched):
+    order = np.random.default_rng(0).permutation(40)
+    settings = {**COMMON, "runs": order}
+    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), watched, order)
+    some = np.array([31, 2, 17])
+    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}), watched, some)
+
+
+def test_an_observer_does_not_steer(watched):
+    for s, rule in enumerate(ALL[:2]):
+        alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
+        for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(alone, name)[0], getattr(watched, name)[s], err_msg=name)
+    assert (watched.samples[2] <= watched.samples[1]).all() and (watched.samples[1] <= watched.samples[0]).all()
+
+
+@pytest.mark.parametrize("elimination", [None, SELECTIVE], ids=["none", "sampling"])
+def test_lanes_that_ask_and_wait_choose_the_same(elimination):
+    settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
+    plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
+    for layout in (je.Engine(lanes=24, chunk=64), je.Engine(lanes=8, vmapped=True, devices=1)):
+        slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
+        equal(plain, slow)
+        assert slow.work["choose_rounds"] > 0
+
+
+def test_deltas_on_one_trajectory_and_each_alone():
+    """LinGame ignores delta: nine deltas are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
+    deltas = np.array([0.1, 0.001, 0.02])
+    for rule, shared in ((je.LinGame(), True), (je.LinGapE(), False)):
+        common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
+        swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
+        assert swept.samples.shape == (2, 3, 9) and (swept.plan["deltas_per_trajectory"] == 3) == shared
+        for d, delta in enumerate(deltas):
+            alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
+            for name in FIELDS:
+                np.testing.assert_array_equal(getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name)
+
+
+def test_a_batch_of_instances_is_its_instances():
+    batch = je.instances.linear_d20(3, n=3, K=24)
+    together = je.simulate(batch, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
+    assert together.samples.shape == (3, 3, 1, 6)
+    for i, one in enumerate(batch):
+        alone = je.simulate(one, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
+        for name in FIELDS:
+            np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), err_msg=name)
+
+
+def test_scaling():
+    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) lead to the same pulls."""
+    common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
+    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **common)
+    for scaled, ridge in (
+        (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
+        (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
+    ):
+        equal(base, je.simulate(scaled, je.BestArm(), je.LinGapE(), ridge=ridge, **common))
+
+
+def test_permuted_arms_permute_the_result():
+    """Where no ties occur. The initial pulls are in index order, so the noise given must be permuted with them."""
+    rng = np.random.default_rng(5)
+    k, runs, length = INSTANCE.K, 8, 900
+    order = rng.permutation(k)
+    noise = rng.standard_normal((runs, length))
+    permuted = noise.copy()
+    permuted[:, :k] = noise[:, order]
+    common = dict(stopping=SELECTIVE, delta=0.05, runs=runs)
+    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), noise=noise, **common)
+    other = je.simulate(je.Instance(INSTANCE.arms[order], INSTANCE.theta), je.BestArm(), je.LinGapE(), noise=permuted, **common)
+    np.testing.assert_array_equal(other.samples, base.samples)
+    for name in ("pulls", "answer", "elimination_times"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(base, name)[..., order], err_msg=name)
+
+
+def test_design_forms_agree():
+    common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
+    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common)
+    equal(base, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common))
+    canonical = je.instances.unstructured(1, K=24)
+    fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
+    assert fast.plan["design"] == "diagonal"
+    equal(fast, je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common))
+
+
+def test_one_compile_per_configuration():
+    """What changes from call to call is traced: delta, seed, runs of about the same number, theta, features, the cap, weights."""
+    engine.program.cache_clear()
+    traced = lambda: sum(p.traces for p in programs)  # noqa: E731
+    programs = []
+    make = engine.Program.__init__
+
+    def counting(self, spec):
+        make(self, spec)
+        programs.append(self)
+
+    engine.Program.__init__ = counting
+    try:
+        uniform = np.full(24, 1 / 24)
+        for call in range(4):
+            instance = je.instances.linear_d20(20 + call, K=24)
+            weights = np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call) if call else uniform
+            je.simulate(
+                instance,
+                je.BestArm(),
+                je.Oracle(weights),
+                delta=0.1 / (1 + call),
+                seed=call,
+                runs=30 + call,
+                max_samples=500 + call,
+                stopping=SELECTIVE,
+            )
+    finally:
+        engine.Program.__init__ = make
+    assert len(programs) == 1 and traced() == 1
+
+
+def test_useful_samples():
+    """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
+    easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
+    result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1))
+    assert result.work["samples_drawn"] == (result.samples - 4).sum()
+    assert result.work["samples_drawn"] / result.work["samples_computed"] > 0.75

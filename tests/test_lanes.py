@@ -1,0 +1,138 @@
+"""Each primitive against its plain definition, for one run and for many, and in both forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
+from jaxelim.lanes import Lanes, index_like
+from jaxelim.simulate import float64_scope
+
+B = 5
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    with float64_scope():
+        yield
+
+
+def both(f, *x):
+    """f(lanes, *x) in the tuned form (jitted, the flag traced) and in the plain one."""
+    tuned = jax.jit(lambda flag, *x: f(Lanes(flag), *x))(jnp.int32(1), *x)
+    return tuned, f(Lanes(None), *x)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 50, 64, 65, 130])
+def test_reductions(n):
+    rng = np.random.default_rng(n)
+    x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
+    for name, plain in (("argmax", np.argmax), ("argmin", np.argmin), ("max", np.max), ("min", np.min), ("sum", np.sum)):
+        for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
+            np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
+        np.testing.assert_array_equal(getattr(Lanes(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
+    for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2)), jnp.asarray(x)):
+        np.testing.assert_array_equal(got[0], (x > 0).sum(0))
+        np.testing.assert_array_equal(got[1], (x > 2).any(0))
+        assert got[0].dtype == jnp.int32
+    nothing = jnp.full((n, B), -jnp.inf)
+    for got in both(lambda lanes, x: lanes.argmax(x), nothing):
+        np.testing.assert_array_equal(got, 0)
+
+
+def test_gathers():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
+    i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
+    each = np.arange(B)
+    gather = lambda lanes, x, w, i, q: (lanes.take(x, i), lanes.column(w, i), lanes.row(w, q))  # noqa: E731
+    for got in both(gather, *map(jnp.asarray, (x, w, i, q))):
+        np.testing.assert_array_equal(got[0], x[i, each])
+        np.testing.assert_array_equal(got[1], w[:, i, each])
+        np.testing.assert_array_equal(got[2], w[q, :, each].T)
+    one = Lanes(None)
+    np.testing.assert_array_equal(one.take(jnp.asarray(x[:, 0]), jnp.asarray(i)), x[i, 0])
+    np.testing.assert_array_equal(one.take(jnp.asarray(x[:, :1]), jnp.asarray(i)), x[i, 0])
+    np.testing.assert_array_equal(one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0])
+    np.testing.assert_array_equal(one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_inverse(d):
+    rng = np.random.default_rng(d)
+    root = rng.normal(size=(d, d + 3, B))
+    a = np.einsum("dkb,ekb->deb", root, root)
+    for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
+        product = np.einsum("deb,efb->dfb", a, np.asarray(got))
+        np.testing.assert_allclose(product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9)
+    np.testing.assert_allclose(Lanes(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_designs(owned):
+    """Three forms of V^-1 after the same pulls, against a matrix inverted anew."""
+    rng = np.random.default_rng(1)
+    k, d, ridge = 6, 6, 0.7
+    phi = np.eye(d) if not owned else rng.normal(size=(k, d))
+    features = np.repeat(phi[..., None], B, -1) if owned else phi
+    counts = np.ones((k, B))
+    pulls = rng.integers(0, k, (15, B)).astype(np.int32)
+    for row in pulls:
+        counts[row, np.arange(B)] += 1
+    v0 = np.linalg.inv(ridge * np.eye(d) + phi.T @ phi)
+    vs = [np.linalg.inv(ridge * np.eye(d) + phi.T @ (counts[:, b, None] * phi)) for b in range(B)]
+    own = lambda x: jnp.asarray(np.repeat(x[..., None], B, -1))  # noqa: E731
+    g0 = own(np.diag(phi @ v0 @ phi.T))
+    forms = [ArmDesign(g0, own(v0 @ phi.T)), SquareDesign(g0, own(v0))] + ([] if owned else [DiagonalDesign(g0)])
+    i, j = (jnp.asarray(rng.integers(0, k, B), jnp.int32) for _ in range(2))
+    gram = np.stack([phi @ v @ phi.T for v in vs], -1)
+    for form in forms:
+        def run(lanes, form):
+            space = Space(lanes, jnp.asarray(features))
+            for row in pulls:
+                form, _, _ = form.add(space, jnp.asarray(row))
+            cross = form.cross(space, i)
+            return form.g, cross, form.difference(space, cross, i, j), form.distances(space, cross, i)
+
+        for g, cross, difference, distances in both(run, form):
+            each = np.arange(B)
+            np.testing.assert_allclose(g, np.einsum("kkb->kb", gram), rtol=1e-10)
+            np.testing.assert_allclose(cross, gram[:, i, each], atol=1e-12)
+            np.testing.assert_allclose(difference, gram[:, i, each] - gram[:, j, each], atol=1e-12)
+            norms = np.einsum("kkb->kb", gram)
+            np.testing.assert_allclose(distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12)
+    weights = rng.random((k, B))
+    for got in both(lambda lanes, w: weighted(Space(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
+        for b in range(B):
+            anew = np.linalg.inv(ridge * np.eye(d) + phi.T @ (weights[:, b, None] * phi))
+            np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
+
+
+def test_near_equal_arms_keep_their_distance():
+    """Arms 1e-9 apart: the Gram form would say 0 or noise, the careful one is right to eight digits."""
+    phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
+    v_inv = np.linalg.inv(np.eye(2) + phi.T @ phi)
+    g = np.diag(phi @ v_inv @ phi.T)
+    design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
+    i = jnp.int32(0)
+    y = phi[0] - phi
+    truth = np.einsum("kd,de,ke->k", y, v_inv, y)
+    careful = Space(Lanes(None), jnp.asarray(phi), careful=True)
+    np.testing.assert_allclose(design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8)
+    plain = Space(Lanes(None), jnp.asarray(phi))
+    assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
+
+
+def test_the_compiled_program_does_not_copy_the_argmax():
+    """With the traced flag a balanced tree of n - 1 compares is computed once, however many read it."""
+    def step(lanes, x):
+        i = lanes.argmax(x)
+        return lanes.take(x, i) * x, jnp.where(index_like(x) == i, x, 0), x + i.astype(x.dtype)
+
+    def compares(flagged):
+        f = jax.jit(lambda flag, x: step(Lanes(flag if flagged else None), x))
+        text = f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text()
+        return sum("direction=GT" in line and "pred[64]" in line for line in text.splitlines())
+
+    assert compares(True) <= 49 + 2

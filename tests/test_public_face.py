@@ -1,0 +1,183 @@
+"""The names, shapes and types that users rely on. Run with the caller's x64 flag off, and once more with it on."""
+
+import jax
+import numpy as np
+import pytest
+import xarray as xr
+
+import jaxelim as je
+from jaxelim import cli
+
+EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
+SELECTIVE = je.SelectiveElimination()
+
+
+def test_flags_are_the_callers():
+    before = (jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_numpy_dtype_promotion)
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=3, max_samples=100)
+    after = (jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_numpy_dtype_promotion)
+    assert before == after
+    assert result.settings["precision"] == "float64"
+
+
+def test_shapes_and_types():
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), delta=[0.1, 0.05], stopping=(je.LLR(), SELECTIVE), runs=5)
+    assert result.samples.shape == result.stopped.shape == result.truncated.shape == result.correct.shape == (2, 2, 5)
+    assert result.answer.shape == result.pulls.shape == result.elimination_times.shape == (2, 2, 5, 4)
+    assert result.answer.dtype == bool and result.stopped.dtype == bool and result.samples.dtype.kind == "i"
+    assert result.tests_stopping.shape == result.tests_sampling.shape == (2, 2, 5)
+    np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
+    assert result.stopped.all() and (result.truncated == ~result.stopped).all()
+    np.testing.assert_array_equal(result.correct, result.answer[..., 0])
+    assert (result.tests_sampling == 0).all()
+    np.testing.assert_array_equal(result.tests_stopping[0], 3 * (result.samples[0] - 3))
+    assert (result.elimination_times[0] == 0).all()
+    np.testing.assert_array_equal((result.elimination_times[1] > 0).sum(-1), 3)
+
+
+def test_a_batch_has_a_leading_axis():
+    batch = je.Instance(np.stack([np.eye(4)] * 3), [[1.0, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, 0, 1.5]])
+    result = je.simulate(batch, je.BestArm(), je.Uniform(), runs=6, delta=0.1)
+    assert result.samples.shape == (3, 1, 1, 6) and result.answer.shape == (3, 1, 1, 6, 4)
+    for i, best in enumerate((0, 1, 3)):
+        np.testing.assert_array_equal(result.correct[i], result.answer[i, ..., best])
+    assert "instance" in result.to_xarray().dims
+
+
+def test_pair_times():
+    common = dict(runs=4, stopping=SELECTIVE, delta=0.1)
+    without = je.simulate(EASY, je.TopM(2), je.Uniform(), **common)
+    result = je.simulate(EASY, je.TopM(2), je.Uniform(), record=("pair_times",), **common)
+    assert without.elimination_times is None and result.elimination_times.shape == (1, 1, 4, 4, 4)
+    assert ((result.elimination_times > 0).sum((-1, -2)) >= 4).all()
+    np.testing.assert_array_equal(without.samples, result.samples)
+
+
+def test_truncated_runs_are_flagged_and_left_out():
+    hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
+    result = je.simulate(hard, je.BestArm(), je.Uniform(), runs=4, max_samples=200)
+    assert result.truncated.all() and (result.samples == 200).all() and (result.answer.sum(-1) == 1).all()
+    row = result.summary().rows[0]
+    assert row["cut off"] == 4 and np.isnan(row["mean tau"])
+    assert "4 of 4 runs were cut off" in str(result.summary())
+
+
+def test_noise_that_runs_out():
+    noise = np.random.default_rng(0).standard_normal((3, 150))
+    hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
+    result = je.simulate(hard, je.BestArm(), je.Uniform(), runs=3, noise=noise)
+    assert (result.samples == 150).all() and result.truncated.all()
+    trace = je.trace(hard, je.BestArm(), je.Uniform(), noise=noise[1])
+    assert trace.samples == 150 and trace.truncated and len(trace.arms) == 150
+    np.testing.assert_array_equal(trace.pulls, result.pulls[0, 0, 1])
+    np.testing.assert_allclose(trace.rewards, hard.means[trace.arms] + noise[1], atol=1e-14)
+
+
+def test_common_random_numbers():
+    """Two rules on one seed see the same noise, and a trace of run r is that run."""
+    result = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=[4, 9], seed=3)
+    for place, run in enumerate((4, 9)):
+        trace = je.trace(EASY, je.BestArm(), je.LinGapE(), seed=3, run=run)
+        assert trace.samples == result.samples[0, 0, place] and trace.stopped
+        np.testing.assert_array_equal(trace.pulls, result.pulls[0, 0, place])
+    a = je.trace(EASY, je.BestArm(), je.LinGapE(), seed=3, run=4)
+    b = je.trace(EASY, je.BestArm(), je.Uniform(), seed=3, run=4)
+    n = min(a.samples, b.samples)
+    np.testing.assert_allclose(a.rewards[:n] - EASY.means[a.arms[:n]], b.rewards[:n] - EASY.means[b.arms[:n]], atol=1e-12)
+
+
+def test_seeds_give_different_standard_normals():
+    z = np.concatenate([
+        (t := je.trace(je.Instance(np.eye(2), [0.001, 0.0]), je.BestArm(), je.Uniform(), seed=s, max_samples=4000)).rewards
+        - np.array([0.001, 0.0])[t.arms] for s in (1, 2, 3)
+    ])
+    # n = 12000: each bound is six standard errors (chance of failing by luck below 1e-8 each); shifts of 0.06 are seen.
+    n = z.size
+    assert n == 12_000 and abs(z.mean()) < 6 / n**0.5 and abs(z.var() - 1) < 6 * (2 / n) ** 0.5
+    assert abs(np.corrcoef(z[:4000], z[4000:8000])[0, 1]) < 6 / 4000**0.5
+
+
+@pytest.mark.parametrize("thing", [
+    je.BestArm(), je.TopM(3), je.Thresholding(0.5), je.LinGapE(), je.LinGapE(rate=1.5), je.LinGame(optimistic=True), je.Uniform(),
+    je.Oracle(), je.Oracle([0.25, 0.75]), je.Heuristic(), je.GK16(), je.LinearThreshold(3, 1.0, 2.0),
+    je.LogLogThreshold(1.0, 2.0), je.LLR(), je.SelectiveElimination(), je.FullElimination(), je.Native(),
+    je.Engine(lanes=8, precision="float32"),
+], ids=repr)
+def test_repr_evaluates_back(thing):
+    assert eval(repr(thing), vars(je)) == thing
+    assert hash(eval(repr(thing), vars(je))) == hash(thing)
+
+
+def test_oracle_solves_for_its_weights():
+    result = je.simulate(EASY, je.BestArm(), je.Oracle(), runs=20, delta=0.1)
+    assert result.settings["oracle_gap"] <= 1e-6
+    weights = je.complexity(EASY, je.BestArm(), gap=1e-8).allocation
+    solved = je.simulate(EASY, je.BestArm(), je.Oracle(weights), runs=20, delta=0.1)
+    np.testing.assert_array_equal(result.pulls, solved.pulls)
+
+
+def test_xarray_round_trip(tmp_path):
+    result = je.simulate(EASY, je.BestArm(), je.LinGapE(), stopping=(je.LLR(), SELECTIVE), runs=3)
+    result.to_xarray().to_netcdf(tmp_path / "r.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "r.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(back["samples"].values, result.samples)
+        assert list(back["stopping"].values) == ["llr", "selective"] and back.attrs["rule"] == repr(je.LinGapE())
+        assert back["samples"].attrs["units"] == "samples" and back.attrs["seed"] == 0
+
+
+def test_a_callable_is_a_threshold():
+    import jax.numpy as jnp
+
+    mine = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=5, threshold=lambda t, delta: jnp.log((1 + t) / delta))
+    theirs = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=5)
+    np.testing.assert_array_equal(mine.pulls, theirs.pulls)
+
+
+def test_progress_is_told():
+    seen = []
+    je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=30, progress=lambda *x: seen.append(x))
+    assert seen[-1][:2] == (30, 30) and seen[-1][2] > 0
+
+
+def test_command_line(tmp_path, capsys):
+    out = tmp_path / "result.nc"
+    code = cli.main(["run", "linear-d10", "--problem", "best-arm", "--rule", "lingape", "--stopping", "llr", "selective",
+                     "--elimination", "none", "--delta", "0.1", "--runs", "4", "--seed", "0", "--max-samples", "300",
+                     "--output", str(out)])
+    text = capsys.readouterr().out
+    assert code == 0 and "selective" in text and "wrote" in text
+    with xr.open_dataset(out, engine="h5netcdf") as back:
+        assert dict(back.sizes)["run"] == 4 and back.sizes["stopping"] == 2
+    assert cli.main(["rules"]) == 0 and "LinGapE" in capsys.readouterr().out
+    assert cli.main(["instances"]) == 0 and "unstructured-k40" in capsys.readouterr().out
+    for words, near in ((["--rule", "lingap"], "lingape"), (["--problem", "best"], "best-arm"), (["--stopping", "lr"], "llr"),
+                        (["--elimination", "ful"], "full"), (["--threshold", "heuristics"], "heuristic")):
+        assert cli.main(["run", "linear-d10", *words]) == 2
+        assert near in capsys.readouterr().err
+    assert cli.main(["run", "linear-d1"]) == 2 and "linear-d10" in capsys.readouterr().err
+    assert cli.main(["run", "unstructured-k40-osi", "--problem", "top-m"]) == 2
+
+
+def test_public_names_are_documented():
+    assert len(set(je.__all__)) == len(je.__all__)
+    for name in je.__all__:
+        assert getattr(je, name).__doc__, name
+
+
+def test_efficiency():
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=5, delta=[0.1, 0.05])
+    ratio, distance = result.efficiency()
+    found = je.complexity(EASY, je.BestArm())
+    np.testing.assert_allclose(ratio[0, 1], result.samples[0, 1] * float(found.value) / np.log(1 / (2.4 * 0.05)), rtol=1e-6)
+    shares = result.pulls[0, 0] / result.samples[0, 0][:, None]
+    np.testing.assert_allclose(distance[0, 0], np.abs(shares - found.allocation).sum(-1) / 2, atol=1e-6)
+    hard = je.simulate(je.Instance(np.eye(3), [1.0, 0.99, 0.0]), je.BestArm(), je.Uniform(), runs=2, max_samples=50)
+    assert np.isnan(hard.efficiency()[0]).all()
+
+
+def test_complexity_from_the_command_line(tmp_path, capsys):
+    figure = tmp_path / "w.png"
+    assert cli.main(["complexity", "linear-d20", "--problem", "top-m", "--m", "5", "--figure", str(figure)]) == 0
+    text = capsys.readouterr().out
+    assert "H* = 0.000270541" in text and "E[tau]" in text and figure.stat().st_size > 10_000
+    assert cli.main(["complexity", "linear-d2"]) == 2

@@ -1,0 +1,37 @@
+"""What the README and the docs say is what the code does."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import jaxelim as je
+from jaxelim import catalogue
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_table_of_rules_is_printed_from_the_code():
+    text = (ROOT / "README.md").read_text()
+    found = re.search(r"<!-- rules: .*? -->\n(.*?)<!-- /rules -->", text, re.S)
+    assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/add-a-rule.md", "docs/add-a-problem.md"])
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    assert blocks
+    # The same code with fewer and shorter runs.
+    small = "\n".join(blocks).replace("runs=1000", "runs=8, max_samples=300")
+    exec(compile(small, page, "exec"), {"__name__": "__page__"})
+
+
+def test_every_rule_says_what_it_takes():
+    for name, rule in catalogue.rules().items():
+        doc = rule.__doc__ or ""
+        fields = [one.name for one in dataclasses.fields(rule)]
+        for field in fields:
+            assert re.search(rf"^\s+{field}: ", doc, re.M), (name, field)
+        assert rule.source and eval(repr(rule()), vars(je)) == rule()

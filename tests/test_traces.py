@@ -1,0 +1,67 @@
+"""Every choice of the authors' program, in full length: the same arm at every pull, the same number active at every check, the
+same stop and answer. One row per rule in `RULES`; a rule that is not there has no trace."""
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+
+DATA = Path(__file__).parent / "data"
+INDEX = json.loads((DATA / "traces" / "index.json").read_text())
+SELECTIVE = je.SelectiveElimination()
+VARIANTS = {"llr": (je.LLR(), None), "stop": (SELECTIVE, None), "both": (SELECTIVE, SELECTIVE), "native": (je.Native(), None)}
+
+
+def oracle(entry):
+    key = (entry["instance"], entry["problem"])
+    known = json.loads((DATA / "oracle_weights.json").read_text())
+    return je.Oracle(next(one["weights"] for one in known if (one["instance"], one["problem"]) == key))
+
+
+RULES = {"lingape": lambda _: je.LinGapE(), "lingame": lambda _: je.LinGame(), "oracle": oracle}
+
+
+@functools.cache
+def noise():
+    return np.load(DATA / "noise_seed124.npy")
+
+
+@pytest.mark.parametrize("entry", [e for e in INDEX if e["rule"] in RULES], ids=lambda e: e["file"].removesuffix(".npz"))
+def test_trace(entry):
+    theirs = np.load(DATA / "traces" / entry["file"])
+    pulls, stopped = len(theirs["arms"]), bool(theirs["stopped"])
+    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
+    stopping, elimination = VARIANTS[entry["variant"]]
+    ours = je.trace(
+        je.load_instance(entry["instance"]),
+        problem,
+        RULES[entry["rule"]](entry),
+        noise=noise(),
+        stopping=stopping,
+        elimination=elimination,
+        delta=0.01,
+        max_samples=min(65_000, noise().size),
+    )
+
+    np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"])
+    np.testing.assert_array_equal(ours.active[: len(theirs["active"])], theirs["active"])
+    if not stopped:  # the trace was cut there; ours goes on
+        assert ours.samples >= pulls
+        return
+    assert ours.stopped and not ours.truncated
+    assert ours.samples == int(theirs["samples"]) == pulls
+    answer = theirs["answer"]
+    if entry["problem"] == "osi":
+        np.testing.assert_array_equal(ours.answer, answer.astype(bool))
+    else:
+        np.testing.assert_array_equal(np.flatnonzero(ours.answer), np.sort(np.atleast_1d(answer)))
+    if stopping.eliminates and ours.elimination_times is not None:
+        np.testing.assert_array_equal(ours.elimination_times, theirs["elimination_times"])
+    means = je.load_instance(entry["instance"]).means
+    np.testing.assert_allclose(ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(np.bincount(ours.arms, minlength=means.size), ours.pulls)
