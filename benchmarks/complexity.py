@@ -85,7 +85,7 @@ def main(count=1000):
         start = time.perf_counter()
         other = scipy_solve(batch.arms[i], batch.theta[i])
         once = time.perf_counter() - start
-        print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times as long as one of the batch; "
+        print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one of the batch; "
               f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):
         few = 64

@@ -104,6 +104,13 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
         assert -answer.fun == pytest.approx(1, abs=1e-6)
 
 
+def test_a_thousand_small_instances_all_converge():
+    # Newton steps with a second-order correction cycle on some of these
+    for problem in (Best(2), Signs(0.1)):
+        found = complexity(small(1000, seed=5), problem, gap=1e-10)
+        assert found.converged.all() and found.iterations.max() < 40
+
+
 def test_two_dimensional_example():
     for eps in (0.3, 0.01):
         found = complexity(two_dimensional(5, eps), Best(), gap=1e-10)
