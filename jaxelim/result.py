@@ -208,9 +208,13 @@ class Result:
         """
         solved = complexity(self.instance, self.problem)
         lead = self.samples.shape[:1] if self.instance.batched else ()
-        value = np.reshape(solved.value, (*lead, 1, 1, 1))
-        allocation = np.reshape(solved.allocation, (*lead, 1, 1, 1, -1))
-        ratio, distance = efficiency(self.samples, self.pulls, self.deltas[:, None], value, allocation)
+        value = np.reshape(solved.value, (*lead, 1, 1))
+        allocation = np.reshape(solved.allocation, (*lead, 1, 1, -1))
+        of_delta = [
+            efficiency(self.samples[..., d, :], self.pulls[..., d, :, :], delta, value, allocation)
+            for d, delta in enumerate(self.deltas)
+        ]
+        ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
         return ratio * cut, distance * cut
 

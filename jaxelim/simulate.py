@@ -333,7 +333,10 @@ class _Job:
             wanted = 64 if layout.precision == "float64" else 128
         else:
             wanted = 8192
-        lanes = -(-min(wanted, each) // engine.LANE_GROUP) * engine.LANE_GROUP
+        most = engine.LANE_GROUP  # no more lanes than runs; by powers of two, so that few sizes are ever compiled
+        while most < each:
+            most *= 2
+        lanes = min(-(-wanted // engine.LANE_GROUP) * engine.LANE_GROUP, most)
         chunk = -(-(layout.chunk or 256) // engine.BURST) * engine.BURST
         queue = 64
         while queue < each:

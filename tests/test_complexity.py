@@ -6,7 +6,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from complexity_cases import Best, Box, Signs, information, two_dimensional
 from scipy.optimize import linprog, minimize
 
 from jaxelim.complexity import allocation_value, complexity, oracle_weights
@@ -14,6 +13,7 @@ from jaxelim.complexity.optimum import solve_many
 from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instance import Instance
+from tests.complexity_cases import Best, Box, Signs, information, two_dimensional
 
 # H* of the shipped instances, from the bracket of linear programs in `cutting_planes` at 1e-9.
 SHIPPED = [

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from complexity_cases import Best, information, two_dimensional
 
 from jaxelim import complexity as cx
 from jaxelim.complexity.bounds import first_time, heuristic, region_of
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instance import Instance
+from tests.complexity_cases import Best, information, two_dimensional
 
 K = 5
 

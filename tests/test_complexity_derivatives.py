@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from complexity_cases import Best, Box, Signs
 
 from jaxelim.complexity import (
     PrecisionError,
@@ -18,6 +17,7 @@ from jaxelim.complexity import (
 )
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instance import Instance
+from tests.complexity_cases import Best, Box, Signs
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))

@@ -185,7 +185,7 @@ def test_one_compile_per_configuration():
                 je.Oracle(weights),
                 delta=0.1 / (1 + call),
                 seed=call,
-                runs=30 + call,
+                runs=40 + call,
                 max_samples=500 + call,
                 stopping=SELECTIVE,
             )
