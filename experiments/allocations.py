@@ -4,6 +4,7 @@ bracket: H* of the paper's eight instance-problems between linear programs. grad
 instances. example: the two-dimensional example. design: the hardest instance and the best extra arm, with a figure.
 """
 
+import importlib
 import sys
 from dataclasses import dataclass
 
@@ -14,10 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.optimize import linprog
 
-from jaxelim import complexity as cx
 from jaxelim.complexity.bounds import region_of
 from jaxelim.instance import Instance
 from jaxelim.instances import load_instance, two_dimensional
+
+cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
 
 
 @dataclass(frozen=True)
