@@ -315,20 +315,9 @@ class Program:
         order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
         # Places left over repeat the first lane that asks, so that loops in `choose` are as long as those that asked need.
         order = jnp.where(jnp.arange(batch) < jnp.sum(lane.asks), order, order[0])
-        few = (
-            lane
-            if batch == size
-            else jax.tree.map(lambda x: x[..., order], lane)
-            if spec.owned
-            else dataclasses.replace(
-                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())), prepared=lane.prepared
-            )
-        )
-        if batch == size:
-            few = dataclasses.replace(
-                jax.tree.map(lambda x: x[..., order], dataclasses.replace(lane, prepared=())),
-                prepared=jax.tree.map(lambda x: x[..., order], lane.prepared) if spec.owned else lane.prepared,
-            )
+        few = jax.tree.map(lambda x: x[..., order], lane if spec.owned else dataclasses.replace(lane, prepared=()))
+        if not spec.owned:  # shared by all lanes, and without their axis
+            few = dataclasses.replace(few, prepared=lane.prepared)
         check = self._check(inputs, few)
         observers, sampling = few.observers, few.sampling
         if spec.elimination is not None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -510,13 +509,6 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
             f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "
             "stopping rule has dropped, and any other rule would wait for them for ever",
         )
-
-
-def warn_if_truncated(result: Result) -> None:
-    """One warning for runs that hit the cap."""
-    n = int(np.sum(result.truncated))
-    if n:
-        warnings.warn(f"{n} of {result.truncated.size} runs were cut off before they stopped", stacklevel=3)
 
 
 __all__ = ["Engine", "LLR", "Native", "simulate", "trace"]
