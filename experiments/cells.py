@@ -111,6 +111,12 @@ class Options:
         checks.seed(self.seed)
         parse_shard(self.shard)
 
+    def named(self, name: str) -> str:
+        """A cell's name, with the seed and the cap where they are not the usual ones: folders can hold several."""
+        usual = {field.name: field.default for field in dataclasses.fields(Options)}
+        said = [f"/{key}={getattr(self, key)}" for key in ("seed", "max_samples") if getattr(self, key) != usual[key]]
+        return name + "".join(said)
+
 
 def parse_shard(text: str) -> tuple[int, int]:
     """(i, n) of "i/n", i from 1 to n.

@@ -139,8 +139,8 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
         stopping, variant = tuple(observers[one] for one in layout.columns if one in observers), "watched"
     problems = {"bai": je.BestArm, "topm": lambda: je.TopM(describe(name).m or 1), "osi": je.Thresholding}
     cell = cells.Cell(
-        f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}", je.load_instance(name), problems[problem](), rule, stopping,
-        elimination, seed=options.seed, max_samples=options.max_samples,
+        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"), je.load_instance(name), problems[problem](),
+        rule, stopping, elimination, seed=options.seed, max_samples=options.max_samples,
     )  # fmt: skip
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
 

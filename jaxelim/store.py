@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -163,12 +164,8 @@ class Block:
         except OSError as error:
             raise StoreError(path, f"cannot be read: {error.strerror}") from error
         try:
-            with xr.open_dataset(io.BytesIO(contents), engine="h5netcdf", decode_times=False) as opened:
-                data = opened.load()
-            attributes, data.attrs = dict(data.attrs), {}
-            version = int(attributes["jaxelim_block"])
-            for name in data.variables:
-                data[name].encoding = {}
+            data, attributes = _parsed(contents)
+            version = int(np.ravel(attributes["jaxelim_block"])[0])
         except Exception as error:  # HDF5 answers a damaged file with almost any exception
             raise DamagedFileError(path, f"it is no readable NetCDF block ({type(error).__name__})") from error
         if version > FORMAT:
@@ -188,6 +185,27 @@ class Block:
         except Exception as error:
             raise DamagedFileError(path, f"its attributes cannot be read ({type(error).__name__})") from error
         return block
+
+
+def _parsed(contents: bytes) -> tuple[xr.Dataset, dict]:
+    """The arrays and the attributes of a NetCDF file that `encoded` has made.
+
+    With h5py, ten times faster than by `xr.open_dataset`; whether it has read all of it well is the checksum's to say."""
+    variables: dict[str, Any] = {}
+    with h5py.File(io.BytesIO(contents), "r") as file:
+        attributes = dict(file.attrs)
+        for name, found in file.items():
+            own = found.attrs
+            scale = own.get("CLASS") == b"DIMENSION_SCALE"
+            if scale and bytes(own.get("NAME", b"")).startswith(b"This is a netCDF dimension but not"):
+                continue
+            dims = (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
+            values = found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
+            if own.get("dtype") == "bool":
+                values = values.astype(bool)
+            variables[name] = (dims, values, {"units": own["units"]} if "units" in own else {})
+    coordinates = {name: one for name, one in variables.items() if one[0] == (name,)}
+    return xr.Dataset({k: v for k, v in variables.items() if k not in coordinates}, coordinates), attributes
 
 
 def _label_checksum(name: str, work: str) -> str:
@@ -417,7 +435,7 @@ class Store:
                 continue
             if other.name == name:
                 told = differences(other.settings, settings)
-                raise ConflictError(entry.path, f"{name!r} stands for other settings there: {told}")
+                raise ConflictError(entry.path, f"{name!r} stands for other settings there: {told}. Choose another folder")
 
     def put_aside(self, damaged: Iterable[DamagedFileError]) -> None:
         """Rename damaged files to `*.damaged`, so that they are in nobody's way and can still be looked at."""
