@@ -161,7 +161,8 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
     """Numbers of each row, NaN where there is none.
 
     Keys: problem, algorithm, column, elimination (of Table 3's "+ elim" rows), runs, samples_k and sd_k (thousands; where runs
-    were truncated the restricted mean E[min(tau, cap)] and the sd of min(tau, cap)), truncated, paper_samples_k, paper_sd_k, z,
+    were truncated the restricted mean E[min(tau, cap)] and the sd of min(tau, cap)), truncated, paper_samples_k, paper_sd_k, z
+    (NaN where runs were truncated at another cap than the paper's),
     errors (wrong answers among the runs that stopped), error_low and error_high (Clopper-Pearson, level 0.95),
     tests_stopping and tests_sampling (half-space tests per sample), samples_saved, tests_saved (percent of no elimination's
     samples, and of its half-space tests per sample), paper_samples_saved and paper_time_saved (the paper's, the latter of its
@@ -174,6 +175,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         drawn = whole.work("samples_drawn")
+        comparable = n == tau.size or row.cell.max_samples == paper.CAP  # the paper's means hold runs cut off there
         lines.append({
             "problem": row.problem,
             "algorithm": row.algorithm,
@@ -184,7 +186,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
             "truncated": tau.size - n,
             "paper_samples_k": row.paper["mean"],
             "paper_sd_k": row.paper["sd"],
-            "z": paper.z_score(tau, row.paper) if tau.size > 1 else math.nan,
+            "z": paper.z_score(tau, row.paper) if comparable and tau.size > 1 else math.nan,
             "errors": wrong,
             "stopped": n,
             "error_low": low,
