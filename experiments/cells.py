@@ -12,6 +12,7 @@ import platform
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -318,6 +319,9 @@ def run_and_load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | Non
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
     """A polite kill (SIGTERM) ends like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # others may not say so
+        yield
+        return
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -453,16 +453,15 @@ class Store:
         broken: dict[tuple[str, str], list[DamagedFileError]] = {}
         for entry in self.entries():
             key = entry.slug, entry.digest
-            found.setdefault(key, []), broken.setdefault(key, [])
+            blocks, damaged = found.setdefault(key, []), broken.setdefault(key, [])
             try:
-                found[key].append(Block.read(entry.path))
+                blocks.append(Block.read(entry.path))
             except DamagedFileError as error:
-                broken[key].append(error)
+                damaged.append(error)
         stored = []
-        for (label, _), blocks in found.items():
-            damaged = tuple(broken[label, _])
-            name = blocks[0].name if blocks else label
-            stored.append(Stored(name, Held(_joined(blocks), tuple(blocks), damaged)))
+        for key, blocks in found.items():
+            name = blocks[0].name if blocks else key[0]
+            stored.append(Stored(name, Held(_joined(blocks), tuple(blocks), tuple(broken[key]))))
         return stored
 
 
@@ -544,7 +543,8 @@ def _joined(blocks: Sequence[Block]) -> xr.Dataset | None:
     if not blocks:
         return None
     order = sorted(blocks, key=lambda block: (int(block.runs[0]), -block.runs.size))
-    parts, kept, end = [], [], -1
+    parts: list[xr.Dataset] = []
+    kept, end = [], -1
     for block in order:
         runs = block.runs
         for other in kept:

@@ -256,3 +256,21 @@ def test_figure1_right(tmp_path, capsys):
     for one in data.values():
         assert (np.diff(one["samples"].values, axis=1) > 0).all()  # later at the smaller delta, run by run
     assert store.Store(tmp_path).cells()[0].held.blocks[0].work["plan_deltas_per_trajectory"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["oracle", "lingame"])
+def test_the_ratio_of_stopping_times_falls_towards_one(rule):
+    """Paired, 500 runs: never below 1, and falling with log(1/delta) (paper, Figure 1, right). Of 64 runs the paired slopes
+    gave |t| = 2.0 to 2.8, which makes 5.5 to 8 of 500: a fall as large as that is missed in less than one case of a hundred."""
+    delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
+    options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
+    for cell in figure1_right.jobs(options).values():
+        data, _ = cell.compute(np.arange(500), lambda *_: None)
+        ratio = figure1_right.ratios(data)
+        assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
+        x = np.log(1 / np.array(delta))
+        slopes = (x - x.mean()) @ ratio / ((x - x.mean()) ** 2).sum()
+        fall = ratio[0] - ratio[-1]
+        assert slopes.mean() / (slopes.std(ddof=1) / 500**0.5) < -3
+        assert fall.mean() / (fall.std(ddof=1) / 500**0.5) > 3
