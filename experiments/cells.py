@@ -213,10 +213,6 @@ class Board:
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 
-    def say(self, text: str) -> None:
-        """A line that does not tear the bars."""
-        tqdm.write(text, file=sys.stderr)
-
     def close(self) -> None:
         """End the bars."""
         for bar in reversed(self._bars or ()):
@@ -310,9 +306,14 @@ def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
 
 def run_and_load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
     """`run_cells`, then `load`."""
+    began = time.perf_counter()
     done = run_cells(jobs, options)
     again = f", {done.damaged} damaged files computed again" if done.damaged else ""
-    print(f"{done.computed} runs computed, {done.found} were there already{again}: {options.output}/blocks", file=sys.stderr)
+    print(
+        f"{done.computed} runs computed, {done.found} were there already{again}; {time.perf_counter() - began:.1f} s, "
+        f"compilation included: {options.output}/blocks",
+        file=sys.stderr,
+    )
     return load(jobs, options)
 
 

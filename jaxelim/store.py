@@ -12,6 +12,7 @@ import dataclasses
 import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -278,6 +279,16 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
 
 
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder, sorted; nothing where there is none."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(folder, f"cannot be read: {error.strerror}") from error
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """What a block's file name says."""
@@ -340,20 +351,15 @@ class Store:
         return self.folder.is_dir()
 
     def _files(self) -> list[Path]:
-        try:
-            return sorted(self.folder.iterdir())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(self.folder, f"cannot be read: {error.strerror}") from error
+        return _listed(self.folder)
 
     def entries(self) -> list[Entry]:
         """The blocks by their file names, sorted; nothing is opened."""
         return [entry for path in self._files() if (entry := Entry.of(path))]
 
     def leftovers(self) -> list[Path]:
-        """Temporary files: of a job that writes at this moment, or of one that was killed."""
-        return [path for path in self._files() if path.name.endswith(".part")]
+        """Temporary files, those of tables and figures too: of a job that writes at this moment, or of one that was killed."""
+        return [path for path in [*self._files(), *_listed(self.directory)] if path.name.endswith(".part")]
 
     def set_aside(self) -> list[Path]:
         """Damaged files that a job has set aside and computed again."""
@@ -382,6 +388,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(self.folder, _cannot_write(error)) from error
+        for folder in (self.folder, self.directory, self.directory.absolute().parent):  # their entries too must last
+            _flush_folder(folder)
         probe = self.folder / "probe"
         write_whole(probe, b"jaxelim\n")
         probe.unlink(missing_ok=True)
@@ -473,20 +481,25 @@ class Stored:
     held: Held
 
     def rows(self) -> list[dict]:
-        """One row per stopping rule and delta: runs, those cut off, mean and sd of tau, errors. A cell of which nothing can be
-        read has one row without numbers."""
+        """One row per instance, stopping rule and delta: runs, those cut off, mean and sd of tau, errors. A cell of which
+        nothing can be read has one row without numbers."""
         data = self.held.data
         shared = {"cell": self.name, "runs": ranges(self.held.runs)}
-        if data is None or not {"samples", "stopped", "correct"} <= set(data.data_vars) or "instance" in data.dims:
+        if data is None or not {"samples", "stopped", "correct"} <= set(data.data_vars):
             return [{**shared, "stopping": "", "delta": "", "cut off": "", "mean tau": "", "sd": "", "wrong": ""}]
         rows = []
-        for s, stopping in enumerate(data["stopping"].values):
-            for k, delta in enumerate(data["delta"].values):
-                one = data.isel(stopping=s, delta=k)
+        lead = [("", data)]
+        if "instance" in data.dims:
+            lead = [(f"[{i}]", data.isel(instance=i)) for i in range(data.sizes["instance"])]
+        observers = list(itertools.product(enumerate(data["stopping"].values), enumerate(data["delta"].values)))
+        for label, of_instance in lead:
+            for (s, stopping), (k, delta) in observers:
+                one = of_instance.isel(stopping=s, delta=k)
                 stopped = one["stopped"].values
                 tau = one["samples"].values[stopped].astype(float)
                 rows.append({
                     **shared,
+                    "cell": self.name + label,
                     "stopping": str(stopping),
                     "delta": float(delta),
                     "cut off": int((~stopped).sum()),

@@ -20,7 +20,7 @@ import xarray as xr
 from experiments import cells
 from jaxelim import store
 
-RUNS, BLOCK = 30, 6
+RUNS, BLOCK = 18, 6
 
 
 class Cheap:
@@ -98,7 +98,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
                 cells.run_cells(jobs(), options(here))
                 os._exit(0)
             if seen["kills"] < kills:
-                time.sleep(rng.uniform(0.02, 0.5))
+                time.sleep(rng.uniform(0.02, 0.4))
                 if seen["kills"] % 3 == 0:
                     wait_for_a_write(here)
                 os.kill(child, signal.SIGKILL)
