@@ -246,7 +246,8 @@ def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
         "paper (k)": f"{line['paper_samples_k']:.2f} ± {line['paper_sd_k']:.1f}",
         "z": _number(line["z"], "+.2f"),
         "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "errors [95%]": f"{line['errors']}/{line['stopped']} [{line['error_low']:.3f}, {line['error_high']:.3f}]",
+        "errors [95%]": f"{line['errors']}/{line['stopped']}"
+        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
         "samples saved": _number(line["samples_saved"], ".1f", "%"),
         "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
         "tests/sample stopping": f"{line['tests_stopping']:.2f}",
