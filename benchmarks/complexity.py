@@ -5,7 +5,6 @@ One core: taskset -c 0, with XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra
 
 import sys
 import time
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +14,9 @@ from scipy.optimize import minimize
 from jaxelim.complexity import complexity, derivatives
 from jaxelim.complexity.derivatives import Inputs
 from jaxelim.instance import Instance
+from jaxelim.problems import BestArm
 
 K, D, GAP = 50, 20, 1e-6
-
-
-@dataclass(frozen=True)
-class Best:
-    """Best arm, told by its half-spaces."""
-
-    def half_spaces(self, arms, theta):
-        best = int(np.argmax(arms @ theta))
-        directions = arms[best] - np.delete(arms, best, axis=0)
-        return directions, np.zeros(len(directions))
 
 
 def draw(count, seed=0):
@@ -38,7 +28,7 @@ def draw(count, seed=0):
 
 def scipy_solve(arms, theta):
     """The epigraph form by sequential quadratic programming, with exact derivatives."""
-    directions, _ = Best().half_spaces(arms, theta)
+    directions, _ = BestArm().half_spaces(arms, theta)
     gaps = directions @ theta
 
     def levels(w):
@@ -76,8 +66,8 @@ def seconds(function, repeats=3):
 
 def main(count=1000):
     batch = draw(count)
-    found = complexity(batch, Best(), GAP)
-    spent = seconds(lambda: complexity(batch, Best(), GAP), 2)
+    found = complexity(batch, BestArm(), GAP)
+    spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
     print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s, checks included")
     print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
           f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
@@ -89,7 +79,7 @@ def main(count=1000):
               f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):
         few = 64
-        pieces = [Best().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
+        pieces = [BestArm().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
         inputs = Inputs(*map(jnp.asarray, (batch.arms[:few], batch.theta[:few], np.stack(pieces),
                                            np.zeros((few, K - 1)), np.zeros((few, K)))))  # fmt: skip
         marks = jnp.ones(K - 1)

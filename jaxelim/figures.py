@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxelim import checks
-from jaxelim.complexity import Complexity
+from jaxelim.complexity import Complexity, ExtraArm, Search
 from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
 from jaxelim.result import Result
 
 STYLES = (
@@ -39,16 +40,17 @@ Times = Mapping[str, Any]
 """Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run] with NaN for runs cut off."""
 
 
-def save(figure: Figure, path: Any, dpi: int = 150) -> tuple[Path, Path]:
+def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")) -> tuple[Path, ...]:
     """Write `path` with the endings .png and .pdf, each under a temporary name first.
 
     Args:
         figure: what to write.
         path: where; an ending .png or .pdf is replaced. The same figure gives the same bytes.
         dpi: dots per inch of the PNG.
+        endings: "png", "pdf" or both.
 
     Returns:
-        The paths of the PNG and of the PDF.
+        The paths written, one for each ending.
 
     Raises:
         ArgumentError: the folder does not exist.
@@ -58,15 +60,18 @@ def save(figure: Figure, path: Any, dpi: int = 150) -> tuple[Path, Path]:
     if not stem.parent.is_dir():
         raise ArgumentError("path", str(path), "a file in a folder that exists")
     written = []
-    # Type 42 keeps the text of a PDF text; no date, so that equal figures are equal files.
+    # No date and no version, so that equal figures are equal files.
+    empty = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+    # Type 42 keeps the text of a PDF text.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
-        for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        for ending in endings:
+            metadata = empty[checks.choice("endings", ending, tuple(empty))]
             target = stem.with_name(f"{stem.name}.{ending}")
             part = target.with_name(target.name + ".part")
             figure.savefig(part, format=ending, dpi=dpi, metadata=metadata)
             os.replace(part, target)
             written.append(target)
-    return written[0], written[1]
+    return tuple(written)
 
 
 def active_counts(elimination_times: Any, samples: Any, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -416,6 +421,41 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     return figure
 
 
+def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
+    """T* along the searches for the hardest theta and the best extra arm, and in two dimensions where they ended.
+
+    Args:
+        instance: the instance they started from.
+        hard: of `hardest_instance`.
+        extra: of `best_extra_arm`.
+    """
+    plane = instance.d == 2
+    figure = Figure(figsize=(9 if plane else 5, 3.8), layout="constrained")
+    left, *right = figure.subplots(1, 2 if plane else 1, squeeze=False)[0]
+    for (name, times), (colour, dash) in zip(
+        (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)), STYLES, strict=False
+    ):
+        left.plot(times, color=colour, linestyle=dash, linewidth=1.8, label=name)
+    left.axhline(hard.before, color=_GREY, linewidth=1, linestyle=":", label=f"as given, T* = {hard.before:.4g}")
+    left.set_yscale("log")
+    left.set_xlabel("gradient step")
+    left.set_ylabel("T* (samples)")
+    for axes in right:
+        for k, arm in enumerate(instance.arms):
+            axes.plot([0, arm[0]], [0, arm[1]], color="0.6", linewidth=1.5, label="arms" if k == 0 else None)
+        axes.plot([0, extra.features[0]], [0, extra.features[1]], color=STYLES[1][0], linestyle="--", linewidth=2,
+                  label="best extra arm")  # fmt: skip
+        axes.plot(*instance.theta, "o", color="black", linestyle="none", label="theta")
+        axes.plot(*hard.instance.theta, "D", color=STYLES[0][0], linestyle="none", label="hardest theta")
+        axes.set_aspect("equal", "datalim")
+        axes.set_xlabel("first coordinate")
+        axes.set_ylabel("second coordinate")
+    for axes in (left, *right):
+        axes.grid(alpha=0.25, linewidth=0.5)
+        axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
 def _one(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
@@ -505,6 +545,7 @@ __all__ = [
     "active_arms_figure",
     "active_counts",
     "allocation_figure",
+    "design_figure",
     "full_selective_figure",
     "information_regret_figure",
     "pulls_figure",

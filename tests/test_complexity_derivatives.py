@@ -17,12 +17,13 @@ from jaxelim.complexity import (
 )
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instance import Instance
-from tests.complexity_cases import Best, Box, Signs
+from jaxelim.problems import BestArm, Thresholding, TopM
+from tests.complexity_cases import Box
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))
 THETA = RNG.standard_normal(3)
-PROBLEMS = [Best(2), Signs(0.1), pytest.param(Best(), marks=pytest.mark.slow)]
+PROBLEMS = [TopM(2), Thresholding(0.1), pytest.param(BestArm(), marks=pytest.mark.slow)]
 
 
 def differences(function, x, step):
@@ -66,7 +67,7 @@ def test_gradients_against_differences(problem):
 
 
 def test_transformations_agree():
-    problem = Best(2)
+    problem = TopM(2)
     exact = complexity_gradients(Instance(ARMS, THETA), problem)
     with jax.enable_x64(True):
         many = jnp.asarray(THETA)[None] * jnp.asarray([[1.0], [1.1]])
@@ -89,16 +90,16 @@ def test_transformations_agree():
 
 
 def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
-    value = optimal_information(ARMS, THETA, Best(2))
+    value = optimal_information(ARMS, THETA, TopM(2))
     assert value.dtype == np.float64 and not jax.config.jax_enable_x64
-    assert characteristic_time(ARMS, THETA, Best(2)) == pytest.approx(1 / value)
-    assert optimal_allocation(ARMS, THETA, Best(2)).shape == (6,)
+    assert characteristic_time(ARMS, THETA, TopM(2)) == pytest.approx(1 / value)
+    assert optimal_allocation(ARMS, THETA, TopM(2)).shape == (6,)
     theta = jnp.asarray(THETA, jnp.float32)
     with pytest.raises(PrecisionError, match="float64"):
-        jax.grad(functools.partial(optimal_information, ARMS, problem=Best()))(theta)
-    slope = jax.grad(lambda t: optimal_information(ARMS, t, Best(2), precision="float32"))(theta)
+        jax.grad(functools.partial(optimal_information, ARMS, problem=BestArm()))(theta)
+    slope = jax.grad(lambda t: optimal_information(ARMS, t, TopM(2), precision="float32"))(theta)
     assert slope.dtype == jnp.float32
-    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), Best(2)).value_theta, rtol=1e-3)
+    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), TopM(2)).value_theta, rtol=1e-3)
 
 
 def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features():
@@ -118,17 +119,17 @@ def test_an_allocation_that_is_not_unique_is_flagged():
     # the last two arms are the same: any split of their weight is optimal
     arms = np.concatenate([ARMS[:5], ARMS[4:5]])
     theta = np.array([0.5, -0.4, 0.8])
-    found = complexity_gradients(Instance(arms, theta), Signs(), jacobian=False)
+    found = complexity_gradients(Instance(arms, theta), Thresholding(), jacobian=False)
     assert not found.stable and np.isfinite(found.value_theta).all()
     assert found.value_theta @ theta == pytest.approx(2 * found.value)  # H* has a derivative all the same
 
 
 def test_refusals():
     with pytest.raises(TieError):
-        optimal_information(np.eye(2), [1.0, 1.0], Best())
+        optimal_information(np.eye(2), [1.0, 1.0], BestArm())
     with pytest.raises(ArgumentError, match="precision"):
-        optimal_information(ARMS, THETA, Best(), precision="float16")
+        optimal_information(ARMS, THETA, BestArm(), precision="float16")
     with pytest.raises(ArgumentError, match="one instance"):
-        optimal_information(ARMS[None], THETA[None], Best())
+        optimal_information(ARMS[None], THETA[None], BestArm())
     with pytest.raises(ArgumentError, match="theta"):
-        optimal_information(ARMS, [1.0, np.nan, 0.0], Best())
+        optimal_information(ARMS, [1.0, np.nan, 0.0], BestArm())
