@@ -1,6 +1,6 @@
 """How fast H* is solved, and what its gradient costs: `python -m benchmarks.complexity [instances]`.
 
-One core: taskset -c 0, with XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1".
+Times are processor time, summed over threads: what one core would take, whoever else is on the machine.
 """
 
 import sys
@@ -54,13 +54,13 @@ def scipy_solve(arms, theta):
 
 
 def seconds(function, repeats=3):
-    """The least of some timings, after one call that compiles."""
+    """The least processor time of some calls, after one that compiles."""
     function()
     best = np.inf
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         function()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
@@ -68,13 +68,13 @@ def main(count=1000):
     batch = draw(count)
     found = complexity(batch, BestArm(), GAP)
     spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
-    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s, checks included")
+    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one core, checks included")
     print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
           f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
     for i in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         other = scipy_solve(batch.arms[i], batch.theta[i])
-        once = time.perf_counter() - start
+        once = time.process_time() - start
         print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one of the batch; "
               f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):

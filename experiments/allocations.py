@@ -143,8 +143,8 @@ def gradients(config: Allocations, step: float = 1e-4) -> None:
 def example(config: Allocations) -> None:
     """The two-dimensional example: H_k against H_2, and the near-optimal allocations (paper, appendix on the example)."""
     rng = np.random.default_rng(0)
-    print("example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, is at least 1; the least H_k "
-          "over Omega_(eps^2/16)\n  is at least 1/64 = 0.015625: its certified lower value and the upper one attained")  # fmt: skip
+    print("example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, is at least 1;\n  the least H_k "
+          "over Omega_(eps^2/16) is at least 1/64 = 0.015625: its certified lower value and the one attained")  # fmt: skip
     for eps in (0.3, 0.1, 0.03, 0.01):
         instance = two_dimensional(5, eps)
         region = region_of(instance, je.BestArm())

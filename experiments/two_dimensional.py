@@ -6,12 +6,13 @@ An oracle that tracks w* runs on instances where arm 2 is eps-close to the best 
 - half-spaces tested per sample against K, eps and delta, beside the paper's laws;
 - the unstructured twin (the same means, arms e_1 .. e_K), where nothing falls early.
 
-Two figures, each PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds.
+Two figures, PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds.
 """
 
 import dataclasses
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -39,28 +40,31 @@ class TwoDimensional:
     eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
     """Distances of arm 2, for the figures on times."""
     delta: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9)
-    """Error probabilities; all are read off one trajectory."""
+    """Error probabilities of the figures against delta; all are read off one trajectory."""
     test_arms: tuple[int, ...] = (5, 10, 20, 50, 100)
     """The K of the figures on tests."""
-    test_eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05, 0.03)
+    test_eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05)
     """The eps of the figure on tests against eps."""
     at_arms: int = 50
     """K where tests are drawn against eps and delta."""
     at_eps: float = 0.1
-    """eps where the others vary; one of eps and of test_eps."""
+    """eps where the others vary."""
     at_delta: float = 0.01
-    """delta where the others vary; one of delta."""
+    """delta where the others vary."""
     max_samples: int = 10_000_000
     """A run that has drawn so many is cut off, and left out of every mean."""
     output: Path = Path("results/two_dimensional")
     """Where the figures go, without ending."""
+    dpi: int = 150
+    """Dots per inch of the PNGs."""
+    endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
+    """The kinds of files to write."""
 
     def __post_init__(self):
-        for name, value, known in (("at_eps", self.at_eps, self.eps), ("at_eps", self.at_eps, self.test_eps),
-                                   ("at_delta", self.at_delta, self.delta)):  # fmt: skip
-            if value not in known:
-                raise je.ArgumentError(name, value, f"one of {known}")
         checks.integer("runs", self.runs, low=2)
+        for name in ("eps", "delta", "test_arms", "test_eps"):
+            if not getattr(self, name):
+                raise je.ArgumentError(name, getattr(self, name), "at least one value")
 
 
 def simulate(config: TwoDimensional, instance: je.Instance, delta) -> je.Result:
@@ -130,71 +134,77 @@ def slope(x, y) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def bounds_table(config: TwoDimensional, batch: je.Instance, result: je.Result, place: int):
-    """Means, bounds and their ratios by eps; the worst of the far arms stands for all."""
-    rows, curves = [], {name: [] for name in ("llr", "selective", "full", "lower", "regret")}
+def worst_arm(result: je.Result, stopping: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error of the elimination time of the far arm that falls last on average: [instance] each."""
+    mean, error = moments(np.moveaxis(falls(result, stopping)[:, 0], 1, -1))
+    last = mean.argmax(-1)[:, None]
+    return np.take_along_axis(mean, last, 1)[:, 0], np.take_along_axis(error, last, 1)[:, 0]
+
+
+def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarray]:
+    """By name, [eps]: bounds on tau and on the elimination times of the far arms, with R the oracle's own."""
+    curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
+    for one in batch.singles:
+        R = regret_of_the_oracle(one)
+        found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
+        lower = je.sample_bound(config.at_delta, found.value)
+        each = (found.value, R(10**9) / found.value, lower, found.llr, found.selective[1:].max(), found.full[1:].max())
+        for curve, number in zip(curves.values(), each, strict=True):
+            curve.append(float(number))
+    return {name: np.array(values) for name, values in curves.items()}
+
+
+def bounds_rows(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[dict]:
+    """Means, bounds and bound over mean, by eps."""
+    measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
+                "full": worst_arm(result, FULL)}  # fmt: skip
+    rows = []
     for i, eps in enumerate(config.eps):
-        R = regret_of_the_oracle(batch[i])
-        found = je.elimination_bounds(batch[i], je.BestArm(), config.at_delta, regret=R)
-        for name, bound in (("llr", found.llr), ("selective", found.selective[1:].max()), ("full", found.full[1:].max()),
-                            ("lower", je.sample_bound(config.at_delta, found.value)), ("regret", R(10**9) / found.value)):
-            curves[name].append(float(bound))
-        row = {"eps": eps, "H*": f"{found.value:.4g}", "R/H*": f"{curves['regret'][-1]:.3g}",
-               "lower bound": f"{curves['lower'][-1]:.0f}"}  # fmt: skip
-        measured = {"llr": moments(stopping_times(result, 0)[i, place])}
-        for name, s in (("selective", SELECTIVE), ("full", FULL)):
-            mean, error = moments(np.moveaxis(falls(result, s)[i, place], 0, -1))
-            measured[name] = mean.max(), error[mean.argmax()]
-        for name, label in (("llr", "tau, LLR"), ("selective", "selective"), ("full", "full")):
-            row |= {label: f"{measured[name][0]:.1f} ± {measured[name][1]:.1g}", f"bound {name}": f"{curves[name][-1]:.0f}",
-                    f"ratio {name}": f"{curves[name][-1] / measured[name][0]:.2f}"}  # fmt: skip
-        row["cut off"] = int((~result.stopped[i, :, place]).any(0).sum())
-        rows.append(row)
-    return rows, {name: np.array(values) for name, values in curves.items()}
+        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i], "lower bound": f"{curves['lower'][i]:.0f}"}
+        for name, (mean, error) in measured.items():
+            row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{curves[name][i]:.0f}",
+                    f"over {name}": curves[name][i] / mean[i]}  # fmt: skip
+        rows.append(row | {"cut off": int((~result.stopped[i]).any((0, 1)).sum())})
+    return rows
 
 
-def panels_of_times(config: TwoDimensional, result: je.Result, twins: je.Result) -> list[Panel]:
+def panels_of_times(config: TwoDimensional, by_eps: je.Result, by_delta: je.Result, twins: je.Result) -> list[Panel]:
     """Times against eps and delta, and the twin's."""
-    place, row = config.delta.index(config.at_delta), config.eps.index(config.at_eps)
     eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
 
-    def far(found, stopping):
-        return moments(falls(found, stopping).mean(-1))
+    def measured(found, at):
+        far = {name: moments(falls(found, s)[at].mean(-1)) for name, s in (("selective", SELECTIVE), ("full", FULL))}
+        return {"tau, LLR stopping": moments(stopping_times(found, 0)[at])} | {
+            f"arms 3.., {name}": pair for name, pair in far.items()
+        }
 
-    def against(index, found):
-        return {"tau, LLR stopping": tuple(x[index] for x in moments(stopping_times(found, 0))),
-                "arms 3.., selective": tuple(x[index] for x in far(found, SELECTIVE)),
-                "arms 3.., full": tuple(x[index] for x in far(found, FULL))}  # fmt: skip
-
-    by_eps, by_delta = against(np.s_[:, place], result), against(np.s_[row], result)
-    of_twins = against(np.s_[:, place], twins)
-    anchor = {name: values[0][0] for name, values in by_eps.items()}
-    tau, sharp = anchor["tau, LLR stopping"], by_delta["arms 3.., full"][0]
-    at = f"K = {config.arms}, delta = {config.at_delta:g}"
+    in_eps, in_delta, in_twins = measured(by_eps, np.s_[:, 0]), measured(by_delta, 0), measured(twins, np.s_[:, 0])
+    steep = (eps / eps.max()) ** -2.0
+    first = eps.argmax()
     return [
-        Panel(f"{at}: far arms fall early", "eps", "time (samples)", eps, by_eps,
-              {"slope -2 (stopping)": tau * (eps / eps[0]) ** -2.0,
-               "slope 0 (full elimination)": np.full(eps.shape, anchor["arms 3.., full"])}),
-        Panel(f"K = {config.arms}, eps = {config.at_eps:g}: against delta", "log(1/delta)", "time (samples)", logs, by_delta,
-              {"slope 1": sharp[-1] * logs / logs[-1]}),
-        Panel(f"unstructured twin, {at}: nothing falls early", "eps", "time (samples)", eps, of_twins,
-              {"slope -2": of_twins["tau, LLR stopping"][0][0] * (eps / eps[0]) ** -2.0}),
+        Panel(f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early", "eps", "time (samples)", eps, in_eps,
+              {"slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
+               "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean())}),
+        Panel(f"K = {config.arms}, eps = {config.at_eps:g}: against delta", "log(1/delta)", "time (samples)", logs, in_delta,
+              {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]}),
+        Panel(f"unstructured twin, delta = {config.at_delta:g}: nothing falls early", "eps", "time (samples)", eps, in_twins,
+              {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep}),
     ]  # fmt: skip
 
 
-def panels_of_tests(config: TwoDimensional, by_arms: list[je.Result], result: je.Result) -> list[Panel]:
+def panels_of_tests(
+    config: TwoDimensional, by_arms: list[je.Result], by_eps: je.Result, by_delta: je.Result
+) -> list[Panel]:
     """Half-space tests per sample against K, eps and delta; laws as the paper states them, plus those of the last pair."""
-    place, row = config.delta.index(config.at_delta), config.test_eps.index(config.at_eps)
     K, eps, logs = np.array(config.test_arms), np.array(config.test_eps), np.log(1 / np.array(config.delta))
 
-    def measured(found, index):
-        return {"LLR": tuple(x[index] for x in moments(tests_per_sample(found, 0))),
-                "full": tuple(x[index] for x in moments(tests_per_sample(found, FULL))),
-                "full, nested loops": tuple(x[index] for x in moments(nested_tests_per_sample(found))),
-                "selective": tuple(x[index] for x in moments(tests_per_sample(found, SELECTIVE)))}  # fmt: skip
+    def measured(found, at):
+        costs = {"LLR": tests_per_sample(found, 0), "full": tests_per_sample(found, FULL),
+                 "full, nested loops": nested_tests_per_sample(found), "selective": tests_per_sample(found, SELECTIVE)}
+        return {name: moments(cost[at]) for name, cost in costs.items()}  # fmt: skip
 
-    each = [measured(found, np.s_[0, 0]) for found in by_arms]
-    of_K = {name: tuple(np.array([one[name][j] for one in each]) for j in (0, 1)) for name in each[0]}
+    each = [measured(found, np.s_[:, 0]) for found in by_arms]
+    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1)) for name in each[0]}
 
     def laws(K, eps, logs):
         one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
@@ -204,63 +214,64 @@ def panels_of_tests(config: TwoDimensional, by_arms: list[je.Result], result: je
     return [
         Panel(f"eps = {config.at_eps:g}, delta = {config.at_delta:g}", "K (arms)", word, K, of_K,
               laws(K, config.at_eps, log)),
-        Panel(f"K = {config.at_arms}, delta = {config.at_delta:g}", "eps", word, eps, measured(result, np.s_[:, place]),
+        Panel(f"K = {config.at_arms}, delta = {config.at_delta:g}", "eps", word, eps, measured(by_eps, np.s_[:, 0]),
               laws(config.at_arms, eps, log)),
-        Panel(f"K = {config.at_arms}, eps = {config.at_eps:g}", "log(1/delta)", word, logs, measured(result, np.s_[row]),
+        Panel(f"K = {config.at_arms}, eps = {config.at_eps:g}", "log(1/delta)", word, logs, measured(by_delta, 0),
               laws(config.at_arms, config.at_eps, logs)),
     ]  # fmt: skip
 
 
-def panels_of_bounds(config: TwoDimensional, result: je.Result, curves: dict) -> list[Panel]:
+def panels_of_bounds(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[Panel]:
     """Simulated times between their bounds."""
-    place, eps = config.delta.index(config.at_delta), np.array(config.eps)
-    worst = {}
-    for name, s in (("selective", SELECTIVE), ("full", FULL)):
-        mean, error = moments(np.moveaxis(falls(result, s)[:, place], 1, -1))
-        best = mean.argmax(-1)[:, None]
-        worst[name] = tuple(np.take_along_axis(x, best, 1)[:, 0] for x in (mean, error))
-    at = f"K = {config.arms}, delta = {config.at_delta:g}"
-    llr = tuple(x[:, place] for x in moments(stopping_times(result, 0)))
+    eps = np.array(config.eps)
     return [
-        Panel(f"LLR stopping, {at}", "eps", "tau (samples)", eps, {"simulated": llr},
+        Panel(f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}", "eps", "tau (samples)", eps,
+              {"simulated": moments(stopping_times(result, 0)[:, 0])},
               {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]}),
         Panel("arms 3.., selective elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst["selective"]}, {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]}),
+              {"simulated, worst arm": worst_arm(result, SELECTIVE)},
+              {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]}),
         Panel("arms 3.., full elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst["full"]}, {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]}),
+              {"simulated, worst arm": worst_arm(result, FULL)}, {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]}),
     ]  # fmt: skip
 
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
-    delta, place = list(config.delta), config.delta.index(config.at_delta)
     batch = two_dimensional(config.arms, config.eps)
-    result = simulate(config, batch, delta)
-    rows, curves = bounds_table(config, batch, result, place)
-    print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs,\n"
-          "mean ± s.e.: tau under LLR stopping, and when the worst of arms 3.. falls;\n"
-          "bounds of the theorem on elimination times, R the oracle's own")
-    print("\n".join(aligned(rows)))
-    twins = simulate(config, twin(batch), delta)
-    times = panels_of_times(config, result, twins)
+    by_eps = simulate(config, batch, config.at_delta)
+    curves = bounds_of(config, batch)
+    print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
+          "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
+          "R the oracle's own; 'over' is bound over mean")  # fmt: skip
+    print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
+    by_delta = simulate(config, two_dimensional(config.arms, [config.at_eps]), list(config.delta))
+    twins = simulate(config, twin(batch), config.at_delta)
+    times = panels_of_times(config, by_eps, by_delta, twins)
     for panel in times:
-        print(f"{panel.title}: slopes in {panel.xlabel}: " + ", ".join(
-            f"{name} {slope(panel.x, mean):+.2f}" for name, (mean, _) in panel.measured.items()))  # fmt: skip
-    for name, found in (("the example", result), ("its unstructured twin", twins)):
-        share = moments(falls(found, FULL)[:, place].mean(-1))[0] / moments(stopping_times(found, 0))[0][:, place]
+        slopes = {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()} if len(panel.x) > 1 else {}
+        print(f"{panel.title}; slopes in {panel.xlabel}: " + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items()))
+    for name, found in (("the example", by_eps), ("its unstructured twin", twins)):
+        share = moments(falls(found, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(found, 0)[:, 0])[0]
         print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination")
     by_arms = [simulate(config, two_dimensional(K, [config.at_eps]), config.at_delta) for K in config.test_arms]
-    many = simulate(config, two_dimensional(config.at_arms, config.test_eps), delta)
-    tests = panels_of_tests(config, by_arms, many)
-    print("\n".join(aligned([
-        {"K": K, **{name: f"{mean[i]:.2f}" for name, (mean, _) in tests[0].measured.items()},
-         **{name: f"{law[i]:.2f}" for name, law in tests[0].references.items()}} for i, K in enumerate(config.test_arms)
-    ])))  # fmt: skip
+    costs_by_eps = simulate(config, two_dimensional(config.at_arms, config.test_eps), config.at_delta)
+    costs_by_delta = simulate(config, two_dimensional(config.at_arms, [config.at_eps]), list(config.delta))
+    tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
+    for panel in tests:
+        columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
+        print(f"half-space tests per sample, {panel.title}:")
+        print("\n".join(aligned([
+            {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
+            for i, x in enumerate(panel.x)
+        ])))  # fmt: skip
     config.output.parent.mkdir(parents=True, exist_ok=True)
-    written = [*figures.save(figures.scaling_figure([*times, *tests]), config.output),
-               *figures.save(figures.scaling_figure(panels_of_bounds(config, result, curves)),
-                             config.output.with_name(config.output.name + "-bounds"))]  # fmt: skip
-    cut = sum(int((~one.stopped).sum()) for one in (result, twins, many, *by_arms))
+    drawn = {config.output.name: [*times, *tests], f"{config.output.name}-bounds": panels_of_bounds(config, by_eps, curves)}
+    written = []
+    for name, panels in drawn.items():
+        path = config.output.with_name(name)
+        written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
+    cut = sum(int((~one.stopped).sum()) for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta))
     print(f"{', '.join(map(str, written))}; {cut} observations cut off; {time.perf_counter() - began:.0f} s in all")
 
 

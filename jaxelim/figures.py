@@ -371,7 +371,7 @@ def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
         raise ArgumentError("panels", panels, "at least one panel")
     across = min(columns, len(panels))
     rows = -(-len(panels) // across)
-    figure = Figure(figsize=(4.6 * across, 4.0 * rows), layout="constrained")
+    figure = Figure(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
     for axes, panel in zip(figure.subplots(rows, across, squeeze=False).flat, panels, strict=False):
         _draw_panel(axes, panel)
     for axes in figure.axes[len(panels) :]:
@@ -395,11 +395,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.plot(x, values, color=_GREY, linestyle=dash, linewidth=1.3, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(x, [f"{value:.3g}" for value in x])
+    axes.minorticks_off()
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.grid(alpha=0.25, linewidth=0.5)
-    axes.legend(frameon=False, fontsize=7.5)
+    # below, as there may be curves anywhere inside
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
 
 
 def allocation_figure(found: Complexity, name: str) -> Figure:

@@ -232,3 +232,34 @@ def test_other_refusals():
     for weights in ([0.5, 0.5], [0.5, 0.6, 0], [1.5, -0.5, 0], [np.inf, 0, 0]):
         with pytest.raises(ArgumentError, match="weights"):
             allocation_value(instance, BestArm(), weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K, d, count, problem", [
+    (200, 50, 40, BestArm()), (200, 50, 8, Thresholding()), (40, 12, 200, TopM(3)), (30, None, 200, BestArm()),
+], ids=str)  # fmt: skip
+def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
+    rng = np.random.default_rng(K + count)
+    arms = np.tile(np.eye(K), (count, 1, 1)) if d is None else rng.standard_normal((count, K, d)) / d**0.5
+    theta = rng.standard_normal((count, K if d is None else d))
+    if isinstance(problem, BestArm):  # a gap of 1e-4 between the two best of every other instance
+        order = np.argsort((arms @ theta[..., None])[..., 0], 1)
+        for i in range(0, count, 2):
+            first, second = arms[i, order[i, -1]], order[i, -2]
+            if d is None:
+                theta[i, second] = theta[i, order[i, -1]] - 1e-4
+            else:
+                arms[i, second] = first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+    found = complexity(Instance(arms, theta), problem, gap=1e-8)
+    assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
+    for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
+        w, q = found.allocation[i], found.mixture[i]
+        level, slope = information(w, arms[i], theta[i], *problem.half_spaces(arms[i], theta[i]))
+        assert np.max(q @ slope) <= level.min() * (1 + 2e-8)
+
+
+def _across(rng, theta):
+    """A direction at right angles to theta: along it means do not change."""
+    z = rng.standard_normal(theta.size)
+    z -= z @ theta / (theta @ theta) * theta
+    return z / np.linalg.norm(z)

@@ -11,6 +11,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instance import Instance
 from jaxelim.instances import two_dimensional
 from jaxelim.problems import BestArm
+from jaxelim.thresholds import Heuristic
 from tests.complexity_cases import information
 
 cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
@@ -71,6 +72,14 @@ def test_least_information_shrinks_to_the_optimum_and_is_monotone(region):
         lower, upper = cx.least_information(region, share * region.value)
         assert (lower <= previous * (1 + 1e-9)).all() and (lower <= upper).all()
         previous = lower
+
+
+def test_thresholds_of_the_library_are_as_good_as_plain_ones(example):
+    for delta in (0.01, 1e-300):
+        one, other = (cx.elimination_bounds(example, BestArm(), delta, beta) for beta in (heuristic, Heuristic()))
+        assert one.llr == other.llr and (one.full == other.full).all() and (one.selective == other.selective).all()
+    # past 32-bit integers, where single precision has no digit left for t
+    assert cx.practical_time(0.01, 1e-9, Heuristic()) == cx.practical_time(0.01, 1e-9) > 2**34
 
 
 def test_elimination_bounds(example):

@@ -66,6 +66,41 @@ def test_gradients_against_differences(problem):
     assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
 
 
+@pytest.mark.parametrize("problem", [TopM(2), pytest.param(Thresholding(0.1), marks=pytest.mark.slow)], ids=repr)
+def test_the_optimistic_form_against_differences(problem):
+    """Bonuses as large as the information itself: H*, w* in theta, in the features and in the bonuses."""
+    plain = complexity(Instance(ARMS, THETA), problem)
+    bonus = float(plain.value) * np.array([0.3, 0.1, 0.5, 0.2, 0.4, 0.1])
+    found = complexity_gradients(Instance(ARMS, THETA), problem, bonus=bonus)
+    assert found.stable and found.value > plain.value and np.abs(found.allocation - plain.allocation).max() > 1e-3
+
+    def of(field, theta=THETA, arms=ARMS, bonus=bonus):
+        size = max(theta.shape[0] if theta.ndim == 2 else 1, len(arms) if arms.ndim == 3 else 1, len(np.atleast_2d(bonus)))
+        batch = Instance(np.broadcast_to(arms, (size, 6, 3)), np.broadcast_to(theta, (size, 3)))
+        return getattr(complexity(batch, problem, gap=1e-12, bonus=np.broadcast_to(bonus, (size, 6))), field)
+
+    for field, by_theta, by_arms, step, error in (
+        ("value", found.value_theta, found.value_arms, 1e-4, 1e-7),
+        ("allocation", found.allocation_theta, found.allocation_arms, 1e-5, 1e-5),
+    ):
+        for exact, name, x in ((by_theta, "theta", THETA), (by_arms, "arms", ARMS)):
+            numeric = differences(lambda z, field=field, name=name: of(field, **{name: z}), x, step).T
+            assert np.abs(exact.reshape(numeric.shape) - numeric).max() <= error * np.abs(numeric).max() + 1e-8
+    with jax.enable_x64(True):
+
+        def both(bonus):
+            weights = optimal_allocation(ARMS, THETA, problem, bonus=bonus)
+            return optimal_information(ARMS, THETA, problem, bonus=bonus), weights
+
+        value_slope, weight_slope = jax.jit(jax.jacrev(both))(jnp.asarray(bonus))
+    step = 1e-5 * float(plain.value)
+    numeric = differences(lambda z: of("value", bonus=z), bonus, step)
+    np.testing.assert_allclose(value_slope, numeric, atol=1e-6)
+    np.testing.assert_allclose(value_slope, found.allocation, atol=1e-9)  # Danskin
+    numeric = differences(lambda z: of("allocation", bonus=z), bonus, step).T
+    assert np.abs(weight_slope - numeric).max() <= 1e-3 * np.abs(numeric).max()
+
+
 def test_transformations_agree():
     problem = TopM(2)
     exact = complexity_gradients(Instance(ARMS, THETA), problem)
