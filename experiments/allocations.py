@@ -71,7 +71,7 @@ def tangents(weights, arms, theta, directions, offsets):
 def bracket(config: Allocations) -> None:
     """Cuts at the solution and around it: the linear program over them bounds H* from above, any w from below."""
     print("bracket: H* between linear programs; H of the authors' weights, relative to it")
-    print("instance              problem         H*               gap      steps   LP bracket, relative   authors' H")
+    print("instance              problem                 H*               gap      steps   LP bracket, relative   authors' H")
     rng = np.random.default_rng(0)
     for name, kind, problem in SHIPPED:
         instance = je.load_instance(name)
@@ -91,7 +91,7 @@ def bracket(config: Allocations) -> None:
         )  # fmt: skip
         theirs = paper.oracle_weights(name, kind)
         theirs = je.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
-        print(f"{name:21s} {problem!r:15s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
+        print(f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
               f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}")  # fmt: skip
     instance = je.load_instance("linear-d20")
     save(config, figures.allocation_figure(je.complexity(instance, je.BestArm(), 1e-10), "linear-d20"), "allocation")

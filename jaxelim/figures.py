@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from jaxelim import checks
 from jaxelim.complexity import Complexity, ExtraArm, Search
@@ -225,6 +226,7 @@ def tau_figure(samples: Times, lower: float | None = None, practical: float | No
     axes.set_ylabel("runs, by rule (heights to scale within a row)")
     figure = _finished(figure)
     axes.grid(False, axis="y")
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)  # clear of the rows
     return figure
 
 
@@ -236,18 +238,22 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
         lower: a bound to mark, in samples.
     """
     figure, axes = _one()
-    for (name, given), (colour, dash) in _styled("samples", samples):
-        tau = _tau(name, given)
-        stopped = np.sort(tau[np.isfinite(tau)])
-        going = 1 - np.arange(1, stopped.size + 1) / tau.size
-        axes.step(np.append(0, stopped), np.append(1, going), where="post", color=colour, linestyle=dash, linewidth=1.8,
-                  label=name + _left_out(tau))  # fmt: skip
+    drawn = [(name, _tau(name, given), style) for (name, given), style in _styled("samples", samples)]
+    start = 0.8 * min(np.nanmin(tau) for _, tau, _ in drawn)
     if lower is not None:
         lower = checks.real("lower", lower, low=0, open=True)
+        start = min(start, 0.8 * lower)
+    for name, tau, (colour, dash) in drawn:
+        stopped = np.sort(tau[np.isfinite(tau)])
+        going = 1 - np.arange(1, stopped.size + 1) / tau.size
+        axes.step(np.append(start, stopped), np.append(1, going), where="post", color=colour, linestyle=dash,
+                  linewidth=1.8, label=name + _left_out(tau))  # fmt: skip
+    if lower is not None:
         axes.axvline(lower, color=_GREY, linestyle="--", linewidth=1, label=f"lower bound on the mean = {lower:,.0f}")
+    axes.set_xscale("log")
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("share of runs with tau > t")
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=start)
     axes.set_ylim(0, 1.02)
     return _finished(figure)
 
@@ -304,13 +310,15 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
 def information_regret_figure(regrets: Mapping[str, Any], value: float | None = None) -> Figure:
     """R(t) = t H* - min_p H_p(N_t) over time, and the largest so far, which is what the bounds take for R.
 
+    On logarithmic axes: where R is 0 or below, nothing is drawn.
+
     Args:
         regrets: by rule or run, an `InformationRegret`, or a pair of times [n] in samples and regrets [n] or [run, n]; of
-            many runs the mean is drawn, with the band of the central 80%.
+            many runs the mean is drawn, with the band of the central 80%, and the largest over all of them.
         value: H*, to draw t H*: the regret of a run that has gathered nothing.
     """
     figure, axes = _one()
-    last = 1.0
+    first, last, floor = np.inf, 1.0, np.inf
     for (name, given), (colour, dash) in _styled("regrets", regrets):
         pair = (given.times, given.regret) if hasattr(given, "regret") else given
         if not isinstance(pair, Sequence) or len(pair) != 2:
@@ -319,20 +327,24 @@ def information_regret_figure(regrets: Mapping[str, Any], value: float | None = 
         regret = np.atleast_2d(checks.real_array("regrets", pair[1], ndim=(1, 2)))
         if times.size == 0 or regret.shape[1] != times.size or len(regret) == 0 or (times <= 0).any():
             raise ArgumentError("regrets", given, f"[n] or [run, n] regrets at the n = {times.size} times, all above 0")
-        mean = regret.mean(0)
-        axes.plot(times, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
+        largest = np.maximum.accumulate(np.maximum(regret.max(0), 0))
         if len(regret) > 1:
-            axes.fill_between(times, *np.quantile(regret, [0.1, 0.9], axis=0), color=colour, alpha=0.15, linewidth=0)
-        axes.step(times, np.maximum.accumulate(np.maximum(mean, 0)), where="pre", color=colour, linewidth=0.8, alpha=0.7,
-                  label=f"{name}: largest so far")  # fmt: skip
-        last = max(last, times.max())
+            low, high = np.maximum(np.quantile(regret, [0.1, 0.9], axis=0), 1e-300)
+            axes.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(times, regret.mean(0), color=colour, linestyle=dash, linewidth=1.7, label=name)
+        axes.step(times, largest, where="pre", color=colour, linewidth=0.9, label=f"_{name}: largest so far")
+        floor = min([floor, *largest[largest > 0][:1]])
+        first, last = min(first, times.min()), max(last, times.max())
+    axes.set_xscale("log")
+    axes.set_yscale("log", nonpositive="mask")
     top = axes.get_ylim()[1]
+    axes.plot([], [], color=_GREY, linewidth=0.9, label="thin: largest so far")
     if value is not None:
         value = checks.real("value", value, low=0, open=True)
-        t = np.geomspace(1, last, 200)
+        t = np.geomspace(first, last, 200)
         axes.plot(t, t * value, color=_GREY, linestyle=(0, (1, 2)), linewidth=1.2, label="t H*: nothing gathered")
-        axes.set_ylim(top=top)
-    axes.set_xscale("log")
+    if np.isfinite(floor):
+        axes.set_ylim(floor / 10, top)  # below lie zeros but for rounding
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("information regret R(t) (nats)")
     return _finished(figure)
@@ -396,7 +408,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(x, [f"{value:.3g}" for value in x])
-    axes.minorticks_off()
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
@@ -411,8 +423,9 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     left, right = figure.subplots(1, 2)
     order = np.argsort(found.allocation)[::-1]
     left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
-    left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=6, rotation=90)
-    left.set_xlabel("arm, by falling weight")
+    named = np.arange(order.size)[: max((found.allocation > 0.005).sum(), 1)]
+    left.set_xticks(named, [str(k) for k in order[named]], fontsize=7, rotation=90 if named.size > 12 else 0)
+    left.set_xlabel("arm, by falling weight (named from 0.5% on)")
     left.set_ylabel("w*, share of the pulls")
     information = np.sort(found.information[np.isfinite(found.information)])
     right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")

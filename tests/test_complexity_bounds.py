@@ -152,6 +152,17 @@ def test_searches_reach_known_optima():
         cx.hardest_instance(instance, BestArm(), 1.0)
 
 
+def test_the_hardest_theta_is_that_of_a_grid_on_the_sphere():
+    angles = np.linspace(0, np.pi, 5)
+    instance = Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])
+    around = np.linspace(0, 2 * np.pi, 512, endpoint=False)
+    thetas = instance.theta + 0.13 * np.stack([np.cos(around), np.sin(around)], 1)
+    grid = cx.complexity(Instance(np.tile(instance.arms, (512, 1, 1)), thetas), BestArm(), 1e-9)
+    hard = cx.hardest_instance(instance, BestArm(), 0.13, steps=40)
+    assert hard.after >= grid.time.max() * (1 - 1e-4)
+    assert np.linalg.norm(hard.instance.theta - instance.theta) <= 0.13 * (1 + 1e-9)
+
+
 def test_refusals(example):
     with pytest.raises(UnsupportedError, match="one instance"):
         cx.elimination_bounds(Instance(example.arms[None], example.theta[None]), BestArm())

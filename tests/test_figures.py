@@ -144,7 +144,7 @@ def test_shares_of_pulls_and_the_rest():
 def test_the_regret_and_what_bounds_take_for_it():
     bumpy = np.array([0.1, 0.5, 0.2, -0.1])
     figure = figures.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
-    largest = lines(figure, "run: largest so far")
+    largest = lines(figure, "_run: largest so far")
     np.testing.assert_allclose(largest.get_ydata(), [0.1, 0.5, 0.5, 0.5])
     regret = InformationRegret(np.array([1, 2, 4, 8]), bumpy, 0.25)
     assert [regret(t) for t in (1, 2, 4, 8)] == largest.get_ydata().tolist()
