@@ -1,11 +1,10 @@
 """How fast H* is solved, and what its gradient costs: `python -m benchmarks.complexity [instances]`.
 
-One core: taskset -c 0, with XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1".
+Times are processor time, summed over threads: what one core would take, whoever else is on the machine.
 """
 
 import sys
 import time
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +14,9 @@ from scipy.optimize import minimize
 from jaxelim.complexity import complexity, derivatives
 from jaxelim.complexity.derivatives import Inputs
 from jaxelim.instance import Instance
+from jaxelim.problems import BestArm
 
 K, D, GAP = 50, 20, 1e-6
-
-
-@dataclass(frozen=True)
-class Best:
-    """Best arm, told by its half-spaces."""
-
-    def half_spaces(self, arms, theta):
-        best = int(np.argmax(arms @ theta))
-        directions = arms[best] - np.delete(arms, best, axis=0)
-        return directions, np.zeros(len(directions))
 
 
 def draw(count, seed=0):
@@ -38,7 +28,7 @@ def draw(count, seed=0):
 
 def scipy_solve(arms, theta):
     """The epigraph form by sequential quadratic programming, with exact derivatives."""
-    directions, _ = Best().half_spaces(arms, theta)
+    directions, _ = BestArm().half_spaces(arms, theta)
     gaps = directions @ theta
 
     def levels(w):
@@ -64,32 +54,32 @@ def scipy_solve(arms, theta):
 
 
 def seconds(function, repeats=3):
-    """The least of some timings, after one call that compiles."""
+    """The least processor time of some calls, after one that compiles."""
     function()
     best = np.inf
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         function()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 
 def main(count=1000):
     batch = draw(count)
-    found = complexity(batch, Best(), GAP)
-    spent = seconds(lambda: complexity(batch, Best(), GAP), 2)
-    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s, checks included")
+    found = complexity(batch, BestArm(), GAP)
+    spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
+    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one core, checks included")
     print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
           f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
     for i in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         other = scipy_solve(batch.arms[i], batch.theta[i])
-        once = time.perf_counter() - start
+        once = time.process_time() - start
         print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one of the batch; "
               f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):
         few = 64
-        pieces = [Best().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
+        pieces = [BestArm().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
         inputs = Inputs(*map(jnp.asarray, (batch.arms[:few], batch.theta[:few], np.stack(pieces),
                                            np.zeros((few, K - 1)), np.zeros((few, K)))))  # fmt: skip
         marks = jnp.ones(K - 1)

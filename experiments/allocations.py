@@ -1,53 +1,62 @@
-"""Checks and figures on allocations: `python -m experiments.allocations [bracket|gradients|example|design]`.
+"""Checks and figures on allocations and bounds: `python -m experiments.allocations [part ..]`, all parts if none is named.
 
-bracket: H* of the paper's eight instance-problems between linear programs. gradients: against differences on 200 random
-instances. example: the two-dimensional example. design: the hardest instance and the best extra arm, with a figure.
+bracket: H* of the paper's eight instance-problems between linear programs, beside the authors' allocations.
+gradients: derivatives against differences on random instances. example: the two-dimensional example's claims.
+design: the hardest instance and the best extra arm. regret: information regret of several rules, and the bounds it gives.
+runs: stopping times between their bounds, pulls beside w*. The last three, and w* itself, are drawn into OUTPUT.
 """
 
+import dataclasses
 import importlib
-import sys
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
+import tyro
 from scipy.optimize import linprog
 
+import jaxelim as je
+from experiments import paper
+from jaxelim import cli, figures
 from jaxelim.complexity.bounds import region_of
-from jaxelim.instance import Instance
-from jaxelim.instances import load_instance, two_dimensional
+from jaxelim.instances import two_dimensional
 
 cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
 
-
-@dataclass(frozen=True)
-class Top:
-    """The set of the m largest means, told by its half-spaces."""
-
-    m: int = 1
-
-    def half_spaces(self, arms, theta):
-        order = np.argsort(-(arms @ theta), kind="stable")
-        top, rest = np.sort(order[: self.m]), np.sort(order[self.m :])
-        directions = (arms[top][:, None] - arms[rest][None]).reshape(-1, arms.shape[1])
-        return directions, np.zeros(len(directions))
-
-
-@dataclass(frozen=True)
-class Signs:
-    """The signs of the means."""
-
-    def half_spaces(self, arms, theta):
-        return np.where(arms @ theta >= 0, 1.0, -1.0)[:, None] * arms, np.zeros(len(arms))
-
-
 SHIPPED = [
-    ("linear-d10", Top(1)), ("linear-d10-topm", Top(3)), ("linear-d20", Top(1)), ("linear-d20", Top(5)),
-    ("linear-d20-osi", Signs()), ("unstructured-k40", Top(1)), ("unstructured-k40", Top(3)),
-    ("unstructured-k40-osi", Signs()),
+    ("linear-d10", "bai", je.BestArm()), ("linear-d10-topm", "topm", je.TopM(3)), ("linear-d20", "bai", je.BestArm()),
+    ("linear-d20", "topm", je.TopM(5)), ("linear-d20-osi", "osi", je.Thresholding()),
+    ("unstructured-k40", "bai", je.BestArm()), ("unstructured-k40", "topm", je.TopM(3)),
+    ("unstructured-k40-osi", "osi", je.Thresholding()),
 ]  # fmt: skip
+
+Part = Literal["bracket", "gradients", "example", "design", "regret", "runs"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocations:
+    """Checks and figures on allocations and bounds."""
+
+    parts: tyro.conf.Positional[tuple[Part, ...]] = ("bracket", "gradients", "example", "design", "regret", "runs")
+    """What to do."""
+    count: int = 200
+    """Random instances for gradients."""
+    runs: int = 200
+    """Runs per rule, for runs."""
+    length: int = 20_000
+    """Samples of the traces, for regret."""
+    output: Path = Path("results")
+    """The folder of the figures."""
+    dpi: int = 150
+    """Dots per inch of the PNGs."""
+    endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
+    """The kinds of files to write."""
+
+
+def save(config: Allocations, figure, name: str) -> None:
+    """Write one figure and say so."""
+    config.output.mkdir(parents=True, exist_ok=True)
+    print("  wrote", *figures.save(figure, config.output / name, config.dpi, config.endings))
 
 
 def tangents(weights, arms, theta, directions, offsets):
@@ -59,13 +68,14 @@ def tangents(weights, arms, theta, directions, offsets):
     return gaps**2 / (2 * norm), (gaps / norm)[:, None] ** 2 * (images @ arms.T) ** 2 / 2
 
 
-def bracket():
+def bracket(config: Allocations) -> None:
     """Cuts at the solution and around it: the linear program over them bounds H* from above, any w from below."""
-    print("instance              problem       H*               gap      steps   LP bracket, relative")
+    print("bracket: H* between linear programs; H of the authors' weights, relative to it")
+    print("instance              problem                 H*               gap      steps   LP bracket, relative   authors' H")
     rng = np.random.default_rng(0)
-    for name, problem in SHIPPED:
-        instance = load_instance(name)
-        found = cx.complexity(instance, problem, 1e-10)
+    for name, kind, problem in SHIPPED:
+        instance = je.load_instance(name)
+        found = je.complexity(instance, problem, 1e-10)
         pieces = problem.half_spaces(instance.arms, instance.theta)
         cuts, low, w = [], 0.0, found.allocation
         K = instance.K
@@ -79,8 +89,12 @@ def bracket():
             np.append(np.zeros(K), -1), A_ub=np.hstack([-rows, np.ones((len(rows), 1))]), b_ub=np.zeros(len(rows)),
             A_eq=[np.append(np.ones(K), 0)], b_eq=[1],
         )  # fmt: skip
-        print(f"{name:21s} {problem!s:12s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
-              f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]")  # fmt: skip
+        theirs = paper.oracle_weights(name, kind)
+        theirs = je.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
+        print(f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
+              f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}")  # fmt: skip
+    instance = je.load_instance("linear-d20")
+    save(config, figures.allocation_figure(je.complexity(instance, je.BestArm(), 1e-10), "linear-d20"), "allocation")
 
 
 def differences(function, x, step):
@@ -90,22 +104,22 @@ def differences(function, x, step):
     return (far - 8 * near + 8 * near_ - far_) / (12 * step)
 
 
-def gradients(count=200, step=1e-4):
+def gradients(config: Allocations, step: float = 1e-4) -> None:
     """Largest errors of the derivatives of H* and w* relative to the largest entry; what is excluded, and why."""
     rng = np.random.default_rng(0)
     worst, excluded = np.zeros(2), []
-    for i in range(count):
-        problem = (Top(1), Top(2), Signs())[i % 3]
+    for i in range(config.count):
+        problem = (je.BestArm(), je.TopM(2), je.Thresholding())[i % 3]
         linear = i % 2 == 0
         arms = rng.standard_normal((6, 3)) if linear else np.eye(5)
         theta = rng.standard_normal(arms.shape[1])
-        found = cx.complexity_gradients(Instance(arms, theta), problem)
+        found = je.complexity_gradients(je.Instance(arms, theta), problem)
 
         def solved(thetas, problem=problem, arms=arms):
-            return cx.complexity(Instance(arms, thetas), problem, 1e-12)
+            return je.complexity(je.Instance(arms, thetas), problem, 1e-12)
 
         def moved(features, problem=problem, theta=theta):
-            return cx.complexity(Instance(features, np.tile(theta, (len(features), 1))), problem, 1e-12)
+            return je.complexity(je.Instance(features, np.tile(theta, (len(features), 1))), problem, 1e-12)
 
         scale = min(1.0, np.min(np.abs(problem.half_spaces(arms, theta)[0] @ theta)))
         h = step * scale
@@ -113,63 +127,110 @@ def gradients(count=200, step=1e-4):
             numeric = differences(lambda z, f=function: f(z).value, x, h)
             worst[0] = max(worst[0], np.abs(exact.ravel() - numeric).max() / np.abs(numeric).max())
         if not found.stable or found.margin < 1e-3:
-            excluded.append((i, "linear" if linear else "unstructured", str(problem), f"margin {found.margin:.1e}"))
+            excluded.append((i, "linear" if linear else "unstructured", repr(problem), f"margin {found.margin:.1e}"))
             continue
         for exact, function, x in ((found.allocation_theta, solved, theta), (found.allocation_arms, moved, arms)):
             numeric = differences(lambda z, f=function: f(z).allocation, x, h).T
             # w* may not depend on theta at all (one active piece): then 1e-6 is the scale below which nothing is asked
             error = np.abs(exact.reshape(numeric.shape) - numeric).max() / max(np.abs(numeric).max(), 1e-6)
             worst[1] = max(worst[1], error)
-    print(f"{count} instances: largest relative error {worst[0]:.1e} for H*, {worst[1]:.1e} for w*")
-    print(f"excluded for w*: {len(excluded)} (active set within 1e-3 of a change)")
+    print(f"gradients: {config.count} instances: largest relative error {worst[0]:.1e} for H*, {worst[1]:.1e} for w*")
+    print(f"  excluded for w*: {len(excluded)} (active set within 1e-3 of a change)")
     for one in excluded:
-        print(" ", *one)
+        print("   ", *one)
 
 
-def example():
-    """The two-dimensional example: H_k against H_2, and the near-optimal allocations."""
+def example(config: Allocations) -> None:
+    """The two-dimensional example: H_k against H_2, and the near-optimal allocations (paper, appendix on the example)."""
     rng = np.random.default_rng(0)
+    print("example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, is at least 1;\n  the least H_k "
+          "over Omega_(eps^2/16) is at least 1/64 = 0.015625: its certified lower value and the one attained")  # fmt: skip
     for eps in (0.3, 0.1, 0.03, 0.01):
         instance = two_dimensional(5, eps)
-        region = region_of(instance, Top(1))
+        region = region_of(instance, je.BestArm())
         values = region.information(rng.dirichlet(np.ones(5), 1000))
         ratio = np.min(values[:, 1:] / values[:, :1]) / ((1 - eps) / eps) ** 2
-        _, upper = cx.least_information(region, eps**2 / 16)
-        bounds = cx.elimination_bounds(instance, Top(1))
-        print(f"eps {eps}: H*/(eps^2/8) - 1 = {region.value / (eps**2 / 8) - 1:+.1e}, "
-              f"least H_k/((1 - eps)^2/eps^2 H_2) = {ratio:.4f} over 1000 w, "
-              f"upper min of H_k over Omega = {upper[1:].min():.4f} >= {1 / 64:.4f}; "
-              f"bounds: LLR {bounds.llr}, full {bounds.full.tolist()}")  # fmt: skip
+        lower, upper = cx.least_information(region, eps**2 / 16)
+        bounds = je.elimination_bounds(instance, je.BestArm())
+        print(f"  eps {eps}: H*/(eps^2/8) - 1 = {region.value / (eps**2 / 8) - 1:+.1e}, ratio {ratio:.4f}, "
+              f"least H_k in [{lower[1:].min():.4f}, {upper[1:].min():.4f}]; "
+              f"bounds at R = 0: LLR {bounds.llr}, full {bounds.full.tolist()}")  # fmt: skip
 
 
-def design(path="allocations.png"):
+def design(config: Allocations) -> None:
     """Theta moved within a ball, and an arm added, on an instance in the plane."""
     angles = np.linspace(0, np.pi, 5)
-    instance = Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])
-    directions, _ = Top(1).half_spaces(instance.arms, instance.theta)
+    instance = je.Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])
+    directions, _ = je.BestArm().half_spaces(instance.arms, instance.theta)
     radius = 0.5 * np.min(directions @ instance.theta / np.linalg.norm(directions, axis=1))
-    hard = cx.hardest_instance(instance, Top(1), radius, steps=60)
-    extra = cx.best_extra_arm(instance, Top(1), steps=60)
-    print(f"hardest instance within {radius:.3f}: T* {hard.before:.2f} -> {hard.after:.2f}")
-    print(f"best extra arm {np.round(extra.features, 3)}: T* {extra.before:.2f} -> {extra.after:.2f}, "
+    hard = je.hardest_instance(instance, je.BestArm(), radius, steps=60)
+    extra = je.best_extra_arm(instance, je.BestArm(), steps=60)
+    print(f"design: hardest instance within {radius:.3f}: T* {hard.before:.2f} -> {hard.after:.2f}")
+    print(f"  best extra arm {np.round(extra.features, 3).tolist()}: T* {extra.before:.2f} -> {extra.after:.2f}, "
           f"weight {extra.weight:.3f}")  # fmt: skip
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
-    left.plot(hard.times, label="hardest theta in the ball")
-    left.plot(extra.times, label="extra arm")
-    left.set(xlabel="gradient step", ylabel="T* (samples)", yscale="log")
-    left.legend()
-    for arm in instance.arms:
-        right.plot([0, arm[0]], [0, arm[1]], color="0.7")
-    right.plot([0, extra.features[0]], [0, extra.features[1]], color="C1", label="extra arm")
-    right.plot(*instance.theta, "ko", label="theta")
-    right.plot(*hard.instance.theta, "C0o", label="hardest theta")
-    right.set(aspect="equal")
-    right.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save(config, figures.design_figure(instance, hard, extra), "design")
+
+
+def never(t, delta):
+    """A threshold that no run reaches, for when only the pulls are wanted."""
+    return 1e9 + 0 * t
+
+
+def regret(config: Allocations) -> None:
+    """R(t) of five runs per rule, and what their largest does to the theorem's bounds."""
+    instance, problem = two_dimensional(5, 0.1), je.BestArm()
+    times = np.unique(np.geomspace(5, config.length, 150).astype(int))
+    value, drawn = float(je.complexity(instance, problem, 1e-10).value), {}
+    print(f"regret: two-dimensional example, K = 5, eps = 0.1; R after {config.length} samples over H*, and bounds with it")
+    for name, rule in (("none", None), ("Oracle", je.Oracle()), ("LinGame", je.LinGame()), ("FWS", je.FWS()),
+                       ("LinGapE", je.LinGapE())):  # fmt: skip
+        given = None
+        if rule is not None:
+            common = dict(threshold=never, max_samples=config.length)
+            traces = [je.trace(instance, problem, rule, run=run, **common) for run in range(5)]
+            each = [je.information_regret(one, instance, problem, times) for one in traces]
+            drawn[name] = times, np.stack([one.regret for one in each])
+            given = cx.InformationRegret(times, drawn[name][1].max(0), value)
+        bounds = je.elimination_bounds(instance, problem, 0.01, regret=given)
+        last = given(config.length) / value if given else 0.0
+        print(f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, selective {bounds.selective.tolist()}, "
+              f"full {bounds.full.tolist()}, f = {bounds.difference:.0f}")  # fmt: skip
+    save(config, figures.information_regret_figure(drawn, value), "regret")
+
+
+def runs(config: Allocations) -> None:
+    """Stopping times between the bounds, and pulls beside w*, on linear-d10."""
+    instance, problem, delta = je.load_instance("linear-d10"), je.BestArm(), 0.01
+    found = je.complexity(instance, problem, 1e-10)
+    lower, practical = je.sample_bound(delta, found.value), je.practical_time(delta, float(found.value))
+    rules = {"LinGapE": je.LinGapE(), "Oracle": je.Oracle(), "Uniform": je.Uniform()}
+    results = {
+        name: je.simulate(instance, problem, rule, delta=delta, runs=config.runs, stopping=je.LLR())
+        for name, rule in rules.items()
+    }
+    print(f"runs: linear-d10, best arm, delta = {delta}, {config.runs} runs: lower bound {lower:.0f}, practical {practical}")
+    for name, result in results.items():
+        ratio, distance = result.efficiency()
+        print(f"  {name:8s} tau over the lower bound {np.nanmean(ratio):.2f}, pulls from w* {np.nanmean(distance):.3f} "
+              f"(total variation), price of the mean pulls {float(price(instance, problem, result)):.3f}, "
+              f"cut off {result.truncated.sum()}")  # fmt: skip
+    save(config, figures.tau_figure(results, float(lower), practical), "tau")
+    save(config, figures.survival_figure(results, float(lower)), "survival")
+    save(config, figures.pulls_figure(results, found.allocation), "pulls")
+
+
+def price(instance, problem, result) -> np.ndarray:
+    """The price of the mean proportions of the pulls."""
+    share = (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0)
+    return je.price(instance, problem, share / share.sum())
+
+
+def main(config: Allocations) -> None:
+    for name in config.parts:
+        {"bracket": bracket, "gradients": gradients, "example": example, "design": design, "regret": regret,
+         "runs": runs}[name](config)  # fmt: skip
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("bracket", "gradients", "example", "design"):
-        {"bracket": bracket, "gradients": gradients, "example": example, "design": design}[name]()
+    cli.use_all_cores()
+    main(tyro.cli(Allocations, description=__doc__))

@@ -10,7 +10,7 @@ import jax
 import tyro
 
 from jaxelim import catalogue, instances, store
-from jaxelim.complexity import complexity, kl_bound, sample_bound
+from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.elimination import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, StoreError
 from jaxelim.figures import allocation_figure
@@ -138,6 +138,8 @@ def _complexity(config: Hardness) -> None:
     print(f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, duality gap {float(found.gap):.1e} H*")
     bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
     print(f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, kl(delta, 1 - delta)/H* = {kl:.1f}")
+    practical = practical_time(config.delta, float(found.value))
+    print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
     largest = found.allocation.argsort()[::-1][:10]
     print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
     if config.figure is not None:

@@ -14,10 +14,12 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from jaxelim import checks
-from jaxelim.complexity import Complexity
+from jaxelim.complexity import Complexity, ExtraArm, Search
 from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
 from jaxelim.result import Result
 
 STYLES = (
@@ -39,16 +41,17 @@ Times = Mapping[str, Any]
 """Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run] with NaN for runs cut off."""
 
 
-def save(figure: Figure, path: Any, dpi: int = 150) -> tuple[Path, Path]:
+def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")) -> tuple[Path, ...]:
     """Write `path` with the endings .png and .pdf, each under a temporary name first.
 
     Args:
         figure: what to write.
         path: where; an ending .png or .pdf is replaced. The same figure gives the same bytes.
         dpi: dots per inch of the PNG.
+        endings: "png", "pdf" or both.
 
     Returns:
-        The paths of the PNG and of the PDF.
+        The paths written, one for each ending.
 
     Raises:
         ArgumentError: the folder does not exist.
@@ -58,15 +61,18 @@ def save(figure: Figure, path: Any, dpi: int = 150) -> tuple[Path, Path]:
     if not stem.parent.is_dir():
         raise ArgumentError("path", str(path), "a file in a folder that exists")
     written = []
-    # Type 42 keeps the text of a PDF text; no date, so that equal figures are equal files.
+    # No date and no version, so that equal figures are equal files.
+    empty = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+    # Type 42 keeps the text of a PDF text.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
-        for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        for ending in endings:
+            metadata = empty[checks.choice("endings", ending, tuple(empty))]
             target = stem.with_name(f"{stem.name}.{ending}")
             part = target.with_name(target.name + ".part")
             figure.savefig(part, format=ending, dpi=dpi, metadata=metadata)
             os.replace(part, target)
             written.append(target)
-    return written[0], written[1]
+    return tuple(written)
 
 
 def active_counts(elimination_times: Any, samples: Any, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -220,6 +226,7 @@ def tau_figure(samples: Times, lower: float | None = None, practical: float | No
     axes.set_ylabel("runs, by rule (heights to scale within a row)")
     figure = _finished(figure)
     axes.grid(False, axis="y")
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)  # clear of the rows
     return figure
 
 
@@ -231,18 +238,22 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
         lower: a bound to mark, in samples.
     """
     figure, axes = _one()
-    for (name, given), (colour, dash) in _styled("samples", samples):
-        tau = _tau(name, given)
-        stopped = np.sort(tau[np.isfinite(tau)])
-        going = 1 - np.arange(1, stopped.size + 1) / tau.size
-        axes.step(np.append(0, stopped), np.append(1, going), where="post", color=colour, linestyle=dash, linewidth=1.8,
-                  label=name + _left_out(tau))  # fmt: skip
+    drawn = [(name, _tau(name, given), style) for (name, given), style in _styled("samples", samples)]
+    start = 0.8 * min(np.nanmin(tau) for _, tau, _ in drawn)
     if lower is not None:
         lower = checks.real("lower", lower, low=0, open=True)
+        start = min(start, 0.8 * lower)
+    for name, tau, (colour, dash) in drawn:
+        stopped = np.sort(tau[np.isfinite(tau)])
+        going = 1 - np.arange(1, stopped.size + 1) / tau.size
+        axes.step(np.append(start, stopped), np.append(1, going), where="post", color=colour, linestyle=dash,
+                  linewidth=1.8, label=name + _left_out(tau))  # fmt: skip
+    if lower is not None:
         axes.axvline(lower, color=_GREY, linestyle="--", linewidth=1, label=f"lower bound on the mean = {lower:,.0f}")
+    axes.set_xscale("log")
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("share of runs with tau > t")
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=start)
     axes.set_ylim(0, 1.02)
     return _finished(figure)
 
@@ -299,13 +310,15 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
 def information_regret_figure(regrets: Mapping[str, Any], value: float | None = None) -> Figure:
     """R(t) = t H* - min_p H_p(N_t) over time, and the largest so far, which is what the bounds take for R.
 
+    On logarithmic axes: where R is 0 or below, nothing is drawn.
+
     Args:
         regrets: by rule or run, an `InformationRegret`, or a pair of times [n] in samples and regrets [n] or [run, n]; of
-            many runs the mean is drawn, with the band of the central 80%.
+            many runs the mean is drawn, with the band of the central 80%, and the largest over all of them.
         value: H*, to draw t H*: the regret of a run that has gathered nothing.
     """
     figure, axes = _one()
-    last = 1.0
+    first, last, floor = np.inf, 1.0, np.inf
     for (name, given), (colour, dash) in _styled("regrets", regrets):
         pair = (given.times, given.regret) if hasattr(given, "regret") else given
         if not isinstance(pair, Sequence) or len(pair) != 2:
@@ -314,20 +327,24 @@ def information_regret_figure(regrets: Mapping[str, Any], value: float | None = 
         regret = np.atleast_2d(checks.real_array("regrets", pair[1], ndim=(1, 2)))
         if times.size == 0 or regret.shape[1] != times.size or len(regret) == 0 or (times <= 0).any():
             raise ArgumentError("regrets", given, f"[n] or [run, n] regrets at the n = {times.size} times, all above 0")
-        mean = regret.mean(0)
-        axes.plot(times, mean, color=colour, linestyle=dash, linewidth=1.6, label=name)
+        largest = np.maximum.accumulate(np.maximum(regret.max(0), 0))
         if len(regret) > 1:
-            axes.fill_between(times, *np.quantile(regret, [0.1, 0.9], axis=0), color=colour, alpha=0.15, linewidth=0)
-        axes.step(times, np.maximum.accumulate(np.maximum(mean, 0)), where="pre", color=colour, linewidth=0.8, alpha=0.7,
-                  label=f"{name}: largest so far")  # fmt: skip
-        last = max(last, times.max())
+            low, high = np.maximum(np.quantile(regret, [0.1, 0.9], axis=0), 1e-300)
+            axes.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(times, regret.mean(0), color=colour, linestyle=dash, linewidth=1.7, label=name)
+        axes.step(times, largest, where="pre", color=colour, linewidth=0.9, label=f"_{name}: largest so far")
+        floor = min([floor, *largest[largest > 0][:1]])
+        first, last = min(first, times.min()), max(last, times.max())
+    axes.set_xscale("log")
+    axes.set_yscale("log", nonpositive="mask")
     top = axes.get_ylim()[1]
+    axes.plot([], [], color=_GREY, linewidth=0.9, label="thin: largest so far")
     if value is not None:
         value = checks.real("value", value, low=0, open=True)
-        t = np.geomspace(1, last, 200)
+        t = np.geomspace(first, last, 200)
         axes.plot(t, t * value, color=_GREY, linestyle=(0, (1, 2)), linewidth=1.2, label="t H*: nothing gathered")
-        axes.set_ylim(top=top)
-    axes.set_xscale("log")
+    if np.isfinite(floor):
+        axes.set_ylim(floor / 10, top)  # below lie zeros but for rounding
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("information regret R(t) (nats)")
     return _finished(figure)
@@ -366,7 +383,7 @@ def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
         raise ArgumentError("panels", panels, "at least one panel")
     across = min(columns, len(panels))
     rows = -(-len(panels) // across)
-    figure = Figure(figsize=(4.6 * across, 4.0 * rows), layout="constrained")
+    figure = Figure(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
     for axes, panel in zip(figure.subplots(rows, across, squeeze=False).flat, panels, strict=False):
         _draw_panel(axes, panel)
     for axes in figure.axes[len(panels) :]:
@@ -390,11 +407,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.plot(x, values, color=_GREY, linestyle=dash, linewidth=1.3, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(x, [f"{value:.3g}" for value in x])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.grid(alpha=0.25, linewidth=0.5)
-    axes.legend(frameon=False, fontsize=7.5)
+    # below, as there may be curves anywhere inside
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
 
 
 def allocation_figure(found: Complexity, name: str) -> Figure:
@@ -403,8 +423,9 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     left, right = figure.subplots(1, 2)
     order = np.argsort(found.allocation)[::-1]
     left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
-    left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=6, rotation=90)
-    left.set_xlabel("arm, by falling weight")
+    named = np.arange(order.size)[: max((found.allocation > 0.005).sum(), 1)]
+    left.set_xticks(named, [str(k) for k in order[named]], fontsize=7, rotation=90 if named.size > 12 else 0)
+    left.set_xlabel("arm, by falling weight (named from 0.5% on)")
     left.set_ylabel("w*, share of the pulls")
     information = np.sort(found.information[np.isfinite(found.information)])
     right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")
@@ -413,6 +434,41 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     right.set_ylabel("H_p (per sample)")
     right.legend(frameon=False)
     figure.suptitle(f"optimal allocation on {name}, duality gap {float(found.gap):.0e}", fontsize=10)
+    return figure
+
+
+def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
+    """T* along the searches for the hardest theta and the best extra arm, and in two dimensions where they ended.
+
+    Args:
+        instance: the instance they started from.
+        hard: of `hardest_instance`.
+        extra: of `best_extra_arm`.
+    """
+    plane = instance.d == 2
+    figure = Figure(figsize=(9 if plane else 5, 3.8), layout="constrained")
+    left, *right = figure.subplots(1, 2 if plane else 1, squeeze=False)[0]
+    for (name, times), (colour, dash) in zip(
+        (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)), STYLES, strict=False
+    ):
+        left.plot(times, color=colour, linestyle=dash, linewidth=1.8, label=name)
+    left.axhline(hard.before, color=_GREY, linewidth=1, linestyle=":", label=f"as given, T* = {hard.before:.4g}")
+    left.set_yscale("log")
+    left.set_xlabel("gradient step")
+    left.set_ylabel("T* (samples)")
+    for axes in right:
+        for k, arm in enumerate(instance.arms):
+            axes.plot([0, arm[0]], [0, arm[1]], color="0.6", linewidth=1.5, label="arms" if k == 0 else None)
+        axes.plot([0, extra.features[0]], [0, extra.features[1]], color=STYLES[1][0], linestyle="--", linewidth=2,
+                  label="best extra arm")  # fmt: skip
+        axes.plot(*instance.theta, "o", color="black", linestyle="none", label="theta")
+        axes.plot(*hard.instance.theta, "D", color=STYLES[0][0], linestyle="none", label="hardest theta")
+        axes.set_aspect("equal", "datalim")
+        axes.set_xlabel("first coordinate")
+        axes.set_ylabel("second coordinate")
+    for axes in (left, *right):
+        axes.grid(alpha=0.25, linewidth=0.5)
+        axes.legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -505,6 +561,7 @@ __all__ = [
     "active_arms_figure",
     "active_counts",
     "allocation_figure",
+    "design_figure",
     "full_selective_figure",
     "information_regret_figure",
     "pulls_figure",

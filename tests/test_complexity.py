@@ -1,8 +1,5 @@
 """H* and w*: values, certificates, invariances, refusals."""
 
-import json
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -13,25 +10,21 @@ from jaxelim.complexity.optimum import solve_many
 from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instance import Instance
-from tests.complexity_cases import Best, Box, Signs, information, two_dimensional
+from jaxelim.instances import load_instance, two_dimensional
+from jaxelim.problems import BestArm, Thresholding, TopM
+from tests.complexity_cases import Box, information
 
 # H* of the shipped instances, from the bracket of linear programs in `cutting_planes` at 1e-9.
 SHIPPED = [
-    ("linear-d10", Best(), 3.1058326695e-3),
-    ("linear-d10-topm", Best(3), 2.5188200354e-3),
-    ("linear-d20", Best(), 4.7531302083e-4),
-    ("linear-d20", Best(5), 2.7054128950e-4),
-    ("linear-d20-osi", Signs(), 9.3370839189e-4),
-    ("unstructured-k40", Best(), 9.6485123116e-4),
-    ("unstructured-k40", Best(3), 8.0828318638e-4),
-    ("unstructured-k40-osi", Signs(), 2.3614260211e-3),
+    ("linear-d10", BestArm(), 3.1058326695e-3),
+    ("linear-d10-topm", TopM(3), 2.5188200354e-3),
+    ("linear-d20", BestArm(), 4.7531302083e-4),
+    ("linear-d20", TopM(5), 2.7054128950e-4),
+    ("linear-d20-osi", Thresholding(), 9.3370839189e-4),
+    ("unstructured-k40", BestArm(), 9.6485123116e-4),
+    ("unstructured-k40", TopM(3), 8.0828318638e-4),
+    ("unstructured-k40-osi", Thresholding(), 2.3614260211e-3),
 ]
-
-
-def shipped(name):
-    text = (Path(__file__).parents[1] / "jaxelim" / "instances" / "data" / f"{name}.json").read_text()
-    fields = json.loads(text)
-    return Instance(fields["arms"], fields["theta"])
 
 
 def small(count, seed=0, K=6, d=3):
@@ -46,7 +39,7 @@ def test_the_eight_instances_of_the_paper_in_one_padded_batch():
     arms, theta = np.zeros((size, K, d)), np.zeros((size, d))
     pieces = Pieces(np.zeros((size, P, d)), np.zeros((size, P)), np.zeros((size, P), bool))
     for i, (name, problem, _) in enumerate(SHIPPED):
-        one = shipped(name)
+        one = load_instance(name)
         directions, offsets = problem.half_spaces(one.arms, one.theta)
         arms[i, : one.K, : one.d], theta[i, : one.d] = one.arms, one.theta
         pieces.directions[i, : len(offsets), : one.d] = directions
@@ -55,7 +48,7 @@ def test_the_eight_instances_of_the_paper_in_one_padded_batch():
     assert found.converged.all() and (found.gap <= 1e-10).all() and (found.iterations < 30).all()
     np.testing.assert_allclose(found.value, [value for *_, value in SHIPPED], rtol=1e-8)
     for i, (name, problem, _) in enumerate(SHIPPED):  # the certificate, recomputed from the fields alone
-        one = shipped(name)
+        one = load_instance(name)
         w, q = found.allocation[i, : one.K], found.mixture[i]
         assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
         level, slope = information(w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta))
@@ -80,7 +73,7 @@ def cutting_planes(arms, theta, directions, offsets, rounds=60):
     return low, high
 
 
-@pytest.mark.parametrize("problem", [Best(), Best(2), Signs(0.1)], ids=str)
+@pytest.mark.parametrize("problem", [BestArm(), TopM(2), Thresholding(0.1)], ids=str)
 def test_random_instances_against_linear_programs_and_scipy(problem):
     batch = small(3, seed=1)
     found = complexity(batch, problem, gap=1e-10)
@@ -106,14 +99,14 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
 
 def test_a_thousand_small_instances_all_converge():
     # Newton steps with a second-order correction cycle on some of these
-    for problem in (Best(2), Signs(0.1)):
+    for problem in (TopM(2), Thresholding(0.1)):
         found = complexity(small(1000, seed=5), problem, gap=1e-10)
         assert found.converged.all() and found.iterations.max() < 40
 
 
 def test_two_dimensional_example():
     for eps in (0.3, 0.01):
-        found = complexity(two_dimensional(5, eps), Best(), gap=1e-10)
+        found = complexity(two_dimensional(5, eps), BestArm(), gap=1e-10)
         assert found.value == pytest.approx(eps**2 / 8, rel=1e-9)
         assert found.time == pytest.approx(8 / eps**2, rel=1e-9)
         np.testing.assert_allclose(found.allocation, [0.5, 0.5, 0, 0, 0], atol=1e-6)
@@ -123,7 +116,7 @@ def test_two_dimensional_example():
 
 def test_two_arms_have_a_closed_form_and_a_singular_design():
     instance = Instance([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 0.2, 5.0])  # two arms in R^3: V_w has rank 2
-    found = complexity(instance, Best(), gap=1e-10)
+    found = complexity(instance, BestArm(), gap=1e-10)
     assert found.value == pytest.approx(0.6**2 / 8, rel=1e-9)
 
 
@@ -141,27 +134,27 @@ def test_optimum_on_a_singular_face_stays_finite():
 
 def test_batch_equals_singles_and_scaling_laws():
     batch = small(3, seed=2)
-    found = complexity(batch, Best(), gap=1e-10)
-    one = complexity(batch[1], Best(), gap=1e-10)
+    found = complexity(batch, BestArm(), gap=1e-10)
+    one = complexity(batch[1], BestArm(), gap=1e-10)
     assert np.ndim(one.value) == 0 and one.allocation.shape == (6,)
     assert one.value == pytest.approx(found.value[1], rel=1e-9)
-    noisy = complexity(Instance(batch.arms, batch.theta, noise_std=3.0), Best(), gap=1e-10)
+    noisy = complexity(Instance(batch.arms, batch.theta, noise_std=3.0), BestArm(), gap=1e-10)
     np.testing.assert_allclose(noisy.value * 9, found.value, rtol=1e-9)
-    level = complexity(Instance(3 * batch.arms, batch.theta, noise_std=3.0), Signs(0.3), gap=1e-10)
-    np.testing.assert_allclose(level.value, complexity(batch, Signs(0.1), gap=1e-10).value, rtol=1e-9)
+    level = complexity(Instance(3 * batch.arms, batch.theta, noise_std=3.0), Thresholding(0.3), gap=1e-10)
+    np.testing.assert_allclose(level.value, complexity(batch, Thresholding(0.1), gap=1e-10).value, rtol=1e-9)
     mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0] @ np.diag([1.0, 10.0, 0.1])
     moved = Instance(batch.arms @ mixed, batch.theta @ np.linalg.inv(mixed).T)
-    np.testing.assert_allclose(complexity(moved, Best(), gap=1e-10).value, found.value, rtol=1e-8)
+    np.testing.assert_allclose(complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8)
 
 
 def test_optimistic_form_is_certified():
     batch = small(3, seed=3)
     bonus = np.random.default_rng(4).uniform(0, 0.2, 6)
-    found = complexity(batch, Best(), gap=1e-9, bonus=bonus)
-    assert found.converged.all() and (found.value > complexity(batch, Best()).value).all()
+    found = complexity(batch, BestArm(), gap=1e-9, bonus=bonus)
+    assert found.converged.all() and (found.value > complexity(batch, BestArm()).value).all()
     for i in range(3):
         w, q = found.allocation[i], found.mixture[i]
-        pieces = Best().half_spaces(batch.arms[i], batch.theta[i])
+        pieces = BestArm().half_spaces(batch.arms[i], batch.theta[i])
         level, slope = information(w, batch.arms[i], batch.theta[i], *pieces)
         assert level.min() + bonus @ w == pytest.approx(found.value[i], rel=1e-9)
         assert np.max(q @ slope + bonus) <= found.value[i] * (1 + 2e-9)
@@ -177,37 +170,37 @@ def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
 
 def test_float64_whatever_the_flag_which_is_left_alone():
     flag = jax.config.jax_enable_x64
-    assert complexity(small(3), Best()).value.dtype == np.float64
+    assert complexity(small(3), BestArm()).value.dtype == np.float64
     assert jax.config.jax_enable_x64 == flag
 
 
 def test_oracle_weights_and_the_value_of_a_fixed_allocation():
     batch = small(3, seed=2)
-    weights, gap = oracle_weights(batch, Best())
+    weights, gap = oracle_weights(batch, BestArm())
     assert weights.shape == (3, 6) and gap.shape == (3,) and (gap <= 1e-8).all()
-    best = complexity(batch, Best(), gap=1e-9)
-    np.testing.assert_allclose(allocation_value(batch, Best(), weights), best.value, rtol=1e-7)
-    uniform = allocation_value(batch, Best(), np.full(6, 1 / 6))
+    best = complexity(batch, BestArm(), gap=1e-9)
+    np.testing.assert_allclose(allocation_value(batch, BestArm(), weights), best.value, rtol=1e-7)
+    uniform = allocation_value(batch, BestArm(), np.full(6, 1 / 6))
     assert (uniform < best.value).all()
     # an allocation that never looks at a direction brings nothing there
-    assert allocation_value(two_dimensional(4, 0.1), Best(), [1, 0, 0, 0]) == 0
+    assert allocation_value(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
 
 
 def test_the_solve_is_compiled_once_per_shape():
     from jaxelim.complexity.optimum import _solve_lanes
 
-    complexity(small(3, seed=6), Best())
+    complexity(small(3, seed=6), BestArm())
     before = _solve_lanes._cache_size()
-    complexity(small(11, seed=7), Best(), gap=1e-9)
+    complexity(small(11, seed=7), BestArm(), gap=1e-9)
     assert _solve_lanes._cache_size() == before
 
 
 @pytest.mark.parametrize(
     "arms, theta, problem, words",
     [
-        ([[1, 0], [0, 1], [-1, 0]], [1, 1], Best(), "arms 0 and 1"),
-        ([[1, 0], [0, 1], [-1, 0]], [1, 0], Signs(), "arm 1 is on the threshold"),
-        ([[1, 0], [1, 0], [-1, 0]], [1, 1], Best(), "arms 0 and 1"),
+        ([[1, 0], [0, 1], [-1, 0]], [1, 1], BestArm(), "arms 0 and 1"),
+        ([[1, 0], [0, 1], [-1, 0]], [1, 0], Thresholding(), "arm 1 is on the threshold"),
+        ([[1, 0], [1, 0], [-1, 0]], [1, 1], BestArm(), "arms 0 and 1"),
     ],
 )
 def test_ties_are_refused_by_name(arms, theta, problem, words):
@@ -217,25 +210,56 @@ def test_ties_are_refused_by_name(arms, theta, problem, words):
 
 def test_ties_in_a_batch_name_the_instance():
     with pytest.raises(TieError, match="instance 1"):
-        complexity(Instance([[1, 0], [0, 1]], [[1, 0.5], [1, 1]]), Best())
+        complexity(Instance([[1, 0], [0, 1]], [[1, 0.5], [1, 1]]), BestArm())
 
 
 def test_other_refusals():
     instance = Instance([[1, 0], [0, 1], [1, 1]], [1, 0.5])
     with pytest.raises(ArgumentError, match="no alternative piece"):
-        complexity(instance, Best(3))
+        complexity(instance, TopM(3))
     with pytest.raises(ArgumentError, match="half_spaces"):
         complexity(instance, "best-arm")
     with pytest.raises(ArgumentError, match="instance"):
-        complexity(np.eye(3), Best())
+        complexity(np.eye(3), BestArm())
     with pytest.raises(ArgumentError, match="rank 1 and do not span"):
         complexity(Instance([[1, 0], [2, 0]], [0.1, 0.1]), Box())
     for gap in (0, -1e-6, np.nan, "small", True):
         with pytest.raises(ArgumentError, match="gap"):
-            complexity(instance, Best(), gap=gap)
+            complexity(instance, BestArm(), gap=gap)
     for bonus in ([-1, 0, 0], [0, 0], [np.nan, 0, 0]):
         with pytest.raises(ArgumentError, match="bonus"):
-            complexity(instance, Best(), bonus=bonus)
+            complexity(instance, BestArm(), bonus=bonus)
     for weights in ([0.5, 0.5], [0.5, 0.6, 0], [1.5, -0.5, 0], [np.inf, 0, 0]):
         with pytest.raises(ArgumentError, match="weights"):
-            allocation_value(instance, Best(), weights)
+            allocation_value(instance, BestArm(), weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K, d, count, problem", [
+    (200, 50, 40, BestArm()), (200, 50, 8, Thresholding()), (40, 12, 200, TopM(3)), (30, None, 200, BestArm()),
+], ids=str)  # fmt: skip
+def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
+    rng = np.random.default_rng(K + count)
+    arms = np.tile(np.eye(K), (count, 1, 1)) if d is None else rng.standard_normal((count, K, d)) / d**0.5
+    theta = rng.standard_normal((count, K if d is None else d))
+    if isinstance(problem, BestArm):  # a gap of 1e-4 between the two best of every other instance
+        order = np.argsort((arms @ theta[..., None])[..., 0], 1)
+        for i in range(0, count, 2):
+            first, second = arms[i, order[i, -1]], order[i, -2]
+            if d is None:
+                theta[i, second] = theta[i, order[i, -1]] - 1e-4
+            else:
+                arms[i, second] = first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+    found = complexity(Instance(arms, theta), problem, gap=1e-8)
+    assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
+    for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
+        w, q = found.allocation[i], found.mixture[i]
+        level, slope = information(w, arms[i], theta[i], *problem.half_spaces(arms[i], theta[i]))
+        assert np.max(q @ slope) <= level.min() * (1 + 2e-8)
+
+
+def _across(rng, theta):
+    """A direction at right angles to theta: along it means do not change."""
+    z = rng.standard_normal(theta.size)
+    z -= z @ theta / (theta @ theta) * theta
+    return z / np.linalg.norm(z)

@@ -9,7 +9,10 @@ import pytest
 from jaxelim.complexity.bounds import first_time, heuristic, region_of
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instance import Instance
-from tests.complexity_cases import Best, information, two_dimensional
+from jaxelim.instances import two_dimensional
+from jaxelim.problems import BestArm
+from jaxelim.thresholds import Heuristic
+from tests.complexity_cases import information
 
 cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
 
@@ -23,7 +26,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def region(example):
-    return region_of(example, Best())
+    return region_of(example, BestArm())
 
 
 def test_lower_bounds_by_hand():
@@ -38,7 +41,7 @@ def test_lower_bounds_by_hand():
 
 def test_information_of_the_far_arms_in_the_two_dimensional_example(example):
     eps = 0.1
-    directions, offsets = Best().half_spaces(example.arms, example.theta)
+    directions, offsets = BestArm().half_spaces(example.arms, example.theta)
     for w in np.random.default_rng(0).dirichlet(np.ones(K), 100):
         level, _ = information(w, example.arms, example.theta, directions, offsets)
         assert (level[1:] >= ((1 - eps) / eps) ** 2 * level[0] * (1 - 1e-9)).all()
@@ -71,8 +74,16 @@ def test_least_information_shrinks_to_the_optimum_and_is_monotone(region):
         previous = lower
 
 
+def test_thresholds_of_the_library_are_as_good_as_plain_ones(example):
+    for delta in (0.01, 1e-300):
+        one, other = (cx.elimination_bounds(example, BestArm(), delta, beta) for beta in (heuristic, Heuristic()))
+        assert one.llr == other.llr and (one.full == other.full).all() and (one.selective == other.selective).all()
+    # past 32-bit integers, where single precision has no digit left for t
+    assert cx.practical_time(0.01, 1e-9, Heuristic()) == cx.practical_time(0.01, 1e-9) > 2**34
+
+
 def test_elimination_bounds(example):
-    found = cx.elimination_bounds(example, Best(), 0.01)
+    found = cx.elimination_bounds(example, BestArm(), 0.01)
     H = 0.1**2 / 8
     t = found.llr - 2
 
@@ -82,29 +93,29 @@ def test_elimination_bounds(example):
     assert t >= enough(t) / H and t - 1 < enough(t - 1) / H
     assert found.full[0] == found.llr and (found.full[1:] < 1000).all()
     assert (found.full <= found.selective).all() and (found.selective <= found.llr).all()
-    sharp = cx.elimination_bounds(example, Best(), 1e-60)  # the cost of selective elimination does not grow with delta
+    sharp = cx.elimination_bounds(example, BestArm(), 1e-60)  # the cost of selective elimination does not grow with delta
     assert (sharp.selective[1:] < sharp.llr / 2).all()
     assert sharp.difference / sharp.llr < found.difference / found.llr
-    slower = cx.elimination_bounds(example, Best(), 0.01, regret=lambda t: 1e-4 * math.log(t))
+    slower = cx.elimination_bounds(example, BestArm(), 0.01, regret=lambda t: 1e-4 * math.log(t))
     assert (slower.full >= found.full).all() and (slower.full[1:] < found.llr).all()
 
 
 def test_information_regret_of_known_pulls(example):
     pulls = np.arange(400) % 2
-    found = cx.information_regret(pulls, example, Best(), times=np.array([1, 2, 3, 400]))
+    found = cx.information_regret(pulls, example, BestArm(), times=np.array([1, 2, 3, 400]))
     H = 0.1**2 / 8
     # after 3 pulls (2, 1): H_2 = eps^2/2 * 2/3
     expected = [H, 0, 3 * H - 0.1**2 / 2 * (2 / 3), 0]
     np.testing.assert_allclose(found.regret, expected, atol=1e-9)
     assert found(1) == pytest.approx(H) and found(10**9) == pytest.approx(H)
-    bounds = cx.elimination_bounds(example, Best(), regret=found)
-    assert bounds.llr >= cx.elimination_bounds(example, Best()).llr
+    bounds = cx.elimination_bounds(example, BestArm(), regret=found)
+    assert bounds.llr >= cx.elimination_bounds(example, BestArm()).llr
     for wrong in ([0.5], [], [K], [-1], [[0, 1]]):
         with pytest.raises(ArgumentError, match="trace"):
-            cx.information_regret(np.array(wrong), example, Best())
+            cx.information_regret(np.array(wrong), example, BestArm())
     for times in ([0, 1], [2, 1], [401]):
         with pytest.raises(ArgumentError, match="times"):
-            cx.information_regret(pulls, example, Best(), times=times)
+            cx.information_regret(pulls, example, BestArm(), times=times)
 
 
 def test_efficiency():
@@ -116,40 +127,51 @@ def test_efficiency():
 
 
 def test_sensitivity_and_price(example):
-    found = cx.sensitivity(example, Best())
+    found = cx.sensitivity(example, BestArm())
     np.testing.assert_allclose(found.noise / found.time, [0.5, 0.5, 0, 0, 0], atol=1e-6)
     np.testing.assert_allclose(found.relative_gaps, [-2, 0, 0, 0], atol=1e-6)
     assert found.gaps[0] == pytest.approx(-2 * 800 / 0.1, rel=1e-6)
-    assert cx.price(example, Best(), [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
-    assert cx.price(example, Best(), [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
-    assert cx.price(example, Best(), [1, 0, 0, 0, 0]) == np.inf
+    assert cx.price(example, BestArm(), [0.5, 0.5, 0, 0, 0]) == pytest.approx(1)
+    assert cx.price(example, BestArm(), [0.9, 0.1, 0, 0, 0]) == pytest.approx(0.25 / 0.09)
+    assert cx.price(example, BestArm(), [1, 0, 0, 0, 0]) == np.inf
 
 
 def test_searches_reach_known_optima():
     instance = Instance(np.eye(2), [1.0, 0.5])  # H* = gap^2/8
-    hard = cx.hardest_instance(instance, Best(), 0.1, steps=60)
+    hard = cx.hardest_instance(instance, BestArm(), 0.1, steps=60)
     gap = 0.5 - 0.1 * math.sqrt(2)
     assert hard.before == pytest.approx(32) and hard.after == pytest.approx(8 / gap**2, rel=1e-3)
     assert hard.times.shape == (60,)
-    extra = cx.best_extra_arm(instance, Best(), starts=2, steps=60)
+    extra = cx.best_extra_arm(instance, BestArm(), starts=2, steps=60)
     # one arm along phi_1 - phi_2 answers alone: T* = 2 ||y||^2/gap^2
     assert extra.after == pytest.approx(2 * 2 / 0.25, rel=1e-3) and extra.weight > 0.99
     assert abs(extra.features[0] + extra.features[1]) < 0.05
-    easy = cx.design_features(instance, Best(), 0.2, steps=40)
+    easy = cx.design_features(instance, BestArm(), 0.2, steps=40)
     assert easy.after < easy.before and np.linalg.norm(easy.instance.arms - np.eye(2), axis=1).max() <= 0.2 + 1e-9
     with pytest.raises(ArgumentError, match="radius"):
-        cx.hardest_instance(instance, Best(), 1.0)
+        cx.hardest_instance(instance, BestArm(), 1.0)
+
+
+def test_the_hardest_theta_is_that_of_a_grid_on_the_sphere():
+    angles = np.linspace(0, np.pi, 5)
+    instance = Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])
+    around = np.linspace(0, 2 * np.pi, 512, endpoint=False)
+    thetas = instance.theta + 0.13 * np.stack([np.cos(around), np.sin(around)], 1)
+    grid = cx.complexity(Instance(np.tile(instance.arms, (512, 1, 1)), thetas), BestArm(), 1e-9)
+    hard = cx.hardest_instance(instance, BestArm(), 0.13, steps=40)
+    assert hard.after >= grid.time.max() * (1 - 1e-4)
+    assert np.linalg.norm(hard.instance.theta - instance.theta) <= 0.13 * (1 + 1e-9)
 
 
 def test_refusals(example):
     with pytest.raises(UnsupportedError, match="one instance"):
-        cx.elimination_bounds(Instance(example.arms[None], example.theta[None]), Best())
+        cx.elimination_bounds(Instance(example.arms[None], example.theta[None]), BestArm())
     with pytest.raises(ArgumentError, match="threshold"):
-        cx.elimination_bounds(example, Best(), threshold=lambda t, delta: math.nan)
+        cx.elimination_bounds(example, BestArm(), threshold=lambda t, delta: math.nan)
     with pytest.raises(ArgumentError, match="threshold"):
         cx.practical_time(0.01, 0.1, threshold=lambda t, delta: t)
     with pytest.raises(ArgumentError, match="regret"):
-        cx.elimination_bounds(example, Best(), regret=lambda t: -1.0)
+        cx.elimination_bounds(example, BestArm(), regret=lambda t: -1.0)
     for delta in (0, 1, math.nan, "0.1"):
         with pytest.raises(ArgumentError, match="delta"):
-            cx.elimination_bounds(example, Best(), delta)
+            cx.elimination_bounds(example, BestArm(), delta)

@@ -17,12 +17,13 @@ from jaxelim.complexity import (
 )
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instance import Instance
-from tests.complexity_cases import Best, Box, Signs
+from jaxelim.problems import BestArm, Thresholding, TopM
+from tests.complexity_cases import Box
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))
 THETA = RNG.standard_normal(3)
-PROBLEMS = [Best(2), Signs(0.1), pytest.param(Best(), marks=pytest.mark.slow)]
+PROBLEMS = [TopM(2), Thresholding(0.1), pytest.param(BestArm(), marks=pytest.mark.slow)]
 
 
 def differences(function, x, step):
@@ -65,8 +66,43 @@ def test_gradients_against_differences(problem):
     assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
 
 
+@pytest.mark.parametrize("problem", [TopM(2), pytest.param(Thresholding(0.1), marks=pytest.mark.slow)], ids=repr)
+def test_the_optimistic_form_against_differences(problem):
+    """Bonuses as large as the information itself: H*, w* in theta, in the features and in the bonuses."""
+    plain = complexity(Instance(ARMS, THETA), problem)
+    bonus = float(plain.value) * np.array([0.3, 0.1, 0.5, 0.2, 0.4, 0.1])
+    found = complexity_gradients(Instance(ARMS, THETA), problem, bonus=bonus)
+    assert found.stable and found.value > plain.value and np.abs(found.allocation - plain.allocation).max() > 1e-3
+
+    def of(field, theta=THETA, arms=ARMS, bonus=bonus):
+        size = max(theta.shape[0] if theta.ndim == 2 else 1, len(arms) if arms.ndim == 3 else 1, len(np.atleast_2d(bonus)))
+        batch = Instance(np.broadcast_to(arms, (size, 6, 3)), np.broadcast_to(theta, (size, 3)))
+        return getattr(complexity(batch, problem, gap=1e-12, bonus=np.broadcast_to(bonus, (size, 6))), field)
+
+    for field, by_theta, by_arms, step, error in (
+        ("value", found.value_theta, found.value_arms, 1e-4, 1e-7),
+        ("allocation", found.allocation_theta, found.allocation_arms, 1e-5, 1e-5),
+    ):
+        for exact, name, x in ((by_theta, "theta", THETA), (by_arms, "arms", ARMS)):
+            numeric = differences(lambda z, field=field, name=name: of(field, **{name: z}), x, step).T
+            assert np.abs(exact.reshape(numeric.shape) - numeric).max() <= error * np.abs(numeric).max() + 1e-8
+    with jax.enable_x64(True):
+
+        def both(bonus):
+            weights = optimal_allocation(ARMS, THETA, problem, bonus=bonus)
+            return optimal_information(ARMS, THETA, problem, bonus=bonus), weights
+
+        value_slope, weight_slope = jax.jit(jax.jacrev(both))(jnp.asarray(bonus))
+    step = 1e-5 * float(plain.value)
+    numeric = differences(lambda z: of("value", bonus=z), bonus, step)
+    np.testing.assert_allclose(value_slope, numeric, atol=1e-6)
+    np.testing.assert_allclose(value_slope, found.allocation, atol=1e-9)  # Danskin
+    numeric = differences(lambda z: of("allocation", bonus=z), bonus, step).T
+    assert np.abs(weight_slope - numeric).max() <= 1e-3 * np.abs(numeric).max()
+
+
 def test_transformations_agree():
-    problem = Best(2)
+    problem = TopM(2)
     exact = complexity_gradients(Instance(ARMS, THETA), problem)
     with jax.enable_x64(True):
         many = jnp.asarray(THETA)[None] * jnp.asarray([[1.0], [1.1]])
@@ -89,16 +125,16 @@ def test_transformations_agree():
 
 
 def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
-    value = optimal_information(ARMS, THETA, Best(2))
+    value = optimal_information(ARMS, THETA, TopM(2))
     assert value.dtype == np.float64 and not jax.config.jax_enable_x64
-    assert characteristic_time(ARMS, THETA, Best(2)) == pytest.approx(1 / value)
-    assert optimal_allocation(ARMS, THETA, Best(2)).shape == (6,)
+    assert characteristic_time(ARMS, THETA, TopM(2)) == pytest.approx(1 / value)
+    assert optimal_allocation(ARMS, THETA, TopM(2)).shape == (6,)
     theta = jnp.asarray(THETA, jnp.float32)
     with pytest.raises(PrecisionError, match="float64"):
-        jax.grad(functools.partial(optimal_information, ARMS, problem=Best()))(theta)
-    slope = jax.grad(lambda t: optimal_information(ARMS, t, Best(2), precision="float32"))(theta)
+        jax.grad(functools.partial(optimal_information, ARMS, problem=BestArm()))(theta)
+    slope = jax.grad(lambda t: optimal_information(ARMS, t, TopM(2), precision="float32"))(theta)
     assert slope.dtype == jnp.float32
-    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), Best(2)).value_theta, rtol=1e-3)
+    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), TopM(2)).value_theta, rtol=1e-3)
 
 
 def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features():
@@ -118,17 +154,17 @@ def test_an_allocation_that_is_not_unique_is_flagged():
     # the last two arms are the same: any split of their weight is optimal
     arms = np.concatenate([ARMS[:5], ARMS[4:5]])
     theta = np.array([0.5, -0.4, 0.8])
-    found = complexity_gradients(Instance(arms, theta), Signs(), jacobian=False)
+    found = complexity_gradients(Instance(arms, theta), Thresholding(), jacobian=False)
     assert not found.stable and np.isfinite(found.value_theta).all()
     assert found.value_theta @ theta == pytest.approx(2 * found.value)  # H* has a derivative all the same
 
 
 def test_refusals():
     with pytest.raises(TieError):
-        optimal_information(np.eye(2), [1.0, 1.0], Best())
+        optimal_information(np.eye(2), [1.0, 1.0], BestArm())
     with pytest.raises(ArgumentError, match="precision"):
-        optimal_information(ARMS, THETA, Best(), precision="float16")
+        optimal_information(ARMS, THETA, BestArm(), precision="float16")
     with pytest.raises(ArgumentError, match="one instance"):
-        optimal_information(ARMS[None], THETA[None], Best())
+        optimal_information(ARMS[None], THETA[None], BestArm())
     with pytest.raises(ArgumentError, match="theta"):
-        optimal_information(ARMS, [1.0, np.nan, 0.0], Best())
+        optimal_information(ARMS, [1.0, np.nan, 0.0], BestArm())

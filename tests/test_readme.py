@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+import tyro
 
 import jaxelim as je
+from experiments import allocations, two_dimensional
 from jaxelim import catalogue
 
 ROOT = Path(__file__).parents[1]
@@ -18,14 +20,27 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/add-a-rule.md", "docs/add-a-problem.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/allocations.md"])
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
-    # The same code with fewer and shorter runs.
-    small = "\n".join(blocks).replace("runs=1000", "runs=8, max_samples=300")
+    # The same code with fewer and shorter runs, and shorter searches.
+    small = "\n".join(blocks).replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
+
+
+def test_the_figures_of_the_page_on_allocations_come_from_its_commands():
+    text = (ROOT / "docs" / "allocations.md").read_text()
+    shown = re.findall(r"!\[.+\]\((figures/.+)\)", text)
+    assert shown and all((ROOT / "docs" / name).read_bytes()[:4] == b"\x89PNG" for name in shown)
+    assert sorted(f"figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()) == sorted(shown)
+    settings = {"allocations": allocations.Allocations, "two_dimensional": two_dimensional.TwoDimensional}
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.S)
+    for module, words in re.findall(r"python -m experiments\.(\w+) (.*)", commands):
+        config = tyro.cli(settings.pop(module), args=words.split())
+        assert config.endings == ("png",) and "docs" in config.output.parts
+    assert not settings
 
 
 def test_every_rule_says_what_it_takes():

@@ -1,7 +1,7 @@
 """What the derivatives are for: what makes an instance hard, the hardest one nearby, better features.
 
-The searches are gradient steps (Adam, optax) on log T*, with the pieces of the instance's answer kept; each T* reported
-is solved anew and certified.
+The searches are projected gradient steps (optax) on log T*, of lengths that are set and fall to zero, as T* has kinks; the
+pieces of the instance's answer are kept. Each T* reported is solved anew and certified.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Search:
 
 
 def hardest_instance(
-    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.05
+    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.2
 ) -> Search:
     """The theta in a ball around the instance's whose T* is largest (a local maximum of log T*).
 
@@ -80,7 +80,7 @@ def hardest_instance(
         problem: what is to be identified; see `complexity`, errors too.
         radius: of the ball in Euclidean norm; it must not reach an instance with another answer, where T* is infinite.
         steps: gradient steps.
-        rate: their size, as a share of the radius.
+        rate: the length of the first, as a share of the radius.
     """
     _refuse_batch(instance)
     pieces = pieces_of(instance, problem)
@@ -104,7 +104,7 @@ def hardest_instance(
 
 
 def design_features(
-    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.02
+    instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.1
 ) -> Search:
     """Features near the instance's that make its answer cheap to find (a local minimum of log T*), theta kept.
 
@@ -113,7 +113,7 @@ def design_features(
         problem: one whose directions are combinations of features (best arm, top m, signs); see `complexity`.
         radius: how far each arm's features may move, in Euclidean norm.
         steps: gradient steps.
-        rate: their size, as a share of the radius.
+        rate: how far an arm moves at the first (root mean square), as a share of the radius.
     """
     _refuse_batch(instance)
     radius = checks.real("radius", radius, low=0, open=True)
@@ -156,7 +156,7 @@ def best_extra_arm(
         norm: the Euclidean norm of the new features; None: the largest of the old.
         starts: searches, from the directions that the optimal mixture weighs most and then random ones.
         steps: gradient steps of each.
-        rate: their size, as a share of the norm.
+        rate: the length of the first, as a share of the norm.
         seed: of the random starts.
     """
     _refuse_batch(instance)
@@ -177,7 +177,8 @@ def best_extra_arm(
         return norm * row / jnp.linalg.norm(row)
 
     def inputs(row, base: Inputs):
-        arms = jnp.concatenate([base.arms, row[None]])
+        # through `back`, so that the gradient lies along the sphere
+        arms = jnp.concatenate([base.arms, back(row)[None]])
         return base._replace(arms=arms, bonus=jnp.zeros(len(arms), arms.dtype))
 
     candidates = norm * candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
@@ -190,7 +191,10 @@ def best_extra_arm(
 
 
 def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate):
-    """Adam on sign * log T*, projected by `back`, from each of `starts` [N, ...].
+    """Projected gradient steps on sign * log T* from each of `starts` [N, ...], of root mean square length `rate` a row.
+
+    The length does not depend on the gradient's: where T* has a kink that never vanishes. Nor is it set per coordinate, as Adam
+    would: at the boundary such steps, projected back by `back`, come to rest away from any optimum.
 
     Returns the best points met [N, ...] and T* along the way [N, steps] (host arrays).
     """
@@ -200,7 +204,11 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         base = Inputs(*map(jnp.asarray, (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K))))
         marks = jnp.ones(len(base.offsets))
-        rule = optax.adam(optax.cosine_decay_schedule(rate, steps))
+        rows = starts.shape[1] if starts.ndim > 2 else 1
+        rule = optax.chain(
+            optax.normalize_by_update_norm(scale_factor=rows**0.5, eps=1e-300),
+            optax.sgd(optax.cosine_decay_schedule(rate, steps)),
+        )
 
         def loss(x):
             return -sign * jnp.log(derivatives.value(inputs(x, base), marks, _GAP))

@@ -1,0 +1,280 @@
+"""The paper's example in two dimensions (section "An example" and its appendix): `python -m experiments.two_dimensional`.
+
+An oracle that tracks w* runs on instances where arm 2 is eps-close to the best and arms 3 .. K are bad. Printed and drawn:
+
+- when arms 3 .. K fall, simulated and bounded by the theorem on elimination times, against eps and delta;
+- half-spaces tested per sample against K, eps and delta, beside the paper's laws;
+- the unstructured twin (the same means, arms e_1 .. e_K), where nothing falls early.
+
+Two figures, PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds.
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tyro
+
+import jaxelim as je
+from jaxelim import checks, cli, figures
+from jaxelim.figures import Panel
+from jaxelim.instances import two_dimensional
+from jaxelim.result import aligned
+
+STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
+SELECTIVE, FULL = 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoDimensional:
+    """The oracle on the paper's two-dimensional example, its bounds, its costs, and the unstructured twin."""
+
+    runs: int = 40
+    """Runs per instance."""
+    seed: int = 0
+    """Seed of the noise."""
+    arms: int = 5
+    """K of the figures on times."""
+    eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
+    """Distances of arm 2, for the figures on times."""
+    delta: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9)
+    """Error probabilities of the figures against delta; all are read off one trajectory."""
+    test_arms: tuple[int, ...] = (5, 10, 20, 50, 100)
+    """The K of the figures on tests."""
+    test_eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05)
+    """The eps of the figure on tests against eps."""
+    at_arms: int = 50
+    """K where tests are drawn against eps and delta."""
+    at_eps: float = 0.1
+    """eps where the others vary."""
+    at_delta: float = 0.01
+    """delta where the others vary."""
+    max_samples: int = 10_000_000
+    """A run that has drawn so many is cut off, and left out of every mean."""
+    output: Path = Path("results/two_dimensional")
+    """Where the figures go, without ending."""
+    dpi: int = 150
+    """Dots per inch of the PNGs."""
+    endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
+    """The kinds of files to write."""
+
+    def __post_init__(self):
+        checks.integer("runs", self.runs, low=2)
+        for name in ("eps", "delta", "test_arms", "test_eps"):
+            if not getattr(self, name):
+                raise je.ArgumentError(name, getattr(self, name), "at least one value")
+
+
+def simulate(config: TwoDimensional, instance: je.Instance, delta) -> je.Result:
+    """The oracle on a batch, no ridge: the theorem is about the plain likelihood ratio."""
+    return je.simulate(
+        instance, je.BestArm(), je.Oracle(), stopping=STOPPING, delta=delta, runs=config.runs, seed=config.seed,
+        max_samples=config.max_samples, ridge=0,
+    )  # fmt: skip
+
+
+def twin(batch: je.Instance) -> je.Instance:
+    """The unstructured instances with the same means."""
+    return je.Instance(np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means)
+
+
+def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error over the last axis, NaN left out."""
+    n = np.isfinite(values).sum(-1)
+    mean = np.nanmean(values, -1)
+    return mean, np.sqrt(np.nansum((values - mean[..., None]) ** 2, -1) / np.maximum(n - 1, 1) / n)
+
+
+def stopping_times(result: je.Result, stopping: int) -> np.ndarray:
+    """tau [instance, delta, run], NaN for runs cut off."""
+    return np.where(result.stopped, result.samples, np.nan)[:, stopping]
+
+
+def falls(result: je.Result, stopping: int) -> np.ndarray:
+    """When the far arms (3 ..) fell, [instance, delta, run, K - 2], NaN for runs cut off."""
+    times = result.elimination_times[:, stopping, :, :, 2:].astype(float)
+    return np.where(result.stopped[:, stopping, :, :, None] & (times > 0), times, np.nan)
+
+
+def tests_per_sample(result: je.Result, stopping: int) -> np.ndarray:
+    """Half-spaces tested per sample [instance, delta, run], NaN for runs cut off."""
+    return result.tests_stopping[:, stopping] / stopping_times(result, stopping)
+
+
+def nested_tests_per_sample(result: je.Result) -> np.ndarray:
+    """Full elimination as the paper's appendix counts it, both loops over the active arms: sum_t A_t (A_t - 1)/tau.
+
+    The library also tests an active arm against the arms that were dropped, hence A_t (K - 1).
+    """
+    tau = stopping_times(result, FULL)
+    times = result.elimination_times[:, FULL].astype(float)
+    K = times.shape[-1]
+    until = np.sort(np.where(times > 0, times, tau[..., None]), -1)  # check t is made with the arms that fell at t or later
+    # From check K on; between two falls A_t is constant.
+    length = np.diff(np.concatenate([np.full((*tau.shape, 1), K - 1.0), until], -1), axis=-1)
+    active = K - np.arange(K)
+    return (length * active * (active - 1)).sum(-1) / tau
+
+
+def never(t, delta):
+    """A threshold that no run reaches, for when only the pulls are wanted."""
+    return 1e9 + 0 * t
+
+
+def regret_of_the_oracle(instance: je.Instance, length: int = 2000):
+    """R(t) of the oracle's own pulls, which no reward sways; they settle into turns long before `length`."""
+    trace = je.trace(instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never)
+    return je.information_regret(trace, instance, je.BestArm(), times=np.arange(1, length + 1))
+
+
+def slope(x, y) -> float:
+    """The least-squares slope of log y in log x."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def worst_arm(result: je.Result, stopping: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error of the elimination time of the far arm that falls last on average: [instance] each."""
+    mean, error = moments(np.moveaxis(falls(result, stopping)[:, 0], 1, -1))
+    last = mean.argmax(-1)[:, None]
+    return np.take_along_axis(mean, last, 1)[:, 0], np.take_along_axis(error, last, 1)[:, 0]
+
+
+def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarray]:
+    """By name, [eps]: bounds on tau and on the elimination times of the far arms, with R the oracle's own."""
+    curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
+    for one in batch.singles:
+        R = regret_of_the_oracle(one)
+        found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
+        lower = je.sample_bound(config.at_delta, found.value)
+        each = (found.value, R(10**9) / found.value, lower, found.llr, found.selective[1:].max(), found.full[1:].max())
+        for curve, number in zip(curves.values(), each, strict=True):
+            curve.append(float(number))
+    return {name: np.array(values) for name, values in curves.items()}
+
+
+def bounds_rows(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[dict]:
+    """Means, bounds and bound over mean, by eps."""
+    measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
+                "full": worst_arm(result, FULL)}  # fmt: skip
+    rows = []
+    for i, eps in enumerate(config.eps):
+        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i], "lower bound": f"{curves['lower'][i]:.0f}"}
+        for name, (mean, error) in measured.items():
+            row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{curves[name][i]:.0f}",
+                    f"over {name}": curves[name][i] / mean[i]}  # fmt: skip
+        rows.append(row | {"cut off": int((~result.stopped[i]).any((0, 1)).sum())})
+    return rows
+
+
+def panels_of_times(config: TwoDimensional, by_eps: je.Result, by_delta: je.Result, twins: je.Result) -> list[Panel]:
+    """Times against eps and delta, and the twin's."""
+    eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
+
+    def measured(found, at):
+        far = {name: moments(falls(found, s)[at].mean(-1)) for name, s in (("selective", SELECTIVE), ("full", FULL))}
+        return {"tau, LLR stopping": moments(stopping_times(found, 0)[at])} | {
+            f"arms 3.., {name}": pair for name, pair in far.items()
+        }
+
+    in_eps, in_delta, in_twins = measured(by_eps, np.s_[:, 0]), measured(by_delta, 0), measured(twins, np.s_[:, 0])
+    steep = (eps / eps.max()) ** -2.0
+    first = eps.argmax()
+    return [
+        Panel(f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early", "eps", "time (samples)", eps, in_eps,
+              {"slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
+               "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean())}),
+        Panel(f"K = {config.arms}, eps = {config.at_eps:g}: against delta", "log(1/delta)", "time (samples)", logs, in_delta,
+              {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]}),
+        Panel(f"unstructured twin, delta = {config.at_delta:g}: nothing falls early", "eps", "time (samples)", eps, in_twins,
+              {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep}),
+    ]  # fmt: skip
+
+
+def panels_of_tests(
+    config: TwoDimensional, by_arms: list[je.Result], by_eps: je.Result, by_delta: je.Result
+) -> list[Panel]:
+    """Half-space tests per sample against K, eps and delta; laws as the paper states them, plus those of the last pair."""
+    K, eps, logs = np.array(config.test_arms), np.array(config.test_eps), np.log(1 / np.array(config.delta))
+
+    def measured(found, at):
+        costs = {"LLR": tests_per_sample(found, 0), "full": tests_per_sample(found, FULL),
+                 "full, nested loops": nested_tests_per_sample(found), "selective": tests_per_sample(found, SELECTIVE)}
+        return {name: moments(cost[at]) for name, cost in costs.items()}  # fmt: skip
+
+    each = [measured(found, np.s_[:, 0]) for found in by_arms]
+    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1)) for name in each[0]}
+
+    def laws(K, eps, logs):
+        one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
+        return {"2 + K² eps²": 2 + K**2 * eps**2 * one, "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one}
+
+    word, log = "half-space tests per sample", np.log(1 / config.at_delta)
+    return [
+        Panel(f"eps = {config.at_eps:g}, delta = {config.at_delta:g}", "K (arms)", word, K, of_K,
+              laws(K, config.at_eps, log)),
+        Panel(f"K = {config.at_arms}, delta = {config.at_delta:g}", "eps", word, eps, measured(by_eps, np.s_[:, 0]),
+              laws(config.at_arms, eps, log)),
+        Panel(f"K = {config.at_arms}, eps = {config.at_eps:g}", "log(1/delta)", word, logs, measured(by_delta, 0),
+              laws(config.at_arms, config.at_eps, logs)),
+    ]  # fmt: skip
+
+
+def panels_of_bounds(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[Panel]:
+    """Simulated times between their bounds."""
+    eps = np.array(config.eps)
+    return [
+        Panel(f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}", "eps", "tau (samples)", eps,
+              {"simulated": moments(stopping_times(result, 0)[:, 0])},
+              {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]}),
+        Panel("arms 3.., selective elimination", "eps", "elimination time (samples)", eps,
+              {"simulated, worst arm": worst_arm(result, SELECTIVE)},
+              {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]}),
+        Panel("arms 3.., full elimination", "eps", "elimination time (samples)", eps,
+              {"simulated, worst arm": worst_arm(result, FULL)}, {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]}),
+    ]  # fmt: skip
+
+
+def main(config: TwoDimensional) -> None:
+    began = time.perf_counter()
+    batch = two_dimensional(config.arms, config.eps)
+    by_eps = simulate(config, batch, config.at_delta)
+    curves = bounds_of(config, batch)
+    print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
+          "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
+          "R the oracle's own; 'over' is bound over mean")  # fmt: skip
+    print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
+    by_delta = simulate(config, two_dimensional(config.arms, [config.at_eps]), list(config.delta))
+    twins = simulate(config, twin(batch), config.at_delta)
+    times = panels_of_times(config, by_eps, by_delta, twins)
+    for panel in times:
+        slopes = {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()} if len(panel.x) > 1 else {}
+        print(f"{panel.title}; slopes in {panel.xlabel}: " + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items()))
+    for name, found in (("the example", by_eps), ("its unstructured twin", twins)):
+        share = moments(falls(found, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(found, 0)[:, 0])[0]
+        print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination")
+    by_arms = [simulate(config, two_dimensional(K, [config.at_eps]), config.at_delta) for K in config.test_arms]
+    costs_by_eps = simulate(config, two_dimensional(config.at_arms, config.test_eps), config.at_delta)
+    costs_by_delta = simulate(config, two_dimensional(config.at_arms, [config.at_eps]), list(config.delta))
+    tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
+    for panel in tests:
+        columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
+        print(f"half-space tests per sample, {panel.title}:")
+        print("\n".join(aligned([
+            {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
+            for i, x in enumerate(panel.x)
+        ])))  # fmt: skip
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    drawn = {config.output.name: [*times, *tests], f"{config.output.name}-bounds": panels_of_bounds(config, by_eps, curves)}
+    written = []
+    for name, panels in drawn.items():
+        path = config.output.with_name(name)
+        written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
+    cut = sum(int((~one.stopped).sum()) for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta))
+    print(f"{', '.join(map(str, written))}; {cut} observations cut off; {time.perf_counter() - began:.0f} s in all")
+
+
+if __name__ == "__main__":
+    cli.use_all_cores()
+    main(tyro.cli(TwoDimensional, description=TwoDimensional.__doc__))
