@@ -6,19 +6,22 @@ An oracle that tracks w* runs on instances where arm 2 is eps-close to the best 
 - half-spaces tested per sample against K, eps and delta, beside the paper's laws;
 - the unstructured twin (the same means, arms e_1 .. e_K), where nothing falls early.
 
-Two figures, PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds.
+Two figures, PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds. Finished runs are kept, and found again, in RESULTS.
 """
 
 import dataclasses
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import tyro
+import xarray as xr
 
 import jaxelim as je
-from jaxelim import checks, cli, figures
+from experiments import cells
+from jaxelim import checks, figures
 from jaxelim.figures import Panel
 from jaxelim.instances import two_dimensional
 from jaxelim.result import aligned
@@ -28,13 +31,11 @@ SELECTIVE, FULL = 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoDimensional:
+class TwoDimensional(cells.Options):
     """The oracle on the paper's two-dimensional example, its bounds, its costs, and the unstructured twin."""
 
     runs: int = 40
     """Runs per instance."""
-    seed: int = 0
-    """Seed of the noise."""
     arms: int = 5
     """K of the figures on times."""
     eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
@@ -55,23 +56,44 @@ class TwoDimensional:
     """A run that has drawn so many is cut off, and left out of every mean."""
     output: Path = Path("results/two_dimensional")
     """Where the figures go, without ending."""
+    results: Path = Path("results")
+    """Folder for the finished blocks of runs."""
     dpi: int = 150
     """Dots per inch of the PNGs."""
     endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
     """The kinds of files to write."""
 
     def __post_init__(self):
+        super().__post_init__()
         checks.integer("runs", self.runs, low=2)
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.ArgumentError(name, getattr(self, name), "at least one value")
 
 
-def simulate(config: TwoDimensional, instance: je.Instance, delta) -> je.Result:
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What is read off a batch: arrays [instance, stopping, delta, run], elimination times [.., run, K]."""
+
+    samples: np.ndarray
+    stopped: np.ndarray
+    elimination_times: np.ndarray
+    tests_stopping: np.ndarray
+
+    @staticmethod
+    def of(data: xr.Dataset) -> "Observed":
+        """From a store's arrays."""
+        return Observed(*(data[field.name].values for field in dataclasses.fields(Observed)))
+
+
+def cell(config: TwoDimensional, kind: str, batch: je.Instance, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
     """The oracle on a batch, no ridge: the theorem is about the plain likelihood ratio."""
-    return je.simulate(
-        instance, je.BestArm(), je.Oracle(), stopping=STOPPING, delta=delta, runs=config.runs, seed=config.seed,
-        max_samples=config.max_samples, ridge=0,
+    listed = {"eps": eps, "delta": delta}
+    told = "/".join(f"{word}={','.join(format(value, 'g') for value in values)}" for word, values in listed.items())
+    name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
+    return cells.Cell(
+        name, batch, je.BestArm(), je.Oracle(), STOPPING, delta=tuple(delta), seed=config.seed, max_samples=config.max_samples,
+        ridge=0.0,
     )  # fmt: skip
 
 
@@ -87,23 +109,23 @@ def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(np.nansum((values - mean[..., None]) ** 2, -1) / np.maximum(n - 1, 1) / n)
 
 
-def stopping_times(result: je.Result, stopping: int) -> np.ndarray:
+def stopping_times(result: Observed, stopping: int) -> np.ndarray:
     """tau [instance, delta, run], NaN for runs cut off."""
     return np.where(result.stopped, result.samples, np.nan)[:, stopping]
 
 
-def falls(result: je.Result, stopping: int) -> np.ndarray:
+def falls(result: Observed, stopping: int) -> np.ndarray:
     """When the far arms (3 ..) fell, [instance, delta, run, K - 2], NaN for runs cut off."""
     times = result.elimination_times[:, stopping, :, :, 2:].astype(float)
     return np.where(result.stopped[:, stopping, :, :, None] & (times > 0), times, np.nan)
 
 
-def tests_per_sample(result: je.Result, stopping: int) -> np.ndarray:
+def tests_per_sample(result: Observed, stopping: int) -> np.ndarray:
     """Half-spaces tested per sample [instance, delta, run], NaN for runs cut off."""
     return result.tests_stopping[:, stopping] / stopping_times(result, stopping)
 
 
-def nested_tests_per_sample(result: je.Result) -> np.ndarray:
+def nested_tests_per_sample(result: Observed) -> np.ndarray:
     """Full elimination as the paper's appendix counts it, both loops over the active arms: sum_t A_t (A_t - 1)/tau.
 
     The library also tests an active arm against the arms that were dropped, hence A_t (K - 1).
@@ -134,7 +156,7 @@ def slope(x, y) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def worst_arm(result: je.Result, stopping: int) -> tuple[np.ndarray, np.ndarray]:
+def worst_arm(result: Observed, stopping: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error of the elimination time of the far arm that falls last on average: [instance] each."""
     mean, error = moments(np.moveaxis(falls(result, stopping)[:, 0], 1, -1))
     last = mean.argmax(-1)[:, None]
@@ -154,7 +176,7 @@ def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarra
     return {name: np.array(values) for name, values in curves.items()}
 
 
-def bounds_rows(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[dict]:
+def bounds_rows(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[dict]:
     """Means, bounds and bound over mean, by eps."""
     measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
                 "full": worst_arm(result, FULL)}  # fmt: skip
@@ -168,7 +190,7 @@ def bounds_rows(config: TwoDimensional, result: je.Result, curves: dict[str, np.
     return rows
 
 
-def panels_of_times(config: TwoDimensional, by_eps: je.Result, by_delta: je.Result, twins: je.Result) -> list[Panel]:
+def panels_of_times(config: TwoDimensional, by_eps: Observed, by_delta: Observed, twins: Observed) -> list[Panel]:
     """Times against eps and delta, and the twin's."""
     eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
 
@@ -193,7 +215,7 @@ def panels_of_times(config: TwoDimensional, by_eps: je.Result, by_delta: je.Resu
 
 
 def panels_of_tests(
-    config: TwoDimensional, by_arms: list[je.Result], by_eps: je.Result, by_delta: je.Result
+    config: TwoDimensional, by_arms: list[Observed], by_eps: Observed, by_delta: Observed
 ) -> list[Panel]:
     """Half-space tests per sample against K, eps and delta; laws as the paper states them, plus those of the last pair."""
     K, eps, logs = np.array(config.test_arms), np.array(config.test_eps), np.log(1 / np.array(config.delta))
@@ -221,7 +243,7 @@ def panels_of_tests(
     ]  # fmt: skip
 
 
-def panels_of_bounds(config: TwoDimensional, result: je.Result, curves: dict[str, np.ndarray]) -> list[Panel]:
+def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[Panel]:
     """Simulated times between their bounds."""
     eps = np.array(config.eps)
     return [
@@ -238,25 +260,40 @@ def panels_of_bounds(config: TwoDimensional, result: je.Result, curves: dict[str
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
-    batch = two_dimensional(config.arms, config.eps)
-    by_eps = simulate(config, batch, config.at_delta)
+    batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
+
+    def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
+        return cell(config, "example", two_dimensional(K, eps), eps, delta)
+
+    asked = {
+        "by eps": example(config.arms, config.eps, one_delta),
+        "by delta": example(config.arms, one_eps, config.delta),
+        "twins": cell(config, "twin", twin(batch), config.eps, one_delta),
+        **{f"K = {K}": example(K, one_eps, one_delta) for K in config.test_arms},
+        "tests by eps": example(config.at_arms, config.test_eps, one_delta),
+        "tests by delta": example(config.at_arms, one_eps, config.delta),
+    }
+    shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)}
+    options = cells.Options(**{**shared, "output": config.results})
+    held = cells.run_and_load(list({one.name: one for one in asked.values()}.values()), options)
+    if held is None:
+        return
+    found = {key: Observed.of(held[one.name].data) for key, one in asked.items()}
+    by_eps, by_delta, twins = found["by eps"], found["by delta"], found["twins"]
+    by_arms = [found[f"K = {K}"] for K in config.test_arms]
+    costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]
     curves = bounds_of(config, batch)
     print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
           "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
           "R the oracle's own; 'over' is bound over mean")  # fmt: skip
     print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
-    by_delta = simulate(config, two_dimensional(config.arms, [config.at_eps]), list(config.delta))
-    twins = simulate(config, twin(batch), config.at_delta)
     times = panels_of_times(config, by_eps, by_delta, twins)
     for panel in times:
         slopes = {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()} if len(panel.x) > 1 else {}
         print(f"{panel.title}; slopes in {panel.xlabel}: " + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items()))
-    for name, found in (("the example", by_eps), ("its unstructured twin", twins)):
-        share = moments(falls(found, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(found, 0)[:, 0])[0]
+    for name, one in (("the example", by_eps), ("its unstructured twin", twins)):
+        share = moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
         print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination")
-    by_arms = [simulate(config, two_dimensional(K, [config.at_eps]), config.at_delta) for K in config.test_arms]
-    costs_by_eps = simulate(config, two_dimensional(config.at_arms, config.test_eps), config.at_delta)
-    costs_by_delta = simulate(config, two_dimensional(config.at_arms, [config.at_eps]), list(config.delta))
     tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
     for panel in tests:
         columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
@@ -276,5 +313,4 @@ def main(config: TwoDimensional) -> None:
 
 
 if __name__ == "__main__":
-    cli.use_all_cores()
-    main(tyro.cli(TwoDimensional, description=TwoDimensional.__doc__))
+    sys.exit(cells.script(TwoDimensional, main))

@@ -1,11 +1,13 @@
 """The scripts on the two-dimensional example and on allocations, in a small size, and what they compute on the side."""
 
+import dataclasses
 import types
 
 import numpy as np
 import pytest
 
 from experiments import allocations, two_dimensional
+from jaxelim import store
 from jaxelim.errors import ArgumentError
 
 
@@ -47,10 +49,15 @@ def test_settings_are_checked():
 def test_the_two_dimensional_example_in_small(tmp_path, capsys):
     config = two_dimensional.TwoDimensional(
         runs=4, arms=5, eps=(0.3,), delta=(0.1,), test_arms=(5,), test_eps=(0.3,), at_arms=5, at_eps=0.3, at_delta=0.1,
-        output=tmp_path / "out" / "small",
+        output=tmp_path / "out" / "small", results=tmp_path / "results", block=2,
     )  # fmt: skip
+    for i in (1, 2):
+        two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
+        assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
+    store.merge([tmp_path / "1", tmp_path / "2"], config.results)
     two_dimensional.main(config)
-    text = capsys.readouterr().out
+    text, said = capsys.readouterr()
+    assert "0 runs computed" in said
     assert "bounds of the theorem" in text and "0 observations cut off" in text
     names = ["small-bounds.pdf", "small-bounds.png", "small.pdf", "small.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
