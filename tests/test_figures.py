@@ -1,0 +1,202 @@
+"""The figures: what is drawn is what was given, axes say what they are, bad input is refused."""
+
+import functools
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import jaxelim as je
+from jaxelim import figures
+from jaxelim.complexity import InformationRegret
+from jaxelim.errors import ArgumentError
+
+RNG = np.random.default_rng(3)
+TAU = {"LinGapE": RNG.lognormal(7, 0.3, 60), "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan])}
+DELTAS = 10.0 ** -np.arange(1, 6)
+RATIOS = {"LinGapE": 1 + RNG.random((5, 40)), "FWS": 1 + RNG.random((5, 40)) / 2}
+PULLS = {"LinGapE": RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], 30)}
+W = np.array([0.5, 0.3, 0.1, 0.1, 0, 0])
+TIMES = np.geomspace(1, 1000, 20)
+
+
+def curve(slope):
+    times = np.linspace(0, 1000, 50)
+    return times, np.maximum(20 - slope * times[:, None] / 100 + RNG.integers(0, 3, (50, 12)), 1)
+
+
+ACTIVE = {"LinGapE": curve(2), "LinGame": curve(1)}
+FOUR = {(kind, place): curve(1 + i) for i, kind in enumerate(("selective", "full")) for place in ("stopping", "both")}
+REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.01),
+           "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
+PANEL = figures.Panel("tau", "eps", "samples", DELTAS, {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
+                      {"1/eps": 1 / DELTAS})
+
+FIGURES = {
+    "active": lambda: figures.active_arms_figure(ACTIVE),
+    "middle": lambda: figures.full_selective_figure(FOUR),
+    "ratio": lambda: figures.ratio_figure(DELTAS, RATIOS),
+    "ratio-sd": lambda: figures.ratio_figure(DELTAS, RATIOS, "sd"),
+    "tau": lambda: figures.tau_figure(TAU, 400.0, 900.0),
+    "survival": lambda: figures.survival_figure(TAU, 400.0),
+    "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
+    "regret": lambda: figures.information_regret_figure(REGRETS, 0.01),
+    "scaling": lambda: figures.scaling_figure([PANEL] * 4),
+}
+
+
+@functools.cache
+def made(name):
+    return FIGURES[name]()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_axes_are_labelled_and_the_page_is_not_empty(name):
+    figure = made(name)
+    for axes in figure.axes:
+        assert axes.get_xlabel() and axes.get_ylabel()
+        assert axes.get_legend() is not None and len(axes.get_legend().get_texts()) >= 1
+        assert len(axes.lines) + len(axes.patches) + len(axes.collections) >= 2
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # warnings, such as labels that do not fit, are errors in this suite
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    ink = (pixels.min(-1) < 200).mean()
+    assert 0.005 < ink < 0.6
+    # drawn in the colours of the house, which differ in lightness or dash
+    assert any((np.abs(pixels.astype(int) - colour).sum(-1) < 12).any() for colour in ([0, 114, 178], [213, 94, 0]))
+
+
+def lines(figure, label):
+    (line,) = [one for one in figure.axes[0].lines if one.get_label().startswith(label)]
+    return line
+
+
+def test_active_arms_are_counted_run_by_run():
+    dropped = np.array([[10, 0, 30], [0, 20, 20], [5, 5, 5]])
+    times, left = figures.active_counts(dropped, [30, 20, np.nan], points=31)
+    np.testing.assert_array_equal(times, np.arange(31))
+    assert left.shape == (31, 2)  # the run that was cut off is left out
+    np.testing.assert_array_equal(left[[0, 9, 10, 29, 30], 0], [3, 3, 2, 2, 1])
+    np.testing.assert_array_equal(left[[19, 20, 30], 1], [3, 1, 1])
+    figure = figures.active_arms_figure({"x": (times, left)})
+    np.testing.assert_allclose(lines(figure, "x").get_ydata(), left.mean(1))
+    np.testing.assert_allclose(lines(figure, "x").get_xdata(), times / 1000)
+
+
+def test_results_and_their_arrays_draw_the_same():
+    instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6)
+    arrays = figures.active_counts(result.elimination_times[0, 0], result.samples[0, 0])
+    for make, given in ((figures.active_arms_figure, arrays), (figures.survival_figure, result.samples[0, 0]),
+                        (figures.tau_figure, result.samples[0, 0])):
+        one, other = make({"x": result}), make({"x": given})
+        for a, b in zip(one.axes[0].lines, other.axes[0].lines, strict=True):
+            np.testing.assert_array_equal(a.get_xydata(), b.get_xydata())
+    shares = figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1], most=4).axes[0]
+    marks = [one for one in shares.lines if one.get_marker() == "o"][0].get_ydata()
+    np.testing.assert_allclose(marks, (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0))
+    with pytest.raises(ArgumentError, match="eliminat"):
+        figures.active_arms_figure({"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)})
+
+
+def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
+    ratios = RATIOS["FWS"].copy()
+    ratios[2, :4] = np.nan
+    found = {}
+    for error in ("se", "sd"):
+        axes = figures.ratio_figure(DELTAS, {"FWS": ratios}, error).axes[0]
+        (bars,) = axes.containers
+        np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log(1 / DELTAS))
+        np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(ratios, 1))
+        found[error] = [np.ptp(segment[:, 1]) / 2 for segment in bars.lines[2][0].get_segments()]
+        assert "4 cut off" in axes.get_legend().get_texts()[-1].get_text()
+    np.testing.assert_allclose(found["sd"], np.nanstd(ratios, 1, ddof=1))
+    np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
+
+
+def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
+    axes = made("tau").axes[0]
+    verticals = [one.get_xdata()[0] for one in axes.lines if one.get_linestyle() in ("--", ":")]
+    assert verticals == [400.0, 900.0]
+    means = sorted(one.get_xdata()[0] for one in axes.lines if one.get_marker() == "D")
+    np.testing.assert_allclose(means, sorted(np.nanmean(tau) for tau in TAU.values()))
+    assert "Oracle (2 cut off)" in [text.get_text() for text in axes.get_yticklabels()]
+
+
+def test_runs_that_were_cut_off_survive():
+    line = lines(made("survival"), "Oracle")
+    assert line.get_ydata()[0] == 1 and line.get_ydata()[-1] == pytest.approx(2 / 60)
+    at = np.searchsorted(line.get_xdata(), np.median(TAU["LinGapE"]))
+    assert line.get_ydata()[at - 1] == pytest.approx((np.isnan(TAU["Oracle"]) | (TAU["Oracle"] > line.get_xdata()[at - 1])).mean())
+    assert lines(made("survival"), "LinGapE").get_ydata()[-1] == 0
+
+
+def test_shares_of_pulls_and_the_rest():
+    axes = made("pulls").axes[0]
+    heights = [bar.get_height() for bar in axes.containers[0]]
+    np.testing.assert_allclose(heights, [0.5, 0.3, 0.1, 0.1, 0])
+    marks = [one for one in axes.lines if one.get_marker() == "o"][0].get_ydata()
+    share = PULLS["LinGapE"].mean(0) / 1000
+    np.testing.assert_allclose(marks[:4], share[:4])
+    assert marks[4] == pytest.approx(share[4:].sum()) and axes.get_xticklabels()[-1].get_text() == "other 2"
+
+
+def test_the_regret_and_what_bounds_take_for_it():
+    bumpy = np.array([0.1, 0.5, 0.2, -0.1])
+    figure = figures.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
+    largest = lines(figure, "run: largest so far")
+    np.testing.assert_allclose(largest.get_ydata(), [0.1, 0.5, 0.5, 0.5])
+    regret = InformationRegret(np.array([1, 2, 4, 8]), bumpy, 0.25)
+    assert [regret(t) for t in (1, 2, 4, 8)] == largest.get_ydata().tolist()
+    nothing = lines(figure, "t H*").get_xydata()
+    np.testing.assert_allclose(nothing[:, 1], 0.25 * nothing[:, 0])
+
+
+def test_panels_hold_measured_values_and_references():
+    figure = figures.scaling_figure([PANEL] * 4)
+    assert len(figure.axes) == 4
+    axes = figure.axes[3]
+    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_title() == "tau"
+    np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(), 1 / DELTAS)
+    np.testing.assert_allclose(lines(figure, "1/eps").get_ydata(), 1 / DELTAS)
+
+
+def test_saving(tmp_path):
+    first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png")
+    assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
+    second = figures.save(FIGURES["ratio"](), tmp_path / "b")
+    assert first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.v2.pdf", "a.v2.png", "b.pdf", "b.png"]
+    with pytest.raises(ArgumentError, match="folder"):
+        figures.save(made("ratio"), tmp_path / "missing" / "a.png")
+
+
+@pytest.mark.parametrize("call, word", [
+    (lambda: figures.active_arms_figure({}), "at least one entry"),
+    (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
+    (lambda: figures.active_arms_figure({"x": 3}), "curves"),
+    (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
+    (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
+    (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
+    (lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}), "elimination, place"),
+    (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
+    (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
+    (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
+    (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
+    (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
+    (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
+    (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
+    (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
+    (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
+    (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
+    (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
+    (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
+    (lambda: figures.scaling_figure([]), "panel"),
+    (lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]), "above 0"),
+    (lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]), "measured"),
+])  # fmt: skip
+def test_bad_input_is_refused_by_name(call, word):
+    with pytest.raises(ArgumentError, match=word):
+        call()
+
