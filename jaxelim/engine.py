@@ -251,7 +251,7 @@ class Program:
             ready, decided, status = jnp.ones_like(live), jnp.zeros_like(live), jnp.full(live.shape, OK)
         arm = jnp.broadcast_to(arm, live.shape).astype(jnp.int32)
 
-        natively_now = verdict = None
+        natively_now, verdict = None, check.mask
         if "native" in rule.stopping:
             natively, verdict = self._ask(rule.native, view, own)
             ends = rule.always_native or any(isinstance(s, Native) for s in spec.stopping)
