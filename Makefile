@@ -10,7 +10,13 @@ export JAX_NUM_CPU_DEVICES ?= $(CORES)
 # Compiled programs are kept between processes: the tests' workers share them.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test test-slow test-x64 check format clean install
+# The paper's experiments: runs of every cell, and where finished blocks, tables and figures go.
+RUNS ?= 100
+RESULTS ?= results
+TABLES := table1 table3 table4
+FIGURES := figure1_left figure1_middle figure1_right
+
+.PHONY: demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -23,6 +29,16 @@ $(VENV)/.installed: pyproject.toml
 
 demo: install
 	$(BIN)/python -m experiments.demo
+
+$(TABLES) $(FIGURES): install
+	$(BIN)/python -m experiments.$@ --runs $(RUNS) --output $(RESULTS)
+
+two_dimensional: install
+	$(BIN)/python -m experiments.two_dimensional --output $(RESULTS)/two_dimensional
+
+# One after the other, whatever -j says: each uses all cores. A job that was stopped goes on where it was.
+reproduce: install
+	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
 # The fast suite is mostly compiling: LLVM's first level halves that and changes no result.
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1

@@ -8,6 +8,8 @@ import numpy as np
 
 DATA = Path(__file__).parent / "data"
 PAPER_RUNS = 100
+CAP = 1_000_000
+"""Samples at which the paper's runs were cut off; its means hold those that were."""
 
 
 def cells() -> dict[tuple[str, str, str, str], dict[str, float]]:

@@ -5,7 +5,7 @@
     print(result.summary())
 """
 
-from jaxelim import instances, testing
+from jaxelim import instances, store, testing
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import (
     PrecisionError,
@@ -30,8 +30,11 @@ from jaxelim.complexity import (
 from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import (
     ArgumentError,
+    ConflictError,
+    DamagedFileError,
     InstanceFileError,
     JaxelimError,
+    StoreError,
     TieError,
     UnknownNameError,
     UnsupportedError,
@@ -62,6 +65,8 @@ from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 __all__ = [
     "ArgumentError",
     "BestArm",
+    "ConflictError",
+    "DamagedFileError",
     "Engine",
     "FWS",
     "FullElimination",
@@ -91,6 +96,7 @@ __all__ = [
     "SamplingRule",
     "SelectiveElimination",
     "StoppingRule",
+    "StoreError",
     "Thresholding",
     "TieError",
     "TopM",
@@ -122,6 +128,7 @@ __all__ = [
     "sample_bound",
     "sensitivity",
     "simulate",
+    "store",
     "testing",
     "trace",
 ]

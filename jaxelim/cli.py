@@ -1,4 +1,4 @@
-"""The command line: `jaxelim run`, `jaxelim complexity`, `jaxelim rules`, `jaxelim instances`."""
+"""The command line: `jaxelim run`, `complexity`, `rules`, `instances`, `results`, `merge`."""
 
 import dataclasses
 import os
@@ -9,10 +9,15 @@ from typing import Annotated
 import jax
 import tyro
 
+<<<<<<< HEAD
 from jaxelim import catalogue, instances
 from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
+=======
+from jaxelim import catalogue, instances, store
+from jaxelim.complexity import complexity, kl_bound, sample_bound
+>>>>>>> main
 from jaxelim.elimination import StoppingRule
-from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.errors import ArgumentError, JaxelimError, StoreError
 from jaxelim.figures import allocation_figure
 from jaxelim.result import aligned
 from jaxelim.simulate import Engine, simulate
@@ -102,6 +107,24 @@ class Hardness:
     """Draw w* and H_p by piece into this file."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """List what a folder of results holds: cells, runs, means, damaged files."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """What was given to an experiment as --output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Merge:
+    """Join folders of results, say from several machines; refuses different settings under one name."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of results; they stay as they are."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Where all of it goes: a new folder, or one that holds results already."""
+
+
 def _m_of(name: str, problem: str, m: int | None) -> int | None:
     """m as given, or what a shipped instance was made for."""
     if m is None and problem == "top-m":
@@ -166,17 +189,44 @@ def _instances(config: Instances) -> None:
     ])))
 
 
+def _results(config: Results) -> int:
+    found = store.Store(config.directory)
+    if not found.exists():
+        raise StoreError(config.directory, "holds no results: there is no folder 'blocks' in it")
+    cells = found.cells()
+    rows = [row for cell in cells for row in cell.rows()]
+    print("\n".join(aligned(rows)) if rows else "no finished blocks")
+    damaged = [error for cell in cells for error in cell.held.damaged]
+    for error in damaged:
+        print(f"DAMAGED {error}")
+    for path in found.set_aside():
+        print(f"set aside {path}: was damaged, and computed again")
+    for path in found.leftovers():
+        print(f"temporary {path}: of a job that is writing now, or of one that was killed")
+    runs = sum(cell.held.runs.size for cell in cells)
+    print(f"{len(cells)} cells, {runs} runs, {len(found.entries())} files, {len(damaged)} damaged")
+    return 1 if damaged else 0
+
+
+def _merge(config: Merge) -> int:
+    done = store.merge(config.sources, config.output)
+    for error in done.damaged:
+        print(f"DAMAGED, left out: {error}")
+    print(f"{config.output}: {len(done.copied)} blocks copied, {len(done.present)} there already, {len(done.damaged)} damaged")
+    return 1 if done.damaged else 0
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """The console script; returns the exit code."""
-    commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances}
+    """The console script; returns the exit code: 0, 1 for damaged files, 2 for an error."""
+    commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances, "results": Results, "merge": Merge}
     config = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="jaxelim", description=__doc__)
     use_all_cores()
     try:
-        {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances}[type(config)](config)
+        actions = {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances, Results: _results, Merge: _merge}
+        return actions[type(config)](config) or 0
     except JaxelimError as error:
         print(f"jaxelim: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The exceptions of jaxelim: each names the argument, the value it was given and what is allowed.
+"""The exceptions of jaxelim: each names the argument, the value it was given and what is allowed, or the file and what is
+wrong with it.
 
-All of them are raised on the host, before anything compiles. They are `ValueError`s too, so code that knows nothing of
-this package can still catch them, and they survive pickling, so a worker process can hand them to its parent.
+All that concern arguments are raised on the host, before anything compiles. They are `ValueError`s too, so code that knows
+nothing of this package can still catch them. All survive pickling, so a worker process can hand them to its parent.
 """
 
 import difflib
@@ -82,6 +83,31 @@ class UnknownNameError(ArgumentError):
         allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
         super().__init__(argument, given, allowed, f"nearest: {self.nearest!r}" if self.nearest else "")
         self.args = (argument, given, self.known)
+
+
+class StoreError(JaxelimError):
+    """A file or folder of stored results that cannot be read or written.
+
+    Args:
+        path: which one.
+        problem: what is wrong, in words.
+    """
+
+    def __init__(self, path: Any, problem: str):
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class DamagedFileError(StoreError):
+    """A block of results that is not what was written."""
+
+
+class ConflictError(StoreError):
+    """Results that cannot stand in one folder: different settings under one name, or different numbers for equal settings."""
 
 
 _shortener = reprlib.Repr()

@@ -1,0 +1,362 @@
+"""The one way in which experiments run cells: block by block into a store, resumable, in shards, with progress.
+
+A cell is one simulation's settings less its runs: an instance, a problem, a rule, and what observes it. Its runs are done in
+blocks; a block that is finished is kept (`jaxelim.store`), and is never done again. What each experiment's command line has in
+common is `Options`; `script` is its main function.
+"""
+
+import contextlib
+import dataclasses
+import os
+import platform
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+import tyro
+import xarray as xr
+from tqdm import tqdm
+
+import jaxelim as je
+from jaxelim import checks, cli
+from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
+
+
+class Job(Protocol):
+    """What the runner asks of a cell."""
+
+    @property
+    def name(self) -> str:
+        """For people: one name, one set of settings."""
+        ...
+
+    def settings(self) -> dict:
+        """All that decides the numbers of run r, in canonical form."""
+        ...
+
+    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
+        """The arrays of these runs, with a dimension `run`, and what the work was."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One simulation's settings less its runs; the fields are those of `je.simulate`.
+
+    Args:
+        name: for people, as "table1/bai/LinGapE/watched".
+        stopping: all observers of the same runs.
+        delta: one or several; on one trajectory where the rule ignores delta.
+    """
+
+    name: str
+    instance: je.Instance
+    problem: je.Problem
+    rule: je.SamplingRule
+    stopping: tuple[je.StoppingRule, ...]
+    elimination: Any = None
+    delta: tuple[float, ...] = (0.01,)
+    seed: int = 0
+    max_samples: int = 1_000_000
+    threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
+    ridge: float = 1.0
+    record: tuple[str, ...] = ()
+    precision: str = "float64"
+
+    def settings(self) -> dict:
+        """All fields but the name, and the revision of the library's numbers."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "name"}
+        return canonical({**fields, "revision": REVISION})
+
+    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
+        """See `Job`."""
+        result = je.simulate(
+            self.instance, self.problem, self.rule, delta=self.delta, stopping=self.stopping, elimination=self.elimination,
+            threshold=self.threshold, runs=runs, seed=self.seed, max_samples=self.max_samples, ridge=self.ridge,
+            record=self.record, engine=je.Engine(precision=self.precision), progress=progress,
+        )  # fmt: skip
+        data = result.to_xarray()
+        data.attrs = {}
+        versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
+        return data, {**result.work, **{f"plan_{key}": value for key, value in result.plan.items()}, **versions}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What all experiments take."""
+
+    runs: int = 100
+    """Runs of every cell: the indexes 0 .. runs - 1. Those that are there already are not done again."""
+    seed: int = 0
+    """Seed of the noise."""
+    output: Path = Path("results")
+    """Folder for the finished blocks, tables and figures."""
+    shard: str = "1/1"
+    """i/n: do the i-th of n parts, for n machines that share nothing; then `jaxelim merge`."""
+    block: int = 1000
+    """Most runs in one file: what a killed job loses at most, and what shards are made of."""
+    max_samples: int = 1_000_000
+    """A run that has drawn so many is cut off, and flagged."""
+
+    def __post_init__(self) -> None:
+        checks.integer("runs", self.runs, low=1, high=checks.MAX_RUNS)
+        checks.integer("block", self.block, low=1)
+        checks.seed(self.seed)
+        parse_shard(self.shard)
+
+    def named(self, name: str) -> str:
+        """A cell's name, with the seed and the cap where they are not the usual ones: folders can hold several."""
+        usual = {field.name: field.default for field in dataclasses.fields(Options)}
+        said = [f"/{key}={getattr(self, key)}" for key in ("seed", "max_samples") if getattr(self, key) != usual[key]]
+        return name + "".join(said)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """(i, n) of "i/n", i from 1 to n.
+
+    Raises:
+        ArgumentError: the text is something else.
+    """
+    first, _, second = text.partition("/")
+    if not (first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+        raise ArgumentError("shard", text, "i/n with 1 <= i <= n, such as 2/3")
+    return int(first), int(second)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One block of one cell: the runs first .. last."""
+
+    job: Job
+    first: int
+    last: int
+
+    @property
+    def runs(self) -> np.ndarray:
+        """Run indexes [run]."""
+        return np.arange(self.first, self.last + 1)
+
+
+def partition(jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)) -> list[Part]:
+    """A shard's blocks of all cells, cut at multiples of `block`.
+
+    Which shard a block belongs to does not depend on what is finished: machines that share nothing agree on it.
+    """
+    whole = [Part(job, first, min(first + block, runs) - 1) for job in jobs for first in range(0, runs, block)]
+    return whole[shard[0] - 1 :: shard[1]]
+
+
+def missing(part: Part, held: np.ndarray) -> list[Part]:
+    """What is left to do of a part where the runs `held` are there."""
+    runs = np.setdiff1d(part.runs, held)
+    if runs.size == 0:
+        return []
+    stretches = np.split(runs, np.flatnonzero(np.diff(runs) != 1) + 1)
+    return [Part(part.job, int(one[0]), int(one[-1])) for one in stretches]
+
+
+class Board:
+    """Progress for people: runs done, samples per second and time left, of the cell at work and of everything.
+
+    Bars at a terminal; elsewhere a line per finished block.
+
+    Args:
+        total: runs in all.
+        done: runs that were there before.
+        blocks: blocks to do.
+    """
+
+    def __init__(self, total: int, done: int, blocks: int):
+        self._total, self._done, self._blocks = total, done, blocks
+        self._finished = self._samples = self._computed = 0
+        self._began = time.perf_counter()
+        self._bars: tuple[tqdm, tqdm] | None = None
+        if sys.stderr.isatty():
+            common: dict[str, Any] = dict(file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0)
+            everything = tqdm(total=total, initial=done, desc="all", position=0, **common)
+            self._bars = everything, tqdm(total=0, position=1, leave=False, **common)
+
+    def begin(self, part: Part) -> None:
+        """A block is begun."""
+        if self._bars:
+            self._bars[1].reset(part.runs.size)
+            self._bars[1].set_description(f"{part.job.name} {ranges(part.runs)}")
+
+    def update(self, runs: int, _: int, samples: int, seconds: float) -> None:
+        """The block at work has finished so many runs and drawn so many samples; the form that `je.simulate` calls."""
+        if self._bars:
+            everything, cell = self._bars
+            for bar, count in ((cell, runs), (everything, self._done + self._computed + runs)):
+                bar.set_postfix_str(_rate(self._samples + samples if bar is everything else samples,
+                                          self._seconds() if bar is everything else seconds), refresh=False)
+                bar.update(count - bar.n)
+
+    def end(self, part: Part, work: dict, seconds: float) -> None:
+        """A block is finished and kept."""
+        self._finished += 1
+        self._computed += part.runs.size
+        samples = int(work.get("samples_drawn", 0))
+        self._samples += samples
+        if not self._bars:
+            left = self._seconds() / self._computed * (self._total - self._done - self._computed)
+            print(
+                f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: {seconds:.1f} s, "
+                f"{_rate(samples, work.get('seconds', seconds))}; {_clock(left)} left",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    def say(self, text: str) -> None:
+        """A line that does not tear the bars."""
+        tqdm.write(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """End the bars."""
+        for bar in reversed(self._bars or ()):
+            bar.close()
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+
+def _rate(samples: float, seconds: float) -> str:
+    return f"{samples / max(seconds, 1e-9) / 1e6:.2f} M samples/s"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a job did: runs computed now, found finished, and damaged files that were computed again."""
+
+    computed: int
+    found: int
+    damaged: int
+
+
+def run_cells(jobs: Sequence[Job], options: Options) -> Done:
+    """Do all blocks of a shard that are not finished yet, one after the other, each kept as soon as it is done.
+
+    Raises:
+        ConflictError: a cell's name stands for other settings in the folder.
+        StoreError: the folder cannot be written; what was finished stays.
+        KeyboardInterrupt: likewise.
+    """
+    store, shard = Store(options.output), parse_shard(options.shard)
+    settings = {job.name: job.settings() for job in jobs}
+    if len(settings) < len(jobs):
+        raise ArgumentError("jobs", [job.name for job in jobs], "cells with a name each")
+    store.prepare()
+    for name, one in settings.items():
+        store.check_name(name, one)
+    for path in store.sweep():
+        print(f"removed {path}, left by a job that was killed", file=sys.stderr)
+    held: dict[str, np.ndarray] = {}
+    damaged = 0
+    for name, one in settings.items():
+        found = store.held(one)
+        for error in found.damaged:
+            print(f"damaged, set aside and computed again: {error}", file=sys.stderr)
+        store.put_aside(found.damaged)
+        damaged += len(found.damaged)
+        held[name] = found.runs
+    parts = partition(jobs, options.runs, options.block, shard)
+    todo = [rest for part in parts for rest in missing(part, held[part.job.name])]
+    total = sum(part.runs.size for part in parts)
+    left = sum(part.runs.size for part in todo)
+    board = Board(total, total - left, len(todo))
+    try:
+        for part in todo:
+            board.begin(part)
+            began = time.perf_counter()
+            data, work = part.job.compute(part.runs, board.update)
+            store.write(Block(part.job.name, settings[part.job.name], data, work))
+            board.end(part, work, time.perf_counter() - began)
+    finally:
+        board.close()
+    return Done(left, total - left, damaged)
+
+
+def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
+    """The runs 0 .. runs - 1 of every cell, by name; None, said aloud, where some are missing (other shards have them).
+
+    Damaged files count as missing.
+    """
+    store, loaded, lacking = Store(options.output), {}, 0
+    for job in jobs:
+        held = store.held(job.settings())
+        kept = np.flatnonzero(held.runs < options.runs)
+        lacking += options.runs - kept.size
+        data = None if held.data is None else held.data.isel(run=kept)
+        loaded[job.name] = Held(data, held.blocks, held.damaged)
+    if lacking:
+        print(
+            f"{options.output} lacks {lacking} of {options.runs * len(jobs)} runs: no table or figure is made. Join the folders "
+            "of all shards with `jaxelim merge A B -o C`, then give the same command with --output C and no --shard."
+        )
+        return None
+    return loaded
+
+
+def run_and_load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
+    """`run_cells`, then `load`."""
+    done = run_cells(jobs, options)
+    again = f", {done.damaged} damaged files computed again" if done.damaged else ""
+    print(f"{done.computed} runs computed, {done.found} were there already{again}: {options.output}/blocks", file=sys.stderr)
+    return load(jobs, options)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite kill (SIGTERM) ends like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():  # others may not say so
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None = None) -> int:
+    """The main function of an experiment: parses its options, runs it, and says in a sentence what went wrong.
+
+    Args:
+        kind: the dataclass of its options, an `Options`.
+        main: does the work.
+        arguments: of the command line; None: the process's own.
+
+    Returns:
+        The exit code: 0, 2 for an error, 130 after an interrupt.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        config = tyro.cli(kind, args=given, description=kind.__doc__)
+        cli.use_all_cores()
+        with _terminable():
+            main(config)
+    except KeyboardInterrupt:
+        module = getattr(sys.modules.get("__main__"), "__spec__", None)
+        name = module.name if module is not None else os.path.basename(sys.argv[0])
+        command = shlex.join(["python", "-m", name, *given])
+        print(f"\nInterrupted. Every finished block is kept; to go on from there, say again:\n  {command}", file=sys.stderr)
+        return 130
+    except JaxelimError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,73 @@
+"""The paper's Figure 1, left: active arms over time under selective elimination at stopping, linear d = 10, best arm.
+
+`python -m experiments.figure1_left --runs 1000`. The runs are those of Table 3, and are shared with it. From the same runs:
+figure1_left_tau (distributions of tau under LLR stopping, with its bounds), figure1_left_survival, and figure1_left_pulls
+(against w*). Each as PNG and PDF.
+"""
+
+import dataclasses
+import sys
+
+import numpy as np
+
+import jaxelim as je
+from experiments import cells, tables
+from jaxelim import figures
+
+
+@dataclasses.dataclass(frozen=True)
+class Left(cells.Options):
+    """Figure 1, left: how sampling rules shed arms, and how long they run."""
+
+    rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
+    """Sampling rules, by the names that `jaxelim rules` lists."""
+
+
+def stopping_times(data) -> np.ndarray:
+    """tau [run] of one observer, NaN for runs that were cut off."""
+    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+
+
+def chosen(options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False) -> dict[tuple[str, str], tables.Row]:
+    """Rows of Table 3, best arm, by (algorithm, column); the oracle is the paper's own."""
+    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)}
+    rows = tables.rows("table3", tables.TableOptions(**fields, rules=rules, problems=("bai",)))
+    kept = tuple(row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm))
+    return {(row.algorithm, row.column): row for row in kept if row.stopping != "native"}
+
+
+def draw(options: Left) -> None:
+    """Run what is not finished, and draw."""
+    rows = chosen(options, options.rules)
+    held = cells.run_and_load(tables.jobs(list(rows.values())), options)
+    if held is None:
+        return
+    seen = {key: tables.observed(row, held) for key, row in rows.items()}
+    selective = {algorithm: data for (algorithm, column), data in seen.items() if column == "selective"}
+    plain = {algorithm: data for (algorithm, column), data in seen.items() if column == "none"}
+    instance = next(iter(rows.values())).cell.instance
+    solved = je.complexity(instance, je.BestArm())
+    lower, practical = je.sample_bound(0.01, float(solved.value)), je.practical_time(0.01, float(solved.value))
+    tau = {name: stopping_times(data) for name, data in plain.items()}
+    active = {
+        name: figures.active_counts(data["elimination_times"].values, stopping_times(data)) for name, data in selective.items()
+    }
+    drawn = {
+        "figure1_left": figures.active_arms_figure(active),
+        "figure1_left_tau": figures.tau_figure(tau, float(lower), float(practical)),
+        "figure1_left_survival": figures.survival_figure(tau, float(lower)),
+        "figure1_left_pulls": figures.pulls_figure(
+            {name: data["pulls"].values[data["stopped"].values] for name, data in plain.items()}, solved.allocation
+        ),
+    }
+    for name, figure in drawn.items():
+        print(*figures.save(figure, options.output / name))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; returns the exit code."""
+    return cells.script(Left, draw, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The paper's Figure 1, middle: selective against full elimination, at stopping and at both, for one sampling rule.
+
+`python -m experiments.figure1_middle --rule lingame --runs 1000`; linear d = 10, best arm. The runs are those of Table 3, and
+are shared with it. PNG and PDF.
+"""
+
+import dataclasses
+import sys
+
+from experiments import cells, tables
+from experiments.figure1_left import chosen, stopping_times
+from jaxelim import catalogue, figures
+from jaxelim.errors import UnsupportedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Middle(cells.Options):
+    """Figure 1, middle: active arms over time under selective and full elimination, at stopping and at both."""
+
+    rule: str = "lingame"
+    """A sampling rule of Table 3, by the name that `jaxelim rules` lists."""
+
+
+def draw(options: Middle) -> None:
+    """Run what is not finished, and draw."""
+    kind = catalogue.find_rule(options.rule)
+    rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
+    if not rows:
+        raise UnsupportedError("rule", options.rule, "a rule of Table 3 that elimination can stop")
+    held = cells.run_and_load(tables.jobs(list(rows.values())), options)
+    if held is None:
+        return
+    curves = {}
+    for (algorithm, column), row in rows.items():
+        data = tables.observed(row, held)
+        place = "both" if algorithm.endswith(" + elim") else "stopping"
+        curves[column, place] = figures.active_counts(data["elimination_times"].values, stopping_times(data))
+    figure = figures.full_selective_figure(curves)
+    figure.axes[0].set_title(f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10)
+    print(*figures.save(figure, options.output / f"figure1_middle_{catalogue.spelled(kind.__name__)}"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; returns the exit code."""
+    return cells.script(Middle, draw, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

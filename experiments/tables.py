@@ -1,0 +1,423 @@
+"""The paper's Tables 1, 3 and 4: which cells they are made of, what is measured in each, and how it is written down.
+
+A row of a table (problem, algorithm, column) is an observer of a cell. "none" and "stopping" (Table 3: "none", "selective" and
+"full") watch the same runs of one cell; elimination at sampling, and rules with a test of their own, have a cell each.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+import jaxelim as je
+from experiments import cells, paper
+from jaxelim import catalogue
+from jaxelim.errors import ArgumentError
+from jaxelim.instances import describe
+from jaxelim.store import Held, write_whole
+
+EXACT = "Oracle, exact w*"
+"""The oracle's second row: the paper's has a crude solution for w*."""
+LEVEL = 0.95
+"""Of the Clopper-Pearson intervals."""
+_PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
+_HEADS = {
+    "none": "No elimination (LLR)", "stopping": "Elim. stopping", "stopping+sampling": "Elim. stopping + sampling",
+    "selective": "Selective elim.", "full": "Full elim.",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Of one table: the instance of each problem, and the columns in the paper's order."""
+
+    name: str
+    title: str
+    instances: dict[str, str]
+    columns: tuple[str, ...]
+
+
+LAYOUTS = {
+    "table1": Layout(
+        "table1", "Table 1: linear instances, K = 50, d = 20",
+        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"}, ("none", "stopping", "stopping+sampling"),
+    ),
+    "table3": Layout(
+        "table3", "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
+        {"bai": "linear-d10", "topm": "linear-d10-topm"}, ("none", "selective", "full"),
+    ),
+    "table4": Layout(
+        "table4", "Table 4: unstructured instances, K = 40",
+        {"bai": "unstructured-k40", "topm": "unstructured-k40", "osi": "unstructured-k40-osi"},
+        ("none", "stopping", "stopping+sampling"),
+    ),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions(cells.Options):
+    """What the tables take."""
+
+    rules: tuple[str, ...] = ()
+    """Only these sampling rules, by the names that `jaxelim rules` lists; all if left out."""
+    problems: tuple[str, ...] = ()
+    """Only these problems: bai, topm, osi; all if left out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One observer of one cell, and the paper's numbers for it."""
+
+    problem: str
+    algorithm: str
+    column: str
+    cell: cells.Cell
+    stopping: str  # the observer's name
+    paper: dict[str, float]
+
+    @property
+    def reproduces(self) -> bool:
+        """Whether this is the paper's own row: the exact oracle is ours."""
+        return self.algorithm != EXACT
+
+
+def rows(table: str, options: TableOptions) -> list[Row]:
+    """All rows of a table that the options ask for, in the paper's order.
+
+    Raises:
+        UnknownNameError: an unknown rule or problem.
+        ArgumentError: a choice that leaves no row.
+    """
+    layout = LAYOUTS[table]
+    wanted = {catalogue.find_rule(name) for name in options.rules}
+    problems = {catalogue.find("problems", name, layout.instances) and name for name in options.problems}
+    found = []
+    for (of_table, problem, algorithm, column), numbers in paper.cells().items():
+        kind = catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
+        if of_table != table or (wanted and kind not in wanted) or (problems and problem not in problems):
+            continue
+        for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
+            cell, stopping = _cell(layout, problem, name, column, options)
+            found.append(Row(problem, name, column, cell, stopping, numbers))
+    if not found:
+        raise ArgumentError("rules", (*options.rules, *options.problems), f"rules and problems that {table} has")
+    # The oracle's two rows one after the other, not column by column.
+    order = {key: place for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))}
+    return sorted(found, key=lambda row: order[row.problem, row.algorithm])
+
+
+def _plain(algorithm: str) -> str:
+    """The sampling rule's name: Table 3 says "+ elim" of elimination at sampling."""
+    return algorithm.removesuffix(" + elim")
+
+
+def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions) -> tuple[cells.Cell, str]:
+    """The cell of a row, and the name of the stopping rule that the row is about."""
+    name = layout.instances[problem]
+    if algorithm == EXACT:
+        rule: Any = je.Oracle()
+    else:
+        kind = catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
+        rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
+    selective, full = je.SelectiveElimination(), je.FullElimination()
+    observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective, "full": full}
+    at_sampling = column == "stopping+sampling" or algorithm != _plain(algorithm)
+    elimination = None
+    if rule.stopping == ("native",):
+        stopping, variant = (je.Native(),), "native"
+    elif at_sampling:
+        elimination = observers.get(column, selective)
+        stopping, variant = (elimination,), f"{elimination.name}-at-both"
+    else:
+        stopping, variant = tuple(observers[one] for one in layout.columns if one in observers), "watched"
+    problems = {"bai": je.BestArm, "topm": lambda: je.TopM(describe(name).m or 1), "osi": je.Thresholding}
+    cell = cells.Cell(
+        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"), je.load_instance(name), problems[problem](),
+        rule, stopping, elimination, seed=options.seed, max_samples=options.max_samples,
+    )  # fmt: skip
+    return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
+
+
+def jobs(found: Sequence[Row]) -> list[cells.Cell]:
+    """The cells of rows, each once."""
+    return list({row.cell.name: row.cell for row in found}.values())
+
+
+def observed(row: Row, held: dict[str, Held]) -> xr.Dataset:
+    """The runs of a row: variables [run], and [run, arm]."""
+    data = held[row.cell.name].data
+    assert data is not None
+    return data.isel(delta=0).sel(stopping=row.stopping)
+
+
+def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]]:
+    """Numbers of each row, NaN where there is none.
+
+    Keys: problem, algorithm, column, elimination (of Table 3's "+ elim" rows), runs, samples_k and sd_k (thousands; where runs
+    were truncated the restricted mean E[min(tau, cap)] and the sd of min(tau, cap)), truncated, paper_samples_k, paper_sd_k, z
+    (NaN where runs were truncated at another cap than the paper's),
+    errors (wrong answers among the runs that stopped), error_low and error_high (Clopper-Pearson, level 0.95),
+    tests_stopping and tests_sampling (half-space tests per sample), samples_saved, tests_saved (percent of no elimination's
+    samples, and of its half-space tests per sample), paper_samples_saved and paper_time_saved (the paper's, the latter of its
+    milliseconds per iteration), us_per_sample (here, all cores), paper_ms_per_sample.
+    """
+    lines = []
+    for row in found:
+        data, whole = observed(row, held), held[row.cell.name]
+        tau, stopped = data["samples"].values.astype(float), data["stopped"].values
+        wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
+        low, high = clopper_pearson(wrong, n)
+        drawn = whole.work("samples_drawn")
+        comparable = n == tau.size or row.cell.max_samples == paper.CAP  # the paper's means hold runs cut off there
+        lines.append({
+            "problem": row.problem,
+            "algorithm": row.algorithm,
+            "column": row.column,
+            "runs": tau.size,
+            "samples_k": tau.mean() / 1000,
+            "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
+            "truncated": tau.size - n,
+            "paper_samples_k": row.paper["mean"],
+            "paper_sd_k": row.paper["sd"],
+            "z": paper.z_score(tau, row.paper) if comparable and tau.size > 1 else math.nan,
+            "errors": wrong,
+            "stopped": n,
+            "error_low": low,
+            "error_high": high,
+            "tests_stopping": float(data["tests_stopping"].values.sum() / tau.sum()),
+            "tests_sampling": float(data["tests_sampling"].values.sum() / tau.sum()),
+            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
+            "paper_ms_per_sample": row.paper["ms"],
+            "reproduces": row.reproduces,
+        })
+    without = {(line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"}
+    for line in lines:
+        base = without.get((line["problem"], _plain(line["algorithm"]))) if line["column"] != "none" else None
+        line["samples_saved"] = _saved(line, base, lambda one: one["samples_k"])
+        line["tests_saved"] = _saved(line, base, lambda one: one["tests_stopping"] + one["tests_sampling"])
+        line["paper_samples_saved"] = _saved(line, base, lambda one: one["paper_samples_k"])
+        line["paper_time_saved"] = _saved(line, base, lambda one: one["paper_ms_per_sample"])
+    return lines
+
+
+def _saved(line: dict, base: dict | None, of: Any) -> float:
+    return math.nan if base is None or not of(base) else 100 * (1 - of(line) / of(base))
+
+
+def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
+    """The exact interval of a probability of which `wrong` of n were seen; (NaN, NaN) for n = 0."""
+    if n == 0:
+        return math.nan, math.nan
+    interval = stats.binomtest(wrong, n).proportion_ci(LEVEL, method="exact")
+    return float(interval.low), float(interval.high)
+
+
+def agreement(lines: Sequence[dict]) -> str:
+    """How many of the paper's rows lie within two and three standard errors, and which do not."""
+    scores = [line for line in lines if line["reproduces"] and not math.isnan(line["z"])]
+    near = sum(abs(line["z"]) <= 2 for line in scores)
+    within = sum(2 < abs(line["z"]) <= 3 for line in scores)
+    far = [line for line in scores if abs(line["z"]) > 3]
+    text = f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, |z| > 3 in {len(far)}."
+    if far:
+        named = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})" for line in far]
+        text += " The last: " + "; ".join(named) + "."
+    return text
+
+
+def _number(value: float, form: str, unit: str = "") -> str:
+    return "" if math.isnan(value) else format(value, form) + unit
+
+
+def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
+    """The measures as strings, for people. A dagger marks restricted means."""
+    return [{
+        "problem": _PROBLEMS[line["problem"]],
+        "algorithm": line["algorithm"],
+        "elimination": line["column"],
+        "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
+        "paper (k)": f"{line['paper_samples_k']:.2f} ± {line['paper_sd_k']:.1f}",
+        "z": _number(line["z"], "+.2f"),
+        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
+        "errors [95%]": f"{line['errors']}/{line['stopped']} [{line['error_low']:.3f}, {line['error_high']:.3f}]",
+        "samples saved": _number(line["samples_saved"], ".1f", "%"),
+        "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
+        "tests/sample stopping": f"{line['tests_stopping']:.2f}",
+        "sampling": f"{line['tests_sampling']:.2f}",
+        "tests saved": _number(line["tests_saved"], ".0f", "%"),
+        "paper's time saved": _number(line["paper_time_saved"], ".0f", "%"),
+        "us/sample here": _number(line["us_per_sample"], ".2f"),
+        "ms/sample there": f"{line['paper_ms_per_sample']:.2f}",
+    } for line in lines]
+
+
+def _samples(line: dict, sign: str = "±") -> str:
+    spread = "" if math.isnan(line["sd_k"]) else f" {sign} {line['sd_k']:.1f}"
+    return f"{line['samples_k']:.2f}{spread}"
+
+
+def notes(lines: Sequence[dict], options: TableOptions) -> list[str]:
+    """What a reader of the table needs to know."""
+    told = [
+        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, seed {options.seed}, cap {options.max_samples} "
+        "samples. Samples in thousands, mean ± sd over runs; the paper's are over 100 runs.",
+        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs that stopped, with the "
+        "Clopper-Pearson interval.",
+        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the paper's measure of cost). Saved: "
+        "percent of what the same rule needs without elimination; the paper's time is its milliseconds per iteration.",
+        "us/sample here: wall time of all cores over samples drawn, compilation apart; columns that watch the same runs share "
+        "it.",
+        agreement(lines),
+    ]
+    cut = sum(line["truncated"] for line in lines)
+    if cut:
+        told.append(
+            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the restricted mean "
+            "E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a mean is of runs that all stopped."
+        )
+    return told
+
+
+def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
+    """The table as a page."""
+    parts = [f"# {LAYOUTS[table].title}\n"]
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        mine = [{k: v for k, v in one.items() if k != "problem"} for one in shown([x for x in lines if x["problem"] == problem])]
+        parts.append(f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n{catalogue.markdown(mine)}\n")
+    return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
+
+
+def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
+    """The table in the paper's form, for the packages booktabs and multirow: per column, samples and microseconds a sample."""
+    layout = LAYOUTS[table]
+    columns = layout.columns
+    heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
+    out = [
+        "% needs \\usepackage{booktabs, multirow, graphicx}",
+        "\\begin{table*}[t]",
+        "\\centering",
+        "\\small",
+        f"\\begin{{tabular}}{{@{{}}cl{'cc' * len(columns)}@{{}}}}",
+        "\\toprule",
+        f" & & {heads} \\\\",
+        f"\\cmidrule(r){{3-{2 + 2 * len(columns)}}}",
+        " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
+    ]
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        mine = {(line["algorithm"], line["column"]): line for line in lines if line["problem"] == problem}
+        algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
+        m = describe(layout.instances[problem]).m
+        label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
+        out += ["\\midrule", f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}"]
+        for algorithm in algorithms:
+            entries = []
+            for column in columns:
+                line = mine.get((algorithm, column))
+                if line is None:
+                    entries.append(" & ")
+                    continue
+                mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
+                entries.append(f"${_samples(line, chr(92) + 'pm')}{mark}$ & ${_number(line['us_per_sample'], '.2f')}$")
+            out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
+    caption = (
+        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation over {options.runs} runs "
+        "(the cap at " + f"{options.max_samples} samples); time in microseconds per sample, all cores together."
+    )
+    if any(line["truncated"] for line in lines):
+        caption += (
+            " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
+            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of $\\min(\\tau, \\mathrm{cap})$."
+        )
+    return "\n".join([*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]) + "\n"
+
+
+def comma_separated(lines: Sequence[dict]) -> str:
+    """All measures, in full precision; empty where there is none."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()})
+    return text.getvalue()
+
+
+def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
+    """One dataset of all runs: [row, run], and [row, run, arm], rows of fewer arms filled up with 0.
+
+    Rows are named problem/algorithm/column. Top m keeps no elimination times: they would be one per pair of arms.
+    """
+    parts = [observed(row, held) for row in found]
+    arms = max(part.sizes["arm"] for part in parts)
+
+    def stacked(name: str) -> np.ndarray:
+        return np.stack([part[name].values for part in parts])
+
+    def padded(name: str) -> np.ndarray:
+        def one(part: xr.Dataset) -> np.ndarray:
+            if name not in part:
+                return np.zeros((part.sizes["run"], arms), np.int32)
+            values = part[name].values
+            return np.pad(values, ((0, 0), (0, arms - values.shape[-1])))
+
+        return np.stack([one(part) for part in parts])
+
+    flat = ("row", "run")
+    data: dict[str, Any] = {
+        name: (flat, stacked(name), {"units": unit} if unit else {})
+        for name, unit in (
+            ("samples", "samples"), ("stopped", ""), ("correct", ""), ("tests_stopping", "half-space tests"),
+            ("tests_sampling", "half-space tests"),
+        )
+    }  # fmt: skip
+    data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
+    data["answer"] = ((*flat, "arm"), padded("answer"))
+    data["elimination_times"] = (
+        (*flat, "arm"), padded("elimination_times"), {"units": "samples", "note": "0: never, or not recorded"},
+    )  # fmt: skip
+    data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
+    for name in ("problem", "algorithm", "column"):
+        data[name] = ("row", [getattr(row, name) for row in found])
+    labels = [f"{row.problem}/{row.algorithm}/{row.column}" for row in found]
+    return xr.Dataset(data, {"row": labels, "run": parts[0]["run"].values})
+
+
+def write(table: str, found: Sequence[Row], held: dict[str, Held], options: TableOptions) -> str:
+    """Write a table as .md, .tex, .csv and .nc into the output folder; returns the page."""
+    lines = measures(found, held)
+    page = markdown(table, lines, options)
+    data = every_run(found, held)
+    data.attrs = {"title": LAYOUTS[table].title, "runs": options.runs, "seed": options.seed, "max_samples": options.max_samples}
+    packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].dtype.kind in "biuf"}
+    contents = {
+        ".md": page.encode(),
+        ".tex": latex(table, lines, options).encode(),
+        ".csv": comma_separated(lines).encode(),
+        ".nc": bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
+    }
+    for ending, one in contents.items():
+        write_whole(Path(options.output) / f"{table}{ending}", one)
+    return page
+
+
+def make(table: str, options: TableOptions) -> None:
+    """Run a table's cells, as far as they are not finished, and write it."""
+    found = rows(table, options)
+    held = cells.run_and_load(jobs(found), options)
+    if held is not None:
+        print(write(table, found, held, options))
+        print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")
+
+
+def main(table: str, kind: type, arguments: list[str] | None = None) -> int:
+    """The script of one table; returns the exit code."""
+    return cells.script(kind, lambda options: make(table, options), arguments)
+
+
+__all__ = ["LAYOUTS", "Row", "TableOptions", "main", "make", "measures", "rows", "write"]

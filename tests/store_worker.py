@@ -1,0 +1,121 @@
+"""A process that is killed on purpose: `python -m tests.store_worker FOLDER KILLS SEED` (see test_store.py).
+
+It never starts JAX, so it may fork. Children run a small job of cheap cells into a folder and are killed with SIGKILL at random
+moments, every third time during a write, until the job is done; then a new folder is begun, until there have been so many
+kills. What is seen goes to standard output as JSON.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import h5netcdf  # noqa: F401 (before the fork, not in every child)
+import numpy as np
+import xarray as xr
+
+from experiments import cells
+from jaxelim import store
+
+RUNS, BLOCK = 30, 6
+
+
+class Cheap:
+    """A cell whose runs are functions of (seed, run index), without any simulation."""
+
+    def __init__(self, name: str = "cheap/one", seed: int = 0, arms: int = 40):
+        self.name, self.seed, self.arms, self.asked = name, seed, arms, []
+
+    def settings(self) -> dict:
+        return store.canonical({"seed": self.seed, "arms": self.arms})
+
+    def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
+        self.asked.append(runs)
+        drawn = [np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms)) for run in runs]
+        pulls = np.stack(drawn, 2).astype(np.int32)
+        dims = ("stopping", "delta", "run")
+        data = {
+            "samples": (dims, pulls.sum(-1), {"units": "samples"}),
+            "stopped": (dims, pulls[..., 0] > 1000),
+            "correct": (dims, pulls[..., 1] > 1000),
+            "pulls": ((*dims, "arm"), pulls),
+        }
+        return xr.Dataset(data, {"stopping": ["llr", "selective"], "delta": [0.01], "run": runs}), {"samples_drawn": 1}
+
+
+def jobs() -> list[Cheap]:
+    return [Cheap(), Cheap("cheap/two", seed=1, arms=60)]
+
+
+def options(folder: Path) -> cells.Options:
+    return cells.Options(runs=RUNS, block=BLOCK, output=folder)
+
+
+def slowly() -> None:
+    """Writes in small pieces with pauses, so that many moments fall within one."""
+    write, fsync = os.write, os.fsync
+
+    def pieces(handle, contents):
+        time.sleep(0.005)
+        return write(handle, contents[:4096])
+
+    def flush(handle):
+        time.sleep(0.01)
+        fsync(handle)
+
+    os.write, os.fsync = pieces, flush
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int]]:
+    """The finished blocks: name -> (inode, time of the last change); a file written twice shows."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "blocks").glob("*.nc")}
+
+
+def wait_for_a_write(folder: Path) -> None:
+    """Until a block is being written, or for a second."""
+    end = time.monotonic() + 1
+    while time.monotonic() < end and not list((folder / "blocks").glob(".*.nc.*.part")):
+        time.sleep(0.001)
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    rng = random.Random(seed)
+    seen = {"kills": 0, "in_write": 0, "resumed": 0, "lost": 0, "rewritten": 0, "folders": []}
+    place = 0
+    while seen["kills"] < kills:
+        here, place = folder / str(place), place + 1
+        attempt = 0
+        while True:
+            attempt += 1
+            before = contents(here) if here.exists() else {}
+            child = os.fork()
+            if child == 0:
+                sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+                slowly()
+                cells.run_cells(jobs(), options(here))
+                os._exit(0)
+            if seen["kills"] < kills:
+                time.sleep(rng.uniform(0.02, 0.5))
+                if seen["kills"] % 3 == 0:
+                    wait_for_a_write(here)
+                os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            after = contents(here) if here.exists() else {}
+            seen["lost"] += sum(name not in after for name in before)
+            seen["rewritten"] += sum(after.get(name) != stamp for name, stamp in before.items())
+            if os.WIFSIGNALED(status):
+                seen["kills"] += 1
+                seen["resumed"] += attempt > 1
+                seen["in_write"] += bool(here.exists() and list((here / "blocks").glob(".*.part")))
+            else:
+                assert status == 0, status
+                break
+        seen["folders"].append(str(here))
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

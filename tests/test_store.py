@@ -1,0 +1,378 @@
+"""The store of finished blocks: nothing is lost, nothing is done twice, and what is damaged is found."""
+
+import dataclasses
+import errno
+import json
+import os
+import pickle
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import jaxelim as je
+from experiments import cells
+from jaxelim import cli, store
+from tests.store_worker import BLOCK, RUNS, Cheap, jobs, options
+
+ROOT = Path(__file__).parents[1]
+
+
+def finished(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "blocks").iterdir())}
+
+
+def run(folder: Path, cells_=None, **changes) -> cells.Done:
+    return cells.run_cells(jobs() if cells_ is None else cells_, dataclasses.replace(options(folder), **changes))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of an undisturbed job."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(folder).computed == 2 * RUNS
+    return folder
+
+
+@pytest.fixture
+def copy(whole, tmp_path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "copy"))
+
+
+def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
+    command = [sys.executable, "-m", "tests.store_worker", str(folder), str(kills), str(seed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["kills"] == kills and seen["lost"] == seen["rewritten"] == 0
+    # The moments are what they should be: some during a write, some of them in a job that had been killed before.
+    assert seen["in_write"] >= kills // 6 and seen["resumed"] >= kills // 4
+    for one in seen["folders"]:
+        assert finished(Path(one)) == finished(whole)
+
+
+def test_kill(tmp_path, whole):
+    """Kill -9 at random moments: the files in the end are those of an undisturbed job, byte for byte."""
+    killed(tmp_path, 6, 1, whole)
+
+
+@pytest.mark.slow
+def test_kill_at_fifty_moments(tmp_path, whole):
+    killed(tmp_path, 50, 2, whole)
+
+
+def test_blocks_are_readable_by_anyone(whole):
+    path = sorted((whole / "blocks").iterdir())[0]
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        block = store.Block.read(path)
+        xr.testing.assert_equal(data.load(), block.data)
+        assert data["pulls"].dtype == np.int32 and data["stopped"].dtype == bool and data["samples"].attrs["units"] == "samples"
+        assert data.attrs["name"] == "cheap/one" and json.loads(data.attrs["settings"]) == Cheap().settings()
+    assert block.encoded() == path.read_bytes()
+    expected, _ = Cheap().compute(block.runs)
+    assert block.data.identical(expected)
+
+
+def test_adding_runs_computes_only_the_new(tmp_path):
+    first, second = Cheap(), Cheap()
+    assert run(tmp_path, [first], runs=8, block=5).computed == 8
+    assert [(one[0], one[-1]) for one in first.asked] == [(0, 4), (5, 7)]
+    before = finished(tmp_path)
+    assert run(tmp_path, [second], runs=21, block=10) == cells.Done(13, 8, 0)
+    assert [(one[0], one[-1]) for one in second.asked] == [(8, 9), (10, 19), (20, 20)]
+    assert finished(tmp_path).items() >= before.items()
+    held = store.Store(tmp_path).held(second.settings())
+    assert held.data.identical(Cheap().compute(np.arange(21))[0]) and held.work("samples_drawn") == 5
+    third = Cheap()
+    assert run(tmp_path, [third], runs=21, block=3).computed == 0 and third.asked == []
+    # What was asked for is what is loaded, though there is more.
+    loaded = cells.load([third], dataclasses.replace(options(tmp_path), runs=4))
+    np.testing.assert_array_equal(loaded["cheap/one"].runs, np.arange(4))
+
+
+def test_shards_make_the_whole(tmp_path, whole, capsys):
+    shards = [tmp_path / str(i) for i in range(3)]
+    for i, folder in enumerate(shards):
+        run(folder, shard=f"{i + 1}/3")
+    names = [set(finished(folder)) for folder in shards]
+    assert all(names) and sum(map(len, names)) == len(set.union(*names))  # disjoint
+    assert cells.load(jobs(), options(shards[0])) is None and "jaxelim merge" in capsys.readouterr().out
+    # A shard that is done again after a part of it was lost does that part and no other.
+    lost = sorted((shards[1] / "blocks").iterdir())[0]
+    lost.unlink()
+    assert run(shards[1], shard="2/3").computed == BLOCK and set(finished(shards[1])) == names[1]
+    code = cli.main(["merge", *map(str, shards[:2]), str(shards[2]), "-o", str(tmp_path / "all")])
+    assert code == 0 and "10 blocks copied, 0 there already" in capsys.readouterr().out
+    assert finished(tmp_path / "all") == finished(whole)
+    assert not store.merge(shards, tmp_path / "all").copied  # and once more changes nothing
+    loaded = cells.load(jobs(), options(tmp_path / "all"))
+    assert loaded["cheap/two"].data.identical(Cheap(seed=1, arms=60).compute(np.arange(RUNS))[0])
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", ""])
+def test_bad_shards(text):
+    with pytest.raises(je.ArgumentError, match="i/n"):
+        cells.Options(shard=text)
+
+
+def test_merge_refuses_different_settings_under_one_name(tmp_path):
+    run(tmp_path / "a", [Cheap(seed=0)])
+    run(tmp_path / "b", [Cheap(seed=5)])
+    with pytest.raises(je.ConflictError, match="seed is 0 there and 5 here"):
+        store.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    assert cli.main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(tmp_path / "c")]) == 2
+    with pytest.raises(je.ConflictError, match="seed is 0 there and 5 here"):
+        run(tmp_path / "a", [Cheap(seed=5)])
+    # Other names may hold other settings, and equal settings may have two names.
+    run(tmp_path / "d", [Cheap("cheap/five", seed=5), Cheap("cheap/again", seed=0)])
+    store.merge([tmp_path / "a", tmp_path / "d"], tmp_path / "e")
+    assert len(store.Store(tmp_path / "e").cells()) == 2
+    with pytest.raises(je.StoreError, match="no store"):
+        store.merge([tmp_path / "nowhere"], tmp_path / "f")
+
+
+def test_machines_that_disagree_are_refused(tmp_path):
+    class Other(Cheap):
+        def compute(self, runs, progress=None):
+            data, work = super().compute(runs)
+            data["samples"][0, 0, -1] += 1
+            return data, work
+
+    run(tmp_path / "a", [Cheap()])
+    run(tmp_path / "b", [Other()])
+    with pytest.raises(je.ConflictError, match="other numbers"):
+        store.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    run(tmp_path / "d", [Other()], block=7)
+    with pytest.raises(je.ConflictError, match="other numbers"):
+        store.merge([tmp_path / "a", tmp_path / "d"], tmp_path / "c")
+    # Blocks that overlap and agree are joined, each run once.
+    run(tmp_path / "e", [Cheap()], block=7)
+    store.merge([tmp_path / "a", tmp_path / "e"], tmp_path / "c")
+    held = store.Store(tmp_path / "c").held(Cheap().settings())
+    assert len(held.blocks) > RUNS // BLOCK and held.data.identical(Cheap().compute(np.arange(RUNS))[0])
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def zeros(path: Path) -> None:
+    """As some file systems leave a file behind when the power goes."""
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def text(path: Path) -> None:
+    path.write_text("not a block")
+
+
+def swapped(path: Path) -> None:
+    """The contents of another block."""
+    other = next(one for one in sorted(path.parent.iterdir()) if one != path)
+    shutil.copy(other, path)
+
+
+def another_number(path: Path) -> None:
+    """A well-formed file with one number changed."""
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        data = data.load()
+    data["pulls"][0, 0, 0, 0] += 1
+    data.to_netcdf(path, engine="h5netcdf")
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, zeros, text, swapped, another_number])
+def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys):
+    path = sorted((copy / "blocks").iterdir())[3]
+    damage(path)
+    with pytest.raises(je.DamagedFileError, match=path.name):
+        store.Block.read(path)
+    assert cli.main(["results", str(copy)]) == 1
+    shown = capsys.readouterr().out
+    assert f"DAMAGED {path}" in shown and "1 damaged" in shown
+    assert cli.main(["merge", str(copy), "-o", str(copy / "merged")]) == 1  # left out, and said
+    assert path.name not in finished(copy / "merged") and "DAMAGED" in capsys.readouterr().out
+    assert run(copy) == cells.Done(BLOCK, 2 * RUNS - BLOCK, 1)
+    assert str(path) in capsys.readouterr().err
+    after = finished(copy)
+    assert after.pop(path.name + ".damaged") is not None and after == finished(whole)
+    assert cli.main(["results", str(copy)]) == 0 and "set aside" in capsys.readouterr().out
+
+
+def test_any_flipped_bit_is_found_or_without_effect(copy):
+    """HDF5 leaves gaps in a file; a bit that matters to nobody may go unnoticed, any other may not."""
+    path = sorted((copy / "blocks").iterdir())[0]
+    good, right = path.read_bytes(), store.Block.read(path)
+    rng = np.random.default_rng(0)
+    found = 0
+    for place in rng.integers(0, len(good), 150):
+        bad = bytearray(good)
+        bad[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bad)
+        try:
+            block = store.Block.read(path)
+        except je.StoreError:  # a flipped bit of the format number makes it a newer one
+            found += 1
+        else:
+            assert block.data.identical(right.data) and block.settings == right.settings and block.work == right.work
+    assert found > 25
+
+
+def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
+    path = sorted((copy / "blocks").iterdir())[0]
+    block = store.Block.read(path)
+    monkeypatch.setattr(store, "FORMAT", 2)
+    path.write_bytes(block.encoded())
+    monkeypatch.setattr(store, "FORMAT", 1)
+    with pytest.raises(je.StoreError, match="format is 2") as caught:
+        run(copy)
+    assert not isinstance(caught.value, je.DamagedFileError) and path.exists()
+
+
+def test_disk_full(tmp_path, whole, monkeypatch):
+    """The disk fills up within the fourth block: a clear error, three blocks stay, and the next call does the rest."""
+    write, left = os.write, [sum(path.stat().st_size for path in sorted((whole / "blocks").iterdir())[:3]) + 10_000]
+
+    def full(handle, contents):
+        room = min(len(contents), left[0], 4096)
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left[0] -= room
+        return write(handle, contents[:room])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(je.StoreError, match="the disk is full; what was finished before is kept"):
+        run(tmp_path)
+    monkeypatch.undo()
+    kept = finished(tmp_path)
+    assert len(kept) == 3 and kept.items() <= finished(whole).items()
+    assert run(tmp_path) == cells.Done(2 * RUNS - 3 * BLOCK, 3 * BLOCK, 0) and finished(tmp_path) == finished(whole)
+
+
+def test_a_limit_of_the_system_on_file_sizes(tmp_path):
+    """The real thing: the kernel refuses to make the file longer."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
+        with pytest.raises(je.StoreError, match="larger than allowed"):
+            run(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert finished(tmp_path) == {}
+
+
+@pytest.mark.parametrize("number,words", [(errno.EROFS, "read-only"), (errno.EACCES, "no permission")])
+def test_a_folder_that_cannot_be_written(number, words, copy, whole, monkeypatch):
+    opened = os.open
+
+    def refuse(path, flags, *more, **named):
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number))
+        return opened(path, flags, *more, **named)
+
+    (copy / "blocks" / sorted(finished(whole))[0]).unlink()
+    before, job = finished(copy), Cheap()
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(je.StoreError, match=words):
+        run(copy, [job])
+    monkeypatch.undo()
+    assert job.asked == [] and finished(copy) == before  # told before anything was computed
+
+
+def test_a_path_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(je.StoreError, match="a part of the path is a file"):
+        run(tmp_path / "file" / "results")
+
+
+def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
+    class Interrupted(Cheap):
+        def compute(self, runs, progress=None):
+            if len(self.asked) == 2:
+                raise KeyboardInterrupt
+            return super().compute(runs)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, [Interrupted()])
+    assert len(finished(tmp_path)) == 2
+    assert run(tmp_path).found == 2 * BLOCK and finished(tmp_path) == finished(whole)
+
+
+def test_leftovers_of_dead_processes_are_swept_and_others_are_not(copy):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    folder, host = copy / "blocks", store._host()
+    gone = folder / f".some-block.nc.{host}-{dead.pid}.part"
+    for path in (gone, alive := folder / f".some-block.nc.{host}-{os.getpid()}.part",
+                 elsewhere := folder / f".some-block.nc.not-{host}-{dead.pid}.part"):  # fmt: skip
+        path.write_bytes(b"half")
+    assert store.Store(copy).leftovers() == sorted([gone, alive, elsewhere])
+    run(copy)
+    assert not gone.exists() and alive.exists() and elsewhere.exists()
+
+
+def test_the_list_of_results(copy, tmp_path, capsys):
+    sorted((copy / "blocks").iterdir())[2].unlink()
+    assert cli.main(["results", str(copy)]) == 0
+    shown = capsys.readouterr().out
+    expected, _ = Cheap().compute(np.setdiff1d(np.arange(RUNS), np.arange(12, 18)))
+    stopped = expected["stopped"].values[0, 0]
+    assert f"{expected['samples'].values[0, 0][stopped].mean():.0f}" in shown
+    assert "cheap/one" in shown and "0-11, 18-29" in shown and f"2 cells, {2 * RUNS - 6} runs, 9 files, 0 damaged" in shown
+    assert cli.main(["results", str(tmp_path / "nowhere")]) == 2
+    assert "holds no results" in capsys.readouterr().err
+
+
+EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
+CELL = cells.Cell("one", EASY, je.BestArm(), je.LinGapE(), (je.LLR(), je.SelectiveElimination()))
+
+
+@pytest.mark.parametrize("change", [
+    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.25])},
+    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], noise_std=2.0)},
+    {"problem": je.TopM(1)}, {"rule": je.LinGame()}, {"rule": je.LinGapE(rate=1.0)}, {"stopping": (je.LLR(),)},
+    {"stopping": (je.SelectiveElimination(), je.LLR())}, {"elimination": je.SelectiveElimination()}, {"delta": (0.1,)},
+    {"delta": (0.01, 0.1)}, {"seed": 1}, {"max_samples": 100}, {"threshold": je.GK16()}, {"ridge": 0.5},
+    {"record": ("pair_times",)}, {"precision": "float32"}, {"rule": je.Oracle()}, {"rule": je.Oracle([0.25] * 4)},
+    {"rule": je.Oracle([0.5, 0.5, 0, 0])},
+], ids=lambda change: str(change)[:60])  # fmt: skip
+def test_every_setting_counts(change):
+    seen = {store.digest(dataclasses.replace(CELL, **one).settings()) for one in ({}, change)}
+    assert len(seen) == 2
+    assert set(change) <= set(CELL.settings())
+
+
+def test_names_do_not_count_and_digests_last():
+    renamed = dataclasses.replace(CELL, name="other", instance=je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="new"))
+    assert renamed.settings() == CELL.settings()
+    # Results outlive releases: whoever changes this digest makes everybody's stored results unfindable.
+    assert store.digest(CELL.settings()) == "5030855786e84483d8f5"
+
+
+def test_what_cannot_be_told_by_its_value_is_refused():
+    with pytest.raises(je.ArgumentError, match="settings"):
+        dataclasses.replace(CELL, threshold=lambda t, delta: t / delta).settings()
+    with pytest.raises(je.ArgumentError, match="settings"):
+        store.canonical({"x": float("nan")})
+
+
+def test_blocks_hold_consecutive_runs(tmp_path):
+    data, work = Cheap().compute(np.array([0, 2]))
+    with pytest.raises(je.ArgumentError, match="consecutive"):
+        store.Store(tmp_path).write(store.Block("x", {}, data, work))
+
+
+@pytest.mark.parametrize("kind", [je.StoreError, je.DamagedFileError, je.ConflictError])
+def test_errors_survive_pickling(kind):
+    error = pickle.loads(pickle.dumps(kind(Path("here"), "is bad")))
+    assert type(error) is kind and str(error) == "here: is bad" and isinstance(error, je.JaxelimError)
