@@ -9,13 +9,8 @@ from typing import Annotated
 import jax
 import tyro
 
-<<<<<<< HEAD
-from jaxelim import catalogue, instances
-from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
-=======
 from jaxelim import catalogue, instances, store
-from jaxelim.complexity import complexity, kl_bound, sample_bound
->>>>>>> main
+from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.elimination import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, StoreError
 from jaxelim.figures import allocation_figure

@@ -427,7 +427,8 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
     left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=7)
     rest = found.allocation.size - order.size
-    left.set_xlabel("arm, by falling weight" + (f" ({rest} more share {1 - found.allocation[order].sum():.1%})" if rest else ""))
+    others = f" ({rest} more share {1 - found.allocation[order].sum():.1%})" if rest else ""
+    left.set_xlabel("arm, by falling weight" + others)
     left.set_ylabel("w*, share of the pulls")
     information = np.sort(found.information[np.isfinite(found.information)])
     right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")
