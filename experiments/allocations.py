@@ -71,7 +71,7 @@ def tangents(weights, arms, theta, directions, offsets):
 def bracket(config: Allocations) -> None:
     """Cuts at the solution and around it: the linear program over them bounds H* from above, any w from below."""
     print("bracket: H* between linear programs; H of the authors' weights, relative to it")
-    print("instance              problem                 H*               gap      steps   LP bracket, relative   authors' H")
+    print("instance              problem                 H*               gap      steps   LP bracket, relative   theirs")
     rng = np.random.default_rng(0)
     for name, kind, problem in SHIPPED:
         instance = je.load_instance(name)

@@ -324,8 +324,12 @@ class Problem:
         """How many pieces the next elimination check looks at: [] int32."""
         raise TypeError(f"{type(self).__name__} does not define tests")
 
-    def verdict(self, lanes: Lanes, pieces: Tree, answer: Tree, means: Array, full: bool) -> tuple[Array, Array]:
-        """Whether the set settles the answer, [] bool, and the answer then, [K] bool."""
+    def settled(self, lanes: Lanes, pieces: Tree, answer: Tree, full: bool) -> Array:
+        """Whether the set settles the answer: [] bool."""
+        raise TypeError(f"{type(self).__name__} does not define settled")
+
+    def verdict(self, lanes: Lanes, pieces: Tree, answer: Tree, means: Array, full: bool) -> Array:
+        """The answer that the set leaves, where it settles one: [K] bool."""
         raise TypeError(f"{type(self).__name__} does not define verdict")
 
     # A plain set of half-spaces, one bool each, which can be started anew (elimination at sampling with resets).

@@ -35,9 +35,13 @@ class StoppingRule:
         """For those that eliminate: the set without the pieces that this check refutes."""
         return pieces
 
-    def observe(self, check: Check, state: Tree, beta: Array) -> tuple[Tree, Array, Array, Array]:
-        """Next state, whether to stop [] bool, the answer then [K] bool, how many pieces were tested [] int32."""
+    def observe(self, check: Check, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        """Next state, whether to stop [] bool, how many pieces were tested [] int32."""
         raise TypeError(f"{type(self).__name__} does not define observe")
+
+    def answer(self, check: Check, state: Tree) -> Array:
+        """The answer on stopping at this check with this (next) state, [K] bool; asked only when some run is over."""
+        return check.mask
 
 
 @jax.tree_util.register_static
@@ -47,9 +51,9 @@ class LLR(StoppingRule):
 
     name: ClassVar[str] = "llr"
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
+    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
         least = check.space.lanes.min(jnp.where(check.exists, check.llr, jnp.inf))
-        return state, least > beta, check.mask, check.problem.total(check.exists)
+        return state, least > beta, check.problem.total(check.exists)
 
 
 @jax.tree_util.register_static
@@ -71,12 +75,14 @@ class SelectiveElimination(StoppingRule):
         refuted = check.exists & refutes(check.gap, check.metric.norm, beta)
         return check.problem.drop(check.space.lanes, pieces, check.answer, refuted, check.stats.t)
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
+    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
         problem, lanes = check.problem, check.space.lanes
         tested = problem.tests(lanes, state, check.answer, self.full)
         state = self.update(check, state, beta)
-        stop, mask = problem.verdict(lanes, state, check.answer, check.stats.means, self.full)
-        return state, stop, mask, tested
+        return state, problem.settled(lanes, state, check.answer, self.full), tested
+
+    def answer(self, check: Check, state: Any) -> Array:
+        return check.problem.verdict(check.space.lanes, state, check.answer, check.stats.means, self.full)
 
 
 @jax.tree_util.register_static
@@ -100,9 +106,8 @@ class Native(StoppingRule):
 
     name: ClassVar[str] = "native"
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array, Array]:
-        never = jnp.zeros_like(beta, bool)
-        return state, never, check.mask, jnp.zeros_like(beta, jnp.int32)
+    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
+        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
 
 
 @jax.tree_util.register_static

@@ -220,21 +220,19 @@ class Program:
         stats, live = lane.stats, ~lane.done
         beta = jax.vmap(lambda delta: self._beta(stats.t, delta))(lane.delta)
 
-        observers, stops, answers, tested = [], [], [], []
+        observers, stops, tested = [], [], []
         for stopping, state in zip(spec.stopping, lane.observers, strict=True):
 
             def look(state, beta, stopping=stopping):
                 return stopping.observe(check, state, beta)
 
-            state, stop, answer, tests = _over_deltas(spec, look, state, beta)
+            state, stop, tests = _over_deltas(spec, look, state, beta)
             observers.append(state)
             stops.append(stop)
-            answers.append(jnp.broadcast_to(answer, (spec.deltas, *check.mask.shape)))
             tested.append(jnp.broadcast_to(tests, stop.shape))
         observers = tuple(observers)
         opened = (lane.closed_at == 0) & live
         stopping_now = opened & jnp.stack(stops)
-        answer_now = jnp.stack(answers)
 
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
@@ -253,17 +251,16 @@ class Program:
             ready, decided, status = jnp.ones_like(live), jnp.zeros_like(live), jnp.full(live.shape, OK)
         arm = jnp.broadcast_to(arm, live.shape).astype(jnp.int32)
 
+        natively_now, verdict = None, check.mask
         if "native" in rule.stopping:
             natively, verdict = self._ask(rule.native, view, own)
             ends = rule.always_native or any(isinstance(s, Native) for s in spec.stopping)
             native_now = opened & ~stopping_now & (natively & ready & live)
             if not rule.always_native:
                 native_now = native_now & np.array([isinstance(s, Native) for s in spec.stopping])[:, None, None]
-            stopped_natively = native_now if ends else jnp.zeros_like(opened)
-            answer_now = jnp.where(stopped_natively[:, :, None], verdict, answer_now)
-            stopping_now = stopping_now | stopped_natively
+            natively_now = native_now if ends else jnp.zeros_like(opened)
+            stopping_now = stopping_now | natively_now
         capped = opened & ~stopping_now & (stats.t >= inputs["cap"]) & ready
-        answer_now = jnp.where(capped[:, :, None], check.mask, answer_now)
         closing = stopping_now | capped
         still = opened & ~closing
         goes_on = jnp.any(still, (0, 1))
@@ -277,6 +274,18 @@ class Program:
         else:
             asks, chosen = lane.asks, lane.chosen
 
+        def close(answers):
+            now = jnp.stack([
+                _over_deltas(spec, lambda state, _, rule=rule: rule.answer(check, state), state, beta)
+                for rule, state in zip(spec.stopping, observed, strict=True)
+            ])
+            if natively_now is not None:
+                now = jnp.where(natively_now[:, :, None], verdict, now)
+            now = jnp.where(capped[:, :, None], check.mask, now)
+            return jnp.where(closing[:, :, None], now, answers)
+
+        observed = observers
+        answers = jax.lax.cond(jnp.any(closing), close, lambda answers: answers, lane.answers)
         counted = closing | (still & go)
         reads = lane.reads
         reads_now = self._ask(rule.reads, view, own)
@@ -295,7 +304,7 @@ class Program:
             sampling=sampling,
             closed_at=jnp.where(closing, stats.t, lane.closed_at),
             stopped=lane.stopped | stopping_now,
-            answers=jnp.where(closing[:, :, None], answer_now, lane.answers),
+            answers=answers,
             tests=lane.tests + jnp.where(counted, jnp.stack(tested), 0).astype(jnp.int64),
             reads=reads + jnp.where(go, reads_now, 0).astype(jnp.int64),
             reads_at=jnp.where(closing, reads, lane.reads_at),

@@ -344,10 +344,12 @@ def information_regret_figure(regrets: Mapping[str, Any], value: float | None = 
         t = np.geomspace(first, last, 200)
         axes.plot(t, t * value, color=_GREY, linestyle=(0, (1, 2)), linewidth=1.2, label="t H*: nothing gathered")
     if np.isfinite(floor):
-        axes.set_ylim(floor / 10, top)  # below lie zeros but for rounding
+        axes.set_ylim(floor / 3, top)  # below lie zeros but for rounding
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("information regret R(t) (nats)")
-    return _finished(figure)
+    figure = _finished(figure)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)  # clear of the curves
+    return figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,11 +423,12 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     """w* by arm, and H_p at w* by piece, both sorted: the pieces on the line H* are the ones that decide."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    order = np.argsort(found.allocation)[::-1]
+    order = np.argsort(-found.allocation, kind="stable")[:20]
     left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
-    named = np.arange(order.size)[: max((found.allocation > 0.005).sum(), 1)]
-    left.set_xticks(named, [str(k) for k in order[named]], fontsize=7, rotation=90 if named.size > 12 else 0)
-    left.set_xlabel("arm, by falling weight (named from 0.5% on)")
+    left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=7)
+    rest = found.allocation.size - order.size
+    others = f" ({rest} more share {1 - found.allocation[order].sum():.1%})" if rest else ""
+    left.set_xlabel("arm, by falling weight" + others)
     left.set_ylabel("w*, share of the pulls")
     information = np.sort(found.information[np.isfinite(found.information)])
     right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")

@@ -92,7 +92,7 @@ def test_the_optimistic_form_against_differences(problem):
             weights = optimal_allocation(ARMS, THETA, problem, bonus=bonus)
             return optimal_information(ARMS, THETA, problem, bonus=bonus), weights
 
-        value_slope, weight_slope = jax.jit(jax.jacrev(both))(jnp.asarray(bonus))
+        value_slope, weight_slope = map(np.asarray, jax.jit(jax.jacrev(both))(jnp.asarray(bonus)))
     step = 1e-5 * float(plain.value)
     numeric = differences(lambda z: of("value", bonus=z), bonus, step)
     np.testing.assert_allclose(value_slope, numeric, atol=1e-6)

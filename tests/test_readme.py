@@ -1,6 +1,9 @@
 """What the README and the docs say is what the code does."""
 
+import ast
 import dataclasses
+import functools
+import inspect
 import re
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import tyro
 
 import jaxelim as je
 from experiments import allocations, two_dimensional
-from jaxelim import catalogue
+from jaxelim import catalogue, figures
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +23,10 @@ def test_the_table_of_rules_is_printed_from_the_code():
     assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/allocations.md"])
+@pytest.mark.parametrize("page", [
+    "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md",
+    pytest.param("docs/allocations.md", marks=pytest.mark.slow),  # a minute, nearly all of it compiling the searches
+])  # fmt: skip
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
@@ -28,6 +34,22 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     # The same code with fewer and shorter runs, and shorter searches.
     small = "\n".join(blocks).replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
+
+
+def test_the_page_on_allocations_calls_what_there_is():
+    """Names, arguments and fields of the page's blocks; the slow suite runs them."""
+    text = (ROOT / "docs" / "allocations.md").read_text()
+    results = {}
+    for node in ast.walk(ast.parse("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "je":
+            assert hasattr(je, node.attr), node.attr
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("je."):
+            call = functools.reduce(getattr, ast.unparse(node.func).split(".")[1:], je)
+            inspect.signature(call).bind(*node.args, **{word.arg: word.value for word in node.keywords})
+            results[ast.unparse(node.func)] = call
+    assert len(results) > 15 and re.findall(r"jaxelim\.figures\.(\w+)", text)
+    for name in re.findall(r"jaxelim\.figures\.(\w+)", text):
+        assert name in figures.__all__
 
 
 def test_the_figures_of_the_page_on_allocations_come_from_its_commands():

@@ -193,8 +193,8 @@ def best_extra_arm(
 def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate):
     """Projected gradient steps on sign * log T* from each of `starts` [N, ...], of root mean square length `rate` a row.
 
-    The length does not depend on the gradient's: where T* has a kink that never vanishes. Nor is it set per coordinate, as Adam
-    would: at the boundary such steps, projected back by `back`, come to rest away from any optimum.
+    The length does not depend on the gradient's: where T* has a kink that never vanishes. Nor is it set per coordinate, as
+    Adam would: at the boundary such steps, projected back by `back`, come to rest away from any optimum.
 
     Returns the best points met [N, ...] and T* along the way [N, steps] (host arrays).
     """

@@ -107,8 +107,11 @@ class BestArm(Problem):
             return pieces.left * (pieces.dropped.shape[0] - 1)
         return self.reading(lanes, pieces, answer)
 
+    def settled(self, lanes, pieces, answer, full):
+        return pieces.left <= 1
+
     def verdict(self, lanes, pieces, answer, means, full):
-        return pieces.left <= 1, jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
+        return jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
 
     def everything(self, means):
         return jnp.ones(means.shape, bool)

@@ -203,12 +203,15 @@ class HalfSpaces(Problem):
         sizes = jnp.asarray(sizes.reshape(sizes.shape + (1,) * (pieces.dropped.ndim - 2)))
         return jnp.sum(jnp.where(pieces.dropped == 0, sizes, 0), (0, 1), dtype=jnp.int32)
 
-    def verdict(self, lanes, pieces, answer, means, full):
+    def settled(self, lanes, pieces, answer, full):
         left = jnp.any(pieces.dropped == 0, 1)  # [A]
+        return ~jnp.all(left, 0) if full else ~lanes.take(left, answer)
+
+    def verdict(self, lanes, pieces, answer, means, full):
         if not full:
-            return ~lanes.take(left, answer), self.mask(answer, means)
-        settled = jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer)
-        return ~jnp.all(left, 0), self.mask(settled, means)
+            return self.mask(answer, means)
+        left = jnp.any(pieces.dropped == 0, 1)
+        return self.mask(jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer), means)
 
     def everything(self, means):
         return jnp.ones((*self.groups.shape, *means.shape[1:]), bool)

@@ -93,8 +93,11 @@ class Thresholding(Problem):
     def tests(self, lanes, pieces, answer, full):
         return pieces.left
 
+    def settled(self, lanes, pieces, answer, full):
+        return pieces.left == 0
+
     def verdict(self, lanes, pieces, answer, means, full):
-        return pieces.left == 0, pieces.positive
+        return pieces.positive
 
     def everything(self, means):
         return jnp.ones((means.shape[0], 2, *means.shape[1:]), bool)

@@ -175,10 +175,12 @@ class TopM(Problem):
         words, found = self._rows(lanes, pieces, answer)
         return sum(jnp.where(found[r], 0, _count(~words[r] & outside)) for r in range(self.m))
 
+    def settled(self, lanes, pieces, answer, full):
+        return lanes.sum(pieces.found) >= self.m
+
     def verdict(self, lanes, pieces, answer, means, full):
-        settled = lanes.sum(pieces.found) >= self.m
         # The found arms of largest mean: all of them, but for the run in which more than m were found.
-        return settled, largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
+        return largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
 
     def everything(self, means):
         return jnp.ones((means.shape[0], *means.shape), bool)
