@@ -31,6 +31,8 @@ from jaxelim.lanes import Lanes, where
 
 LANE_GROUP = 8
 """Lanes come in groups of this many, so that every count of lanes does the same arithmetic on each."""
+FEW_LANES = (8, 32)
+"""Sizes that the last runs of a queue may be moved to."""
 BURST = 4
 """Fast steps between two looks at who waits for `choose`."""
 
@@ -477,6 +479,31 @@ class Program:
             return carry
         return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
 
+    def taken_over(self, inputs: dict, queue: dict, carry: dict, larger: Spec) -> dict:
+        """The state, on the host, of a program of the same spec with more lanes, whose queue is empty and whose live lanes are
+        no more than there are here: this program goes on from it."""
+        spec, size = self.spec, self.spec.lanes
+
+        def one(carry, empty):
+            lane = carry["lane"]
+            order = np.argsort(np.asarray(lane.done), kind="stable")[:size]
+            pick = lambda x, like: np.asarray(x)[..., order] if np.shape(x) != like.shape else np.asarray(x)  # noqa: E731
+            rows = spec.queue + size
+            return {
+                **{name: np.asarray(x) for name, x in carry.items() if name not in ("lane", "out", "log")},
+                "lane": jax.tree.map(pick, lane, empty["lane"]),
+                "out": {name: np.asarray(x)[:rows] for name, x in carry["out"].items()},
+                "log": carry["log"],
+            }
+
+        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
+        empty = self.empty(inputs, queue)
+        if spec.devices == 1:
+            return one(carry, empty)
+        carry = jax.device_get(carry)
+        parts = [one(*jax.tree.map(lambda x, d=d: x[d], (carry, empty))) for d in range(spec.devices)]
+        return jax.tree.map(lambda *x: np.stack(x), *parts)
+
     def place(self, inputs: dict, queue: dict, carry: dict) -> tuple[dict, dict, dict]:
         """The arguments of `advance` on their devices, placed as it gives its state back: it compiles once."""
         return (jax.device_put(inputs, self._everyone), jax.device_put(queue, self._one), jax.device_put(carry, self._one))
@@ -646,3 +673,8 @@ def _per_device(advance: Callable) -> Callable:
 def program(spec: Spec) -> Program:
     """The program of a spec, compiled once in this process."""
     return Program(spec)
+
+
+def compiled(spec: Spec) -> bool:
+    """Whether this process has compiled the program of a spec."""
+    return any(program.spec == spec and program.traces > 0 for program in Program.alive)

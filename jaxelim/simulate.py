@@ -34,6 +34,7 @@ class Engine:
         vmapped: run the rule through `jax.vmap` of its one-run form even where it has a faster one (the tests hold the two
             equal).
         form: how V^-1 is kept, "arms", "square" or "diagonal"; None: chosen by cost.
+        shrink: go on with fewer lanes once few runs are left, which takes another compilation; None: where that pays.
     """
 
     lanes: int | None = None
@@ -42,6 +43,7 @@ class Engine:
     precision: str = "float64"
     vmapped: bool = False
     form: str | None = None
+    shrink: bool | None = None
 
     def __post_init__(self):
         for name in ("lanes", "chunk", "devices"):
@@ -51,6 +53,8 @@ class Engine:
         checks.choice("precision", self.precision, ("float64", "float32"))
         if not isinstance(self.vmapped, bool):
             raise ArgumentError("vmapped", self.vmapped, "True or False")
+        if self.shrink is not None and not isinstance(self.shrink, bool):
+            raise ArgumentError("shrink", self.shrink, "None, True or False")
         if self.form is not None:
             checks.choice("form", self.form, gaussian.FORMS)
 
@@ -183,6 +187,12 @@ def trace(
     )
     with float64_scope():
         return job.trace()
+
+
+def _ready(program: engine.Program, inputs: dict, queue: dict, carry: dict) -> tuple[tuple[dict, dict], dict]:
+    """Inputs and queue, and the state, on their devices, the program compiled for them."""
+    inputs, queue, carry = program.place(inputs, queue, carry)
+    return (inputs, queue), jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
 
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
@@ -415,36 +425,56 @@ class _Job:
     def _drive(self, spec: engine.Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
         """Chunks until every run has stopped; the host looks in between."""
         inputs = self._inputs(spec)  # may still refuse an argument: before there is a program
-        program = engine.program(spec)
+        host = inputs, queue  # placed anew for every program
         began = time.perf_counter()
-        lengths = queue["length"]
-        inputs, queue, carry = program.place(inputs, queue, program.empty(inputs, queue))
-        carry = jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))
-        compiled = time.perf_counter()
-        bar = Progress(progress, int(np.sum(lengths)))
-        chunks = 1
+        program = engine.program(spec)
+        placed, carry = _ready(program, *host, program.empty(*host))
+        compiling = time.perf_counter() - began
+        bar = Progress(progress, int(np.sum(queue["length"])))
+        chunks, computed, iterations, waited = 1, 0, 0, 0.0
         while True:
             last = time.perf_counter()
-            carry = program.advance(inputs, queue, carry, np.int32(chunks))
-            live, finished, samples = (np.sum(np.asarray(carry[k])) for k in ("live", "finished", "samples"))
-            now = time.perf_counter()
-            if now - last < 0.5:
+            carry = program.advance(*placed, carry, np.int32(chunks))
+            live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
+            took = time.perf_counter() - last
+            if took < 0.5:
                 chunks = min(2 * chunks, 4096)
-            elif now - last > 2 and chunks > 1:
+            elif took > 2 and chunks > 1:
                 chunks //= 2
-            bar.update(int(finished), int(samples))
-            if live == 0:
+            bar.update(int(np.sum(finished)), int(np.sum(samples)))
+            total = int(np.sum(carry["iterations"]))
+            computed, iterations = computed + (total - iterations) * spec.lanes, total
+            if np.sum(live) == 0:
                 break
+            fewer = self._fewer_lanes(spec, int(np.max(live)))
+            if fewer is None:
+                continue
+            # Nobody knows how long the last runs will be. To compile once as much has been spent on waiting for them as
+            # compiling costs is never worse than twice the best that can be done.
+            waited += took
+            if self.layout.shrink or engine.compiled(fewer) or waited > compiling:
+                before = time.perf_counter()
+                smaller = engine.program(fewer)
+                placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
+                program, spec, chunks, waited = smaller, fewer, 1, 0.0
+                compiling += time.perf_counter() - before
         bar.close()
-        out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "iterations", "samples", "chooses", "finished")})
+        out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})
         work = {
-            "seconds": time.perf_counter() - compiled,
-            "compile_seconds": compiled - began,
+            "seconds": time.perf_counter() - began - compiling,
+            "compile_seconds": compiling,
             "samples_drawn": int(np.sum(out["samples"])),
-            "samples_computed": int(np.sum(out["iterations"])) * spec.lanes,
+            "samples_computed": computed,
             "choose_rounds": int(np.sum(out["chooses"])),
         }
         return out, work
+
+    def _fewer_lanes(self, spec: engine.Spec, live: int) -> engine.Spec | None:
+        """The program to go on with when a device has so many lanes' work left at most; None: this one."""
+        if self.layout.shrink is False or spec.log:
+            return None
+        sizes = [lanes for lanes in engine.FEW_LANES if live <= lanes and 2 * lanes <= spec.lanes]
+        return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
 
     def run(self, progress: Any) -> Result:
         spec = self._spec()

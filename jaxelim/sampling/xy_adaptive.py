@@ -82,27 +82,31 @@ class XYAdaptive(SamplingRule):
         return state.arm, state
 
     def _worst(self, view, active):
-        """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K]."""
-        space, design = view.space, view.design
+        """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].
+
+        The active arms of every run are put first, so that the pairs gone through are those of the run with most of them."""
+        lanes, space, design = view.lanes, view.space, view.design
         each = index_like(view.means)
-        arms = view.means.shape[0]
-        pairs = jnp.arange(arms, dtype=jnp.int32)
-        # along[k, i] = phi_k' V^-1 phi_i
-        along = jax.lax.map(lambda i: design.cross(space, i), pairs)
-        along = jnp.moveaxis(along, 0, 1)
+        # Where the n-th active arm stands; past the last, its place is that of an arm that is not active.
+        order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
+        held = each < lanes.sum(active)
+        norm = 1 / (1 + design.g)
+        along = jax.lax.map(lambda arm: design.cross(space, arm), order)  # [n, k]: phi_k' V^-1 phi_n
+        apart = jax.lax.map(lambda c: design.distances(space, *c), (along, order))
 
-        def body(i, worst):
-            distance = design.distances(space, along[:, i], i)
+        def pair(n, m, worst):
             if space.careful:
-                fall = jax.lax.map(lambda j: design.difference(space, along[:, i], i, j), pairs)
-                fall = jnp.moveaxis(fall, 0, 1)
+                fall = design.difference(space, along[n], order[n], order[m])
             else:
-                fall = along[:, i][:, None] - along
-            left = distance[None] - fall**2 / (1 + design.g)[:, None]
-            paired = active & active[i] & (each > i)
-            return jnp.maximum(worst, jnp.max(jnp.where(paired[None], left, -jnp.inf), 1))
+                fall = along[n] - along[m]
+            left = lanes.take(apart[n], order[m]) - fall**2 * norm
+            return jnp.where(held[m] & (left > worst), left, worst)
 
-        return jax.lax.fori_loop(np.int32(0), np.int32(arms), body, jnp.full_like(view.means, -jnp.inf))
+        def body(n, worst):
+            return jax.lax.fori_loop(n + 1, count, lambda m, worst: pair(n, m, worst), worst)
+
+        count = jnp.max(lanes.sum(active))
+        return jax.lax.fori_loop(np.int32(0), count - 1, body, jnp.full_like(view.means, -jnp.inf))
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
