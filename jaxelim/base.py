@@ -121,6 +121,7 @@ class View:
     theta_hat: Array | None = None  # [d]; None unless kept (see Statistics)
     reward_sums: Array | None = None  # [K]; None unless the rule says `uses_rewards`
     kept: Tree = ()  # the set that elimination has left, behind `active`
+    chance: Array | None = None  # []: uniform on [0, 1), from (seed, run, t) alone; None unless the rule says `uses_chance`
     ridge: float = dataclasses.field(default=1.0, metadata={"static": True})
     elimination: Any = dataclasses.field(default=None, metadata={"static": True})  # at sampling, or None
 
@@ -207,6 +208,7 @@ class SamplingRule:
     always_native: ClassVar[bool] = False  # the native test ends the run whatever else is observed
     uses_delta: ClassVar[bool] = True  # choices depend on delta: one trajectory per delta
     uses_rewards: ClassVar[bool] = True  # reads view.reward_sums
+    uses_chance: ClassVar[bool] = False  # draws at random, as to break ties: reads view.chance
     reads_pieces: ClassVar[bool] = True  # looks at the active pieces at every pull
     lanes_last: ClassVar[bool] = False
     fast: ClassVar[Any] = None

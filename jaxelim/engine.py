@@ -144,7 +144,7 @@ class Program:
             return gaussian.given_noise(inputs["noise"], row, start, length, self.spec.dtype)
         return gaussian.seeded_noise(inputs["key"], lane_run, start, length, self.spec.dtype)
 
-    def _view(self, check: Check, lane: Lane, observers: tuple, sampling: Tree) -> View:
+    def _view(self, inputs: dict, check: Check, lane: Lane, observers: tuple, sampling: Tree) -> View:
         spec, stats, elimination = self.spec, check.stats, self.spec.elimination
         kept = sampling
         if elimination is not None and elimination.shared:
@@ -169,6 +169,7 @@ class Program:
             stats.theta_hat,
             stats.reward_sums,
             kept,
+            gaussian.seeded_chance(inputs["key"], lane.run, t, spec.dtype) if spec.rule.uses_chance else None,
             spec.ridge,
             elimination,
         )
@@ -239,7 +240,7 @@ class Program:
         sampling = lane.sampling
         if spec.elimination is not None and not spec.elimination.shared:
             sampling = spec.elimination.update(check, lane.sampling, lane.delta[0], spec.threshold)
-        view = self._view(check, lane, observers, sampling)
+        view = self._view(inputs, check, lane, observers, sampling)
         two_speed = rule.fast is not None
         if two_speed:
             arm, own, status = self._ask(rule.fast, view, lane.own)
@@ -338,7 +339,7 @@ class Program:
                 observers = (_over_deltas(spec, look, few.observers[0], beta), *few.observers[1:])
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
-        view = self._view(check, few, observers, sampling)
+        view = self._view(inputs, check, few, observers, sampling)
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
@@ -412,7 +413,7 @@ class Program:
             jnp.zeros((b,), bool),
             jnp.full((b,), -1, jnp.int32),
         )
-        view = self._view(check, lane, lane.observers, lane.sampling)
+        view = self._view(inputs, check, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, own=self._ask_init(view))
 
     def _ask_init(self, view: View) -> Tree:

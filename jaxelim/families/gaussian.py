@@ -125,6 +125,16 @@ def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Ar
     return jax.vmap(jax.vmap(one), (None, 0))(run, times).astype(dtype)
 
 
+def seeded_chance(key: Array, run: Array, t: Array, dtype) -> Array:
+    """Uniforms on [0, 1) [B], for what a rule leaves to chance at t; apart from all noise, whose runs count from 0 to 2^31 - 1."""
+    apart = jax.random.fold_in(key, np.uint32(2**32 - 1))
+
+    def one(run, t):
+        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(apart, run), t), dtype=jnp.float64)
+
+    return jax.vmap(one)(run, t).astype(dtype)
+
+
 def given_noise(table: Array, row: Array, start: Array, length: int, dtype) -> Array:
     """The same from a table [runs, T]; past its end the last column is repeated (such a run is cut off before it reads it)."""
     times = jnp.minimum(start + jnp.arange(length, dtype=jnp.int32)[:, None], table.shape[1] - 1)

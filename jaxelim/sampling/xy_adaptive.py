@@ -37,7 +37,10 @@ class XYAdaptive(SamplingRule):
     arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1, rho = that minimum.
     rho, rho_old and t_old start at 1, 1 and K. Stop at one active arm.
 
-    Soare, Lazaric & Munos 2014. As in the authors' program, with ties to the lowest index where it breaks them at random.
+    Exact ties are broken at random: where arms come in orthogonal groups, as in the paper's instances with d = 10, no single
+    pull lowers the maximum, all arms tie, and the lowest index would be pulled for ever.
+
+    Soare, Lazaric & Munos 2014; as in the authors' program.
 
     Args:
         alpha: how much better a design has to be before a new phase.
@@ -50,10 +53,11 @@ class XYAdaptive(SamplingRule):
     elimination: ClassVar[bool] = False
     stopping: ClassVar[tuple[str, ...]] = ("native",)
     uses_rewards: ClassVar[bool] = False
+    uses_chance: ClassVar[bool] = True
     reads_pieces: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 64
-    patience: ClassVar[float] = 0.5
+    batch: ClassVar[int] = 16
+    patience: ClassVar[float] = 0.25
     source: ClassVar[str] = "Soare et al. 2014"
 
     def __post_init__(self):
@@ -74,8 +78,10 @@ class XYAdaptive(SamplingRule):
         active = jnp.where(changes, unbeaten, state.active)
         old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
         worst = self._worst(view, active)
-        arm = view.lanes.argmin(worst)
-        rho = view.lanes.take(worst, arm)
+        rho = view.lanes.min(worst)
+        tied = worst == rho
+        place = jnp.floor(view.chance * view.lanes.sum(tied)).astype(jnp.int32)
+        arm = view.lanes.argmax((tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype))
         new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
         again = dataclasses.replace(state, left=state.left - 1)
         state = where(state.left > 0, again, new)
