@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.complexity import InformationRegret
+from jaxelim.complexity import Complexity, ExtraArm, InformationRegret, Search
+from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError
 
 RNG = np.random.default_rng(3)
@@ -31,6 +32,11 @@ REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.
            "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
 PANEL = figures.Panel("tau", "eps", "samples", DELTAS, {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
                       {"1/eps": 1 / DELTAS})
+FOUND = Complexity(np.float64(0.1), np.append(np.arange(30, 0, -1), 0) / 465, np.full(4, 0.25), np.float64(1e-9), np.int32(9),
+                   np.bool_(True), np.array([0.1, 0.1, 0.3, 0.2, np.inf]), Pieces(*np.zeros((3, 1, 5))))
+PLANE = je.Instance([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]], [1.0, 0.5])
+HARD = Search(30.0, 60.0, je.Instance(PLANE.arms, [0.9, 0.6]), np.linspace(30, 60, 9))
+EXTRA = ExtraArm(30.0, 20.0, np.array([0.7, -0.7]), 0.4, np.linspace(30, 20, 9))
 
 FIGURES = {
     "active": lambda: figures.active_arms_figure(ACTIVE),
@@ -42,6 +48,9 @@ FIGURES = {
     "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
     "regret": lambda: figures.information_regret_figure(REGRETS, 0.01),
     "scaling": lambda: figures.scaling_figure([PANEL] * 4),
+    "allocation": lambda: figures.allocation_figure(FOUND, "here"),
+    "design": lambda: figures.design_figure(PLANE, HARD, EXTRA),
+    "design-3d": lambda: figures.design_figure(je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA),
 }
 
 
@@ -55,8 +64,9 @@ def test_axes_are_labelled_and_the_page_is_not_empty(name):
     figure = made(name)
     for axes in figure.axes:
         assert axes.get_xlabel() and axes.get_ylabel()
-        assert axes.get_legend() is not None and len(axes.get_legend().get_texts()) >= 1
         assert len(axes.lines) + len(axes.patches) + len(axes.collections) >= 2
+    legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
+    assert legends and all(legend.get_texts() for legend in legends)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # warnings, such as labels that do not fit, are errors in this suite
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]
@@ -159,6 +169,19 @@ def test_panels_hold_measured_values_and_references():
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_title() == "tau"
     np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(), 1 / DELTAS)
     np.testing.assert_allclose(lines(figure, "1/eps").get_ydata(), 1 / DELTAS)
+
+
+def test_weights_and_searches():
+    left, right = made("allocation").axes
+    np.testing.assert_allclose([bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465)
+    assert "11 more share 11.8%" in left.get_xlabel()
+    points = [line for line in right.lines if line.get_marker() == "."][0]
+    np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, padding left out
+    assert len(made("design-3d").axes) == 1
+    left, right = made("design").axes
+    np.testing.assert_allclose(left.lines[0].get_ydata(), HARD.times)
+    np.testing.assert_allclose(left.lines[1].get_ydata(), EXTRA.times)
+    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [(1.0, 0.5), (0.9, 0.6)]
 
 
 def test_saving(tmp_path):
