@@ -194,6 +194,21 @@ def test_one_compile_per_configuration():
     assert len(programs) == 1 and traced() == 1
 
 
+def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
+    """Where the queue is empty the runs left move to smaller programs, compiled once; no number changes, on one device or two."""
+    monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
+    for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
+        layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
+        moved = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON)
+        equal(watched, moved)
+        stayed = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=dataclasses.replace(layout, shrink=False),
+                             **COMMON)
+        equal(watched, stayed)
+        assert moved.work["samples_drawn"] == stayed.work["samples_drawn"]
+        assert moved.work["samples_computed"] < stayed.work["samples_computed"]
+    assert {8, 16, 32} <= {p.spec.lanes for p in engine.Program.alive if p.traces == 1}
+
+
 def test_useful_samples():
     """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
