@@ -79,7 +79,8 @@ def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) 
     interval = stats.binomtest(int(wrong.sum()), wrong.size).proportion_ci(LEVEL, "exact")
     return {
         "structure": cell.instance.structure, "problem": cell.problem.name, "rule": type(cell.rule).__name__,
-        "elimination at": column, "runs": stopped.size, "cut off": int((~stopped).sum()), "mean tau": f"{tau.mean():.1f}", "errors": int(wrong.sum()),
+        "elimination at": column, "runs": stopped.size, "cut off": int((~stopped).sum()), "mean tau": f"{tau.mean():.1f}",
+        "errors": int(wrong.sum()),
         "rate": f"{wrong.mean():.4f}", "99.9% interval": f"[{interval.low:.4f}, {interval.high:.4f}]",
         "above delta": "YES" if interval.low > delta else "",
     }
