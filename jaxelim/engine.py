@@ -34,7 +34,7 @@ LANE_GROUP = 8
 FEW_LANES = (8, 32)
 """Sizes that the last runs of a queue may be moved to."""
 BURST = 4
-"""Fast steps between two looks at who waits for `choose`."""
+"""Fast steps between two looks at who waits for `choose`; with a group or less one at a time, since then most of them wait."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -587,9 +587,11 @@ class Program:
         if two_speed:
             patience = getattr(spec.rule, "patience", 0.0)
 
+            steps = 1 if size <= LANE_GROUP else BURST
+
             def burst(i, c):
                 c, chooses = c
-                c = jax.lax.fori_loop(0, BURST, lambda n, c: one(i * BURST + n, c), c)
+                c = jax.lax.fori_loop(0, steps, lambda n, c: one(i * steps + n, c), c)
 
                 def enough(c):
                     asking, live = (jnp.sum(x, dtype=jnp.float32) for x in (c[0].asks, ~c[0].done))
@@ -603,7 +605,7 @@ class Program:
                 bare, chooses = jax.lax.while_loop(enough, slow, (c[0], chooses))
                 return (bare, *c[1:]), chooses
 
-            c, chooses = jax.lax.fori_loop(0, length // BURST, burst, (c, chooses))
+            c, chooses = jax.lax.fori_loop(0, length // steps, burst, (c, chooses))
         else:
             c = jax.lax.fori_loop(0, length, one, c)
         bare, pulled, log = c
