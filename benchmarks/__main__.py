@@ -119,8 +119,8 @@ def main(options: Options) -> int:
     output = options.output or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
-    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}; commit {state}")
-    print(f"load average {here['load_average']}")
+    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}")
+    print(f"commit {state}; load average {here['load_average']}")
     found = {"environment": here, "options": {**dataclasses.asdict(options), "output": str(output)}, "sections": {}}
     failed = False
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:

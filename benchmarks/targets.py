@@ -77,8 +77,8 @@ def run(sitting: Sitting) -> Section:
 
         section.attempt(name, measure, row)
     section.notes += [
-        f"{runs} runs, at most {cap} samples each. 'x C': the median over the timed calls of time per sample over time per step",
-        "of the C loop, run just before and just after the call. 'C before', 'C after': before the first call, after the last.",
+        f"{runs} runs, at most {cap} samples each. 'x C': the median over the calls of time per sample over time per step",
+        "of the C loop, run just before and just after the call. 'C before', 'C after': before the first, after the last.",
     ]
     if cap < 1_000_000:
         section.notes.append("Runs are cut short: these are their beginnings, and the targets are meant for whole runs.")
