@@ -52,7 +52,7 @@ test-x64: install
 test-slow: install
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
 
-# What the figures mean: docs/performance.md. Nothing else should be running; BENCH="--quick" takes a minute, not two hours.
+# What the figures mean: docs/performance.md. Nothing else should be running; BENCH=--quick takes a minute or two, all of it over an hour.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 

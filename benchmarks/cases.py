@@ -2,6 +2,13 @@
 
 import dataclasses
 
+CHUNK = 256  # the engine's own choice on every backend
+
+
+def whole_chunks(chunks: int, arms: int = 50) -> int:
+    """The cap that ends a run in the last step of so many chunks: equally long runs that leave no lane idle."""
+    return arms + CHUNK * chunks - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:

@@ -1,6 +1,6 @@
 """What it costs to observe nine deltas and two stopping rules on one trajectory."""
 
-from benchmarks.cases import Case
+from benchmarks.cases import Case, whole_chunks
 from benchmarks.processes import apart
 from benchmarks.report import Section, Sitting, typical, useful
 
@@ -11,7 +11,8 @@ ALLOWED = 1.3
 def run(sitting: Sitting) -> Section:
     """LinGame, best arm, nothing dropped at sampling: the same trajectories, watched by one observer and by more."""
     section = Section("Deltas: LinGame on linear-d20, observers of one trajectory")
-    runs, cap = sitting.runs or (64 if sitting.quick else 256), sitting.max_samples or (500 if sitting.quick else 4000)
+    runs = sitting.runs or (64 if sitting.quick else 256)
+    cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 16)
     variants = [(NINE[1:2], ("llr",)), (NINE[1:2], ("llr", "selective")), (NINE, ("llr",)), (NINE, ("llr", "selective"))]
     plans = [(deltas, stopping, runs, cap) for deltas, stopping in variants[:: 3 if sitting.quick else 1]]
     if not sitting.quick:

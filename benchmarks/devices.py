@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from benchmarks.cases import Case, Timing
+from benchmarks.cases import Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from benchmarks.report import Section, Sitting, typical, useful
 
@@ -33,7 +33,7 @@ def run(sitting: Sitting) -> Section:
         section.notes.append("There is only one core here: two devices would take turns on it.")
         return section
     runs = sitting.runs or (128 if sitting.quick else 1000)
-    cap = sitting.max_samples or (5000 if sitting.quick else 1_000_000)
+    cap = sitting.max_samples or (whole_chunks(20) if sitting.quick else 1_000_000)
     measured, free = {}, []
     for devices in (1, 2):
         case = Case("lingape", runs=runs, max_samples=cap, devices=devices)

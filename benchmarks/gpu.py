@@ -1,6 +1,6 @@
 """On a GPU: LinGapE by lanes. Where there is none: estimates, marked as such, from bytes and launches."""
 
-from benchmarks.cases import Case, Timing
+from benchmarks.cases import Case, Timing, whole_chunks
 from benchmarks.processes import MeasurementError, apart
 from benchmarks.report import Section, Sitting, typical, useful
 
@@ -23,7 +23,7 @@ def run(sitting: Sitting) -> Section:
 
 def measured(sitting: Sitting, device: str) -> Section:
     """By the wall clock, runs of equal length, two rounds of all lanes."""
-    samples = sitting.max_samples or 1000
+    samples = sitting.max_samples or whole_chunks(4)
     section = Section(f"GPU, measured: LinGapE on linear-d20, {device}")
     for lanes in LANES[:: 3 if sitting.quick else 1]:
         case = Case("lingape", runs=2 * lanes, lanes=lanes, max_samples=samples)

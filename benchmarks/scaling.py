@@ -3,18 +3,18 @@
 import dataclasses
 from collections.abc import Iterator
 
-from benchmarks.cases import Case
+from benchmarks.cases import Case, whole_chunks
 from benchmarks.processes import apart
 from benchmarks.report import Section, Sitting, typical, useful
 
 LINGAPE = Case("lingape")
 
 
-def points(quick: bool, samples: int) -> Iterator[tuple[str, int, Case]]:
-    """(axis, size, case), every run of a case cut off after the initial pulls and so many samples: all are equally long."""
+def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case]]:
+    """(axis, size, case), every run of a case cut off after as many chunks, or at the cap: all are equally long."""
 
     def case(arms: int = 50, **more) -> Case:
-        return dataclasses.replace(LINGAPE, max_samples=arms + samples, **more)
+        return dataclasses.replace(LINGAPE, max_samples=cap or whole_chunks(2 if quick else 8, arms), **more)
 
     def pick(few: tuple, many: tuple) -> tuple:
         return few if quick else many
@@ -35,9 +35,8 @@ def points(quick: bool, samples: int) -> Iterator[tuple[str, int, Case]]:
 
 def run(sitting: Sitting) -> Section:
     """A row per size; those of K also say how far they are from proportional to K d + d^2."""
-    samples = sitting.max_samples or (500 if sitting.quick else 2000)
     section = Section("Scaling of LinGapE, one size changed at a time: processor time per sample on one core")
-    for axis, size, case in points(sitting.quick, samples):
+    for axis, size, case in points(sitting.quick, sitting.max_samples):
 
         def measure(case=case):
             return apart(case, sitting.pinned(1 if sitting.quick else 3))
@@ -64,7 +63,7 @@ def run(sitting: Sitting) -> Section:
         if row["axis"] == "K" and 50 in cost:
             row["over K d + d^2"] = cost[row["size"]] / cost[50]
     section.notes += [
-        f"{samples} samples a run after the initial pulls. State: what a lane carries from step to step.",
+        "Runs are cut short, all after as many chunks. State: what a lane carries from step to step.",
         "'over K d + d^2': time per sample over that of K = 50, each divided by its K d + d^2 (1: proportional).",
         "Peak: of the whole process, its compiler included; above start: less what Python and its libraries take.",
     ]
