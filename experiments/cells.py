@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,7 +82,7 @@ class Cell:
         result = je.simulate(
             self.instance, self.problem, self.rule, delta=self.delta, stopping=self.stopping, elimination=self.elimination,
             threshold=self.threshold, runs=runs, seed=self.seed, max_samples=self.max_samples, ridge=self.ridge,
-            record=self.record, engine=je.Engine(precision=self.precision), progress=progress,
+            record=self.record, engine=je.Engine(precision=self.precision, devices=1), progress=progress,
         )  # fmt: skip
         data = result.to_xarray()
         data.attrs = {}
@@ -172,35 +173,47 @@ class Board:
         total: runs in all.
         done: runs that were there before.
         blocks: blocks to do.
+        workers: blocks at work at once.
     """
 
-    def __init__(self, total: int, done: int, blocks: int):
+    def __init__(self, total: int, done: int, blocks: int, workers: int):
         self._total, self._done, self._blocks = total, done, blocks
         self._finished = self._samples = self._computed = 0
         self._began = time.perf_counter()
-        self._bars: tuple[tqdm, tqdm] | None = None
+        self._lock = threading.Lock()
+        self._at_work: dict[int, tuple[int, int]] = {}  # worker -> runs finished and samples drawn of its block
+        self._bars: list[tqdm] = []
         if sys.stderr.isatty():
             common: dict[str, Any] = dict(file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0)
-            everything = tqdm(total=total, initial=done, desc="all", position=0, **common)
-            self._bars = everything, tqdm(total=0, position=1, leave=False, **common)
+            self._bars = [tqdm(total=total, initial=done, desc="all", position=0, **common)]
+            self._bars += [tqdm(total=0, position=1 + worker, leave=False, **common) for worker in range(workers)]
 
-    def begin(self, part: Part) -> None:
-        """A block is begun."""
-        if self._bars:
-            self._bars[1].reset(part.runs.size)
-            self._bars[1].set_description(f"{part.job.name} {ranges(part.runs)}")
+    def begin(self, worker: int, part: Part) -> None:
+        """A worker begins a block."""
+        with self._lock:
+            if self._bars:
+                self._bars[1 + worker].reset(part.runs.size)
+                self._bars[1 + worker].set_description(f"{part.job.name} {ranges(part.runs)}")
 
-    def update(self, runs: int, _: int, samples: int, seconds: float) -> None:
-        """The block at work has finished so many runs and drawn so many samples; the form that `je.simulate` calls."""
-        if self._bars:
-            everything, cell = self._bars
-            for bar, count in ((cell, runs), (everything, self._done + self._computed + runs)):
-                bar.set_postfix_str(_rate(self._samples + samples if bar is everything else samples,
-                                          self._seconds() if bar is everything else seconds), refresh=False)
-                bar.update(count - bar.n)
+    def update(self, worker: int, runs: int, samples: int, seconds: float) -> None:
+        """The block at work has finished so many runs and drawn so many samples."""
+        with self._lock:
+            self._at_work[worker] = runs, samples
+            if self._bars:
+                under_way = np.sum(list(self._at_work.values()), 0)
+                everything = self._done + self._computed + under_way[0], self._samples + under_way[1], self._seconds()
+                own = runs, samples, seconds
+                for bar, (count, drawn, took) in zip((self._bars[1 + worker], self._bars[0]), (own, everything), strict=True):
+                    bar.set_postfix_str(_rate(drawn, took), refresh=False)
+                    bar.update(count - bar.n)
 
-    def end(self, part: Part, work: dict, seconds: float) -> None:
+    def end(self, worker: int, part: Part, work: dict, seconds: float) -> None:
         """A block is finished and kept."""
+        with self._lock:
+            self._ended(worker, part, work, seconds)
+
+    def _ended(self, worker: int, part: Part, work: dict, seconds: float) -> None:
+        self._at_work.pop(worker, None)
         self._finished += 1
         self._computed += part.runs.size
         samples = int(work.get("samples_drawn", 0))
@@ -241,7 +254,7 @@ class Done:
 
 
 def run_cells(jobs: Sequence[Job], options: Options) -> Done:
-    """Do all blocks of a shard that are not finished yet, one after the other, each kept as soon as it is done.
+    """Do all blocks of a shard that are not finished yet, one on each device at a time, each kept as soon as it is done.
 
     Raises:
         ConflictError: a cell's name stands for other settings in the folder.
@@ -270,17 +283,65 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
     todo = [rest for part in parts for rest in missing(part, held[part.job.name])]
     total = sum(part.runs.size for part in parts)
     left = sum(part.runs.size for part in todo)
-    board = Board(total, total - left, len(todo))
+    devices = jax.devices()
+    board = Board(total, total - left, len(todo), len(devices))
+
+    def do(worker: int, part: Part, check: Callable[[], None]) -> None:
+        def update(runs: int, _: int, samples: int, seconds: float) -> None:
+            check()
+            board.update(worker, runs, samples, seconds)
+
+        board.begin(worker, part)
+        began = time.perf_counter()
+        with jax.default_device(devices[worker]):
+            data, work = part.job.compute(part.runs, update)
+        store.write(Block(part.job.name, settings[part.job.name], data, work))
+        board.end(worker, part, work, time.perf_counter() - began)
+
     try:
-        for part in todo:
-            board.begin(part)
-            began = time.perf_counter()
-            data, work = part.job.compute(part.runs, board.update)
-            store.write(Block(part.job.name, settings[part.job.name], data, work))
-            board.end(part, work, time.perf_counter() - began)
+        _side_by_side(todo, do, len(devices))
     finally:
         board.close()
     return Done(left, total - left, damaged)
+
+
+def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int) -> None:
+    """do(worker, part, check) for every part in turn, on `workers` threads: a block keeps one device, so that compiling one and
+    waiting for the longest run of another leave no device idle. The first error, or an interrupt, ends all of them at their next
+    `check`, and is raised."""
+    waiting, stop, lock = iter(todo), threading.Event(), threading.Lock()
+    errors: list[BaseException] = []
+
+    def check() -> None:
+        if stop.is_set():
+            raise _Stopped
+
+    def work(worker: int) -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    part = next(waiting, None)
+                if part is None:
+                    return
+                do(worker, part, check)
+        except _Stopped:
+            pass
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(work, worker) for worker in range(min(workers, len(todo)))]
+        try:
+            wait(futures)  # not Thread.join: an interrupt there can take a running thread for a finished one
+        finally:
+            stop.set()
+    if errors:
+        raise errors[0]
+
+
+class _Stopped(Exception):
+    """Another worker failed, or the job was interrupted."""
 
 
 def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:

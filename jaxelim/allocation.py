@@ -102,7 +102,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
     arms, pieces = view.means.shape[0], view.gap.shape[0]
 
     def one(features, frame, answer, gaps, active, bonus, last, now):
-        run = Space(Lanes(None), features, space.careful)
+        run = Space(Lanes(None), features, space.constants, space.careful)
         if isinstance(view.design, DiagonalDesign):
             reference = DiagonalDesign(frame.g)
         else:

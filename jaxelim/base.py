@@ -260,6 +260,14 @@ class Problem:
         """The same problem for theta/noise_std."""
         return self
 
+    def skeleton(self) -> "Problem":
+        """The problem without its numbers, which travel in `space.constants`: equal skeletons share one compiled program."""
+        return self
+
+    def constants(self) -> Tree:
+        """Host: the arrays that `space.constants` holds."""
+        return ()
+
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
         raise TypeError(f"{type(self).__name__} does not define half_spaces")

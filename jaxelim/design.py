@@ -9,6 +9,7 @@ Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `ja
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ class Space:
 
     lanes: Lanes
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
+    constants: Any = ()  # the problem's own arrays, as its `constants` gives them
     careful: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def feature(self, k: Array) -> Array:

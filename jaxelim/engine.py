@@ -137,7 +137,7 @@ class Program:
 
     def _space(self, inputs: dict, features: Array | None, plain: bool = False) -> Space:
         lanes = Lanes(None) if plain else self._lanes(inputs)
-        return Space(lanes, inputs["features"][0] if features is None else features, self.spec.careful)
+        return Space(lanes, inputs["features"][0] if features is None else features, inputs["problem"], self.spec.careful)
 
     def _noise(self, inputs: dict, lane_run: Array, row: Array, start: Array, length: int) -> Array:
         if self.spec.given_noise:
@@ -187,8 +187,8 @@ class Program:
         axes = jax.tree.map(lambda _: -1, (view, state, *more))
         features = None if view.space.features.ndim == 2 else -1
         one = dataclasses.replace(view.space, lanes=Lanes(None))
-        of_space = dataclasses.replace(one, features=features)
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
+        of_space = dataclasses.replace(one, features=features, constants=shared(one.constants))
         view = dataclasses.replace(view, space=one, metric=dataclasses.replace(view.metric, space=one))
         axes_of_view = dataclasses.replace(
             axes[0],

@@ -20,7 +20,7 @@ def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     answers = []
     for one in instance.singles:
         means, theta = jnp.asarray(one.means), jnp.asarray(one.theta)
-        space = Space(Lanes(None), jnp.asarray(one.arms))
+        space = Space(Lanes(None), jnp.asarray(one.arms), problem.constants())
         answers.append(np.asarray(problem.mask(problem.answer(space, means, theta), means)))
     return np.stack(answers) if instance.batched else answers[0]
 
@@ -182,7 +182,7 @@ class Result:
                     }
                     rows.append(row)
         at_sampling = self.settings["elimination"]
-        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem!r}, at sampling: {at_sampling}"
+        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem}, at sampling: {at_sampling}"
         notes = []
         cut = int(self.truncated.sum())
         if cut:

@@ -351,7 +351,7 @@ class _Job:
         while queue < each:
             queue *= 2
         return engine.Spec(
-            problem=self.problem.scaled(self.instance.noise_std),
+            problem=self.problem.scaled(self.instance.noise_std).skeleton(),
             rule=self.rule.skeleton(),
             stopping=self.stopping,
             elimination=self.elimination,
@@ -416,6 +416,7 @@ class _Job:
             "matrix": real(beginning.matrix),
             "estimator": real(beginning.estimator),
             "prepared": jax.tree.map(as_is, prepared),
+            "problem": jax.tree.map(as_is, self.problem.scaled(self.instance.noise_std).constants()),
             "key": jax.random.key(np.uint64(self.seed)),
         }
         if self.noise is not None:

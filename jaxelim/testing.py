@@ -217,7 +217,7 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
     arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
     k, d = arms.shape
     with float64_scope():
-        space = Space(Lanes(None), jnp.asarray(arms))
+        space = Space(Lanes(None), jnp.asarray(arms), problem.constants())
         answer = jax.jit(lambda theta: problem.mask(problem.answer(space, space.features @ theta, theta), space.features @ theta))
 
         def look(theta, v_inv):

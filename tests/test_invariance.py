@@ -194,6 +194,41 @@ def test_one_compile_per_configuration():
     assert len(programs) == 1 and traced() == 1
 
 
+def larger_mean(theta):
+    return jnp.argmax(theta)
+
+
+def test_problems_of_one_shape_share_a_program():
+    """The numbers of a user's own problem are traced; and its repr, the name of the answer map being known, gives it back."""
+    engine.program.cache_clear()
+    instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
+    before = set(engine.Program.alive)
+    for scale in (1.0, 3.0):
+        problem = je.HalfSpaces(larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]])
+        assert eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean}) == problem
+        results.append(je.simulate(instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE))
+    np.testing.assert_array_equal(results[0].samples, results[1].samples)  # the same half-spaces, written twice
+    other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
+    harder = je.simulate(instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE)
+    assert harder.samples.mean() > 1.5 * results[0].samples.mean()
+    assert sum(p.traces for p in set(engine.Program.alive) - before) == 1
+
+
+def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
+    """Where the queue is empty the runs left move to smaller programs, compiled once; no number changes, on one device or two."""
+    monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
+    for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
+        layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
+        moved = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON)
+        equal(watched, moved)
+        stayed = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=dataclasses.replace(layout, shrink=False),
+                             **COMMON)
+        equal(watched, stayed)
+        assert moved.work["samples_drawn"] == stayed.work["samples_drawn"]
+        assert moved.work["samples_computed"] < stayed.work["samples_computed"]
+    assert {8, 16, 32} <= {p.spec.lanes for p in engine.Program.alive if p.traces == 1}
+
+
 def test_useful_samples():
     """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])

@@ -200,3 +200,23 @@ def test_error_rate_is_at_most_delta(name):
     errors = int(np.sum(~result.correct & result.stopped))
     assert result.stopped.all()
     assert errors == 0 or beta.ppf(0.0005, errors, 600 - errors + 1) < 0.05
+
+
+def test_xy_adaptive_where_arms_come_in_orthogonal_groups():
+    """No single pull lowers the largest distance while two groups share it: all arms tie, and chance has to choose.
+
+    n = 4000 first choices over 6 tied arms: with all probabilities 1/6, that a count leaves 667 by more than 140 (6 sd) has
+    probability below 2e-8; seen is any arm whose probability is off by 0.07."""
+    angle = np.array([0.0, 0.7, 1.9])
+    arms = np.zeros((6, 4))
+    arms[:3, :2] = arms[3:, 2:] = np.stack([np.cos(angle), np.sin(angle)], 1)
+    instance = je.Instance(arms, [1.0, 0.3, 0.2, 0.1])
+    common = dict(stopping=je.Native(), delta=0.1)
+    first = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=4000, max_samples=16, **common)
+    chosen = first.pulls[0, 0] - 1
+    assert (np.sort(chosen, 1) == [0, 0, 0, 0, 0, 10]).all()
+    assert np.abs((chosen == 10).sum(0) - 4000 / 6).max() < 140
+    whole = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=50, max_samples=100_000, **common)
+    assert whole.stopped.all() and whole.correct.mean() > 0.5
+    again = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=np.arange(20, 30), max_samples=100_000, **common)
+    np.testing.assert_array_equal(again.samples, whole.samples[..., 20:30])

@@ -126,7 +126,7 @@ def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Ar
 
 
 def seeded_chance(key: Array, run: Array, t: Array, dtype) -> Array:
-    """Uniforms on [0, 1) [B], for what a rule leaves to chance at t; apart from all noise: runs count from 0 to 2^31 - 1."""
+    """Uniforms on [0, 1) [B], for what a rule leaves to chance at t; apart from all noise, whose runs stay below 2^31."""
     apart = jax.random.fold_in(key, np.uint32(2**32 - 1))
 
     def one(run, t):

@@ -77,9 +77,19 @@ class HalfSpaces(Problem):
         return hash(self._key())
 
     def __repr__(self):
-        answers, q, d = self.directions.shape
         name = getattr(self.answer_map, "__name__", repr(self.answer_map))
-        return f"HalfSpaces({name}, directions=<[{answers}, {q}, {d}]>)"
+        arrays = ", ".join(f"{key}={getattr(self, key).tolist()}" for key in ("directions", "offsets", "groups"))
+        return f"HalfSpaces({name}, {arrays})"
+
+    def __str__(self):
+        answers, q, d = self.directions.shape
+        return f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, directions=<[{answers}, {q}, {d}]>)"
+
+    def skeleton(self):
+        return HalfSpaces(self.answer_map, np.where(self._valid[..., None], np.ones_like(self.directions), 0), None, self.groups)
+
+    def constants(self):
+        return self.directions, self.offsets
 
     @property
     def _valid(self) -> np.ndarray:
@@ -131,25 +141,24 @@ class HalfSpaces(Problem):
         each = jnp.arange(len(self.directions), dtype=jnp.int32)
         return each.reshape((-1,) + (1,) * answer.ndim) == answer
 
-    def _of(self, table: np.ndarray, answer: Array, dtype=None) -> Array:
+    def _of(self, table: Any, answer: Array) -> Array:
         """table[answer] with lanes last: [A, ..] -> [.., (B)]."""
-        rows = jnp.asarray(table, dtype)[answer]
+        rows = jnp.asarray(table)[answer]
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
     def gap(self, space, means, theta_hat, answer):
         assert theta_hat is not None
-        y = self._of(self.directions, answer, means.dtype)
-        return jnp.sum(y * theta_hat[None], 1) - self._of(self.offsets, answer, means.dtype)
+        directions, offsets = space.constants
+        return jnp.sum(self._of(directions, answer) * theta_hat[None], 1) - self._of(offsets, answer)
 
     def exists(self, answer, means):
         return self._of(self._valid, answer)
 
     def measure(self, space, design, answer):
-        return design.squares(space, self._of(self.directions, answer, design.g.dtype)), ()
+        return design.squares(space, self._of(space.constants[0], answer)), ()
 
     def along(self, space, design, answer, cross, piece):
-        y = self._of(self.directions, answer, design.g.dtype)
-        return design.along(space, space.lanes.row(y, piece))
+        return design.along(space, space.lanes.row(self._of(space.constants[0], answer), piece))
 
     def start(self, means, pair_times=False):
         shape = (len(self.directions), self._group_count)
@@ -184,12 +193,13 @@ class HalfSpaces(Problem):
     def full_llr(self, space, stats):
         """The LLR of every half-space of every answer: [A, Q]."""
         assert stats.theta_hat is not None
-        shape = self.directions.shape
-        flat = jnp.asarray(self.directions.reshape(-1, shape[2]), stats.means.dtype)
+        directions, offsets = space.constants
+        shape = directions.shape
+        flat = directions.reshape(-1, shape[2])
         if stats.means.ndim == 2:
             flat = jnp.broadcast_to(flat[:, :, None], flat.shape + stats.means.shape[1:])
         gap = jnp.sum(flat * stats.theta_hat[None], 1)
-        offsets = jnp.asarray(self.offsets.reshape(-1), gap.dtype).reshape((-1,) + (1,) * (gap.ndim - 1))
+        offsets = offsets.reshape((-1,) + (1,) * (gap.ndim - 1))
         llr = likelihood_ratio(gap - offsets, stats.design.squares(space, flat))
         return llr.reshape(shape[:2] + llr.shape[1:])
 
