@@ -16,7 +16,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -51,6 +51,10 @@ test-x64: install
 
 test-slow: install
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
+
+# What the figures mean: docs/performance.md. Nothing else should be running; BENCH=--quick takes a minute or two, all of it over an hour.
+bench: install
+	$(BIN)/python -m benchmarks $(BENCH)
 
 check: install
 	$(BIN)/ruff check jaxelim experiments tests benchmarks

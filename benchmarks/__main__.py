@@ -1,0 +1,149 @@
+"""All measurements by one command: `make bench`, or `python -m benchmarks --sections targets --quick`.
+
+docs/performance.md says what the figures mean.
+"""
+
+import dataclasses
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from benchmarks import anchor
+from benchmarks.cases import Timing
+from benchmarks.processes import ROOT, MeasurementError, apart
+from benchmarks.report import Sitting
+from benchmarks.targets import TARGETS
+
+SectionName = Literal["targets", "scaling", "devices", "deltas", "cold", "gpu"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Time the engine on this machine."""
+
+    sections: tuple[SectionName, ...] = ("targets", "scaling", "devices", "deltas", "cold", "gpu")
+    """What to measure."""
+    quick: bool = False
+    """Small sizes, for a look in about a minute; the figures are rough."""
+    rows: tuple[str, ...] = ()
+    """Rows of the targets to measure; all (three with --quick) if none is named."""
+    runs: int | None = None
+    """Runs, in place of the 1000 of targets and devices."""
+    repeats: int | None = None
+    """Timed calls, of which the median counts, in place of each section's own number."""
+    max_samples: int | None = None
+    """Cap on a run's samples, in place of each section's own."""
+    core: int | None = None
+    """The core that pinned measurements run on; the last one if none is named."""
+    output: Path | None = None
+    """The JSON file; if none is named, one named by date and commit in benchmarks/results."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.rows if name not in TARGETS]
+        if unknown:
+            raise ValueError(f"rows: there is no {', '.join(unknown)}; there are {', '.join(TARGETS)}")
+        for name in ("runs", "repeats", "max_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: {value} is less than 1")
+        if self.core is not None and self.core not in _cores():
+            raise ValueError(f"core: {self.core} is none of those this process may use, {_cores()}")
+
+
+def _cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _said(*command: str) -> str | None:
+    """The first line that a program prints; None where it is not there or fails."""
+    if shutil.which(command[0]) is None:
+        return None
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else None
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def environment() -> dict:
+    """Where and with what the figures are made."""
+    flags = Path("/proc/cpuinfo")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _said("git", "rev-parse", "HEAD"),
+        "changed_since_commit": bool(_said("git", "status", "--porcelain", "--untracked-files=no")),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in ("jaxelim", "jax", "jaxlib", "numpy")},
+        },
+        "processor": _processor(),
+        "avx512": "avx512f" in flags.read_text() if flags.exists() else None,
+        "cores": len(_cores()),
+        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "system": platform.platform(),
+        "compiler": _said("gcc", "--version"),
+        "anchor_flags": list(anchor.FLAGS),
+        "xla_flags": os.environ.get("XLA_FLAGS"),
+        "device": apart(None, Timing(), platform=None),
+    }
+
+
+def main(options: Options) -> int:
+    """Measure section after section; the file is complete up to the last one that finished."""
+    try:
+        here = environment()
+    except MeasurementError as error:
+        print(f"JAX does not start here: {error}", file=sys.stderr)
+        return 2
+    commit = (here["commit"] or "unknown")[:8]
+    output = options.output or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    state = f"{commit} and changes" if here["changed_since_commit"] else commit
+    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}")
+    print(f"commit {state}; load average {here['load_average']}")
+    found = {"environment": here, "options": {**dataclasses.asdict(options), "output": str(output)}, "sections": {}}
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+        core = (_cores()[-1] if options.core is None else options.core) if hasattr(os, "sched_setaffinity") else None
+        built = anchor.build(Path(folder)) if "targets" in options.sections else None
+        sitting = Sitting(options.quick, core, len(_cores()), built, options.repeats, options.runs, options.max_samples,
+                          options.rows)  # fmt: skip
+        for name in options.sections:
+            print(f"\n{name} ..", flush=True)
+            began = time.perf_counter()
+            section = importlib.import_module(f"benchmarks.{name}").run(sitting)
+            found["sections"][name] = {**section.as_json(), "seconds": time.perf_counter() - began}
+            output.write_text(json.dumps(found, indent=1, allow_nan=False))
+            failed = failed or bool(section.failed)
+            print(section, flush=True)
+    print(f"\n{output}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(tyro.cli(Options, description=__doc__)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ValueError as error:
+        sys.exit(f"{error}")

@@ -1,0 +1,71 @@
+"""One device against two on as many cores: by the wall clock, and in processor time."""
+
+import subprocess
+import sys
+
+from benchmarks.cases import Case, Timing, whole_chunks
+from benchmarks.processes import apart
+from benchmarks.report import Section, Sitting, typical, useful
+
+WALL, PROCESSOR = 1.7, 1.18
+"""Asked of two devices: samples a second on idle cores, processor time per sample on busy ones, both against one."""
+IDLE = 1.9
+"""Cores' worth of time that two processes have to get for the machine to count as idle."""
+SPIN = """
+import time
+wall, cpu = time.perf_counter(), time.process_time()
+while time.perf_counter() < wall + 1.0:
+    sum(range(1000))
+print((time.process_time() - cpu) / (time.perf_counter() - wall))
+"""
+
+
+def free_cores() -> float:
+    """How many cores' worth of processor time two processes get that have nothing to wait for."""
+    both = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    return sum(float(one.communicate()[0]) for one in both)
+
+
+def run(sitting: Sitting) -> Section:
+    """The same runs on one device and on two, not pinned."""
+    section = Section("Devices: LinGapE on linear-d20; nothing is pinned")
+    if sitting.cores < 2:
+        section.notes.append("There is only one core here: two devices would take turns on it.")
+        return section
+    runs = sitting.runs or (128 if sitting.quick else 1000)
+    cap = sitting.max_samples or (whole_chunks(20) if sitting.quick else 1_000_000)
+    measured, free = {}, []
+    for devices in (1, 2):
+        case = Case("lingape", runs=runs, max_samples=cap, devices=devices)
+
+        def measure(case=case, devices=devices):
+            before = free_cores()
+            found = apart(case, Timing(sitting.repeats or (1 if sitting.quick else 3)), devices=devices)
+            return {**found, "free_cores": [before, free_cores()]}
+
+        def row(found, devices=devices):
+            return {
+                "devices": devices,
+                "wall us/sample": typical(found, "wall"),
+                "processor us/sample": typical(found),
+                "cores kept busy": typical(found) / typical(found, "wall"),
+                "cores free": min(found["free_cores"]),
+                "useful/computed": useful(found),
+                "M samples/s": 1 / typical(found, "wall"),
+            }
+
+        found = section.attempt(f"{devices} of 2 devices", measure, row)
+        if found is not None:
+            measured[devices] = found
+            free += found["free_cores"]
+    if len(measured) == 2:
+        one, two = measured[1], measured[2]
+        speed, cost = typical(one, "wall") / typical(two, "wall"), typical(two) / typical(one)
+        section.notes += [
+            f"Two devices against one: {speed:.2f} times the samples a second (asked for on idle cores: at least {WALL}),",
+            f"{cost:.2f} times the processor time per sample (asked for on busy ones: at most {PROCESSOR}).",
+        ]
+        if min(free) < IDLE:
+            section.notes.append(f"BUSY MACHINE: two plain processes got {min(free):.2f} cores. Go by the processor time.")
+    section.notes.append("'cores free': what two processes that only count get, before and after; the lesser.")
+    return section

@@ -1,0 +1,154 @@
+"""One case, timed in this process, which does nothing else: `python -m benchmarks.measure SPEC.json RESULT.json`.
+
+Started by `benchmarks.processes`; the environment and the core it is pinned to have to be settled before JAX is imported.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import Case, Timing
+
+
+def peak_memory() -> int:
+    """The most memory this process has held at once, in bytes. Linux's ru_maxrss begins at the parent's; VmHWM does not."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def find_instance(name: str) -> Any:
+    """A shipped instance, or "K x d": directions uniform on the sphere, gaps of about a hundredth."""
+    import numpy as np
+
+    import jaxelim as je
+
+    if " x " not in name:
+        return je.load_instance(name)
+    K, d = map(int, name.split(" x "))
+    rng = np.random.default_rng(0)
+    arms = rng.standard_normal((K, d))
+    return je.Instance(arms / np.linalg.norm(arms, axis=1, keepdims=True), 0.01 * rng.standard_normal(d), name=name)
+
+
+def arguments(case: Case) -> tuple[tuple, dict]:
+    """What `je.simulate` is called with."""
+    import jaxelim as je
+    from jaxelim import catalogue
+
+    rule = catalogue.find_rule(case.rule)()
+    known = catalogue.stopping_rules()
+    looks = case.elimination and rule.elimination
+    settings = {
+        "delta": list(case.delta),
+        "stopping": tuple(known[name]() for name in case.stopping),
+        "elimination": je.SelectiveElimination() if looks else None,
+        "runs": case.runs,
+        "max_samples": case.max_samples,
+        "engine": je.Engine(lanes=case.lanes, devices=case.devices),
+    }
+    return (find_instance(case.instance), catalogue.find_problem(case.problem, case.m, 0.0), rule), settings
+
+
+def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
+    """The state that a lane carries from step to step, and the noise drawn for it at a time."""
+    import jax
+    import numpy as np
+
+    from jaxelim import engine, thresholds
+    from jaxelim.simulate import _Job, float64_scope
+
+    with float64_scope():
+        job = _Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
+                           settings["runs"], 0, settings["max_samples"], 1.0, None, (), settings["engine"])  # fmt: skip
+        spec = job._spec()
+        lane = engine.program(spec).empty(job._inputs(spec), job._queue(spec)[0])["lane"]
+    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
+    state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
+    return {"state_bytes_per_lane": state, "noise_bytes_per_lane": plan["chunk"] * spec.dtype.itemsize}
+
+
+def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
+    """Time a case: the first call compiles and is kept apart, and so is any later one that still compiles something."""
+    import jax
+
+    import jaxelim as je
+    from benchmarks import anchor
+    from jaxelim import engine
+
+    device = jax.devices()[0]
+    given, settings = arguments(case)
+    before = peak_memory()
+
+    def traces() -> int:
+        return sum(program.traces for program in engine.Program.alive)
+
+    def call() -> tuple[dict, Any]:
+        gc.collect()
+        known, cpu, wall = traces(), time.process_time(), time.perf_counter()
+        result = je.simulate(*given, **settings)
+        took = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
+        work = {key: result.work[key] for key in ("samples_drawn", "samples_computed", "choose_rounds", "compile_seconds")}
+        return {**took, **work, "compiled": traces() > known}, result
+
+    first, result = call()
+    calls, left_out, anchors = [], [], []
+    while len(calls) < timing.repeats:
+        if anchor_files is not None:
+            anchors.append(anchor.measure(**anchor_files, runs=timing.anchor))
+        one, result = call()
+        if one["compiled"] and len(left_out) < 3:
+            left_out.append(one)
+            anchors = anchors[: len(calls)]
+        else:
+            calls.append(one)
+    if anchor_files is not None:
+        anchors.append(anchor.measure(**anchor_files, runs=timing.anchor))
+    peak = peak_memory()
+    return {
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": len(jax.devices()),
+        "rule": repr(given[2]),
+        "settings": {key: repr(settings[key]) for key in ("stopping", "elimination", "engine")},
+        "plan": {key: value for key, value in result.plan.items()},
+        "first": first,
+        "calls": calls,
+        "calls_that_compiled": left_out,
+        "anchors": anchors,
+        "mean_tau": float(result.samples.mean()),
+        "stopped": float(result.stopped.mean()),
+        "errors": int((~result.correct & result.stopped).sum()),
+        "memory_before_bytes": before,
+        "peak_memory_bytes": peak,
+        **bytes_per_lane(given, settings, result.plan),
+    }
+
+
+def main(spec: Path, output: Path) -> None:
+    """Pin this process, time the case, write what was found."""
+    asked = json.loads(spec.read_text())
+    core = asked["timing"]["core"]
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    if asked["case"] is None:
+        import jax
+
+        found = {"platform": jax.default_backend(), "device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
+    else:
+        case = Case(**asked["case"])
+        found = timed(case, Timing(**asked["timing"]), asked["anchor"])
+    output.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

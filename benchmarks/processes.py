@@ -1,0 +1,74 @@
+"""Every case in a process of its own: its environment is settled before JAX starts, and its memory is its own."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.cases import Case, Timing
+
+ROOT = Path(__file__).parents[1]
+
+
+class MeasurementError(Exception):
+    """A process that was to time a case ended without a result."""
+
+
+@contextmanager
+def fresh_cache() -> Iterator[dict]:
+    """The environment that names an empty cache of compiled programs, which is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+        yield {"JAX_COMPILATION_CACHE_DIR": folder}
+
+
+def apart(
+    case: Case | None,
+    timing: Timing,
+    *,
+    anchor: dict | None = None,
+    devices: int = 1,
+    platform: str | None = "cpu",
+    environment: dict | None = None,
+) -> dict:
+    """Time a case in a new process with one thread a device (`benchmarks.measure`).
+
+    Args:
+        case: None only asks which device there is.
+        anchor: what `benchmarks.anchor.build` gave, where it is to run around every call.
+        devices: CPU devices.
+        platform: what JAX may run on; None: whatever it finds.
+        environment: variables on top of this process's own.
+
+    Returns:
+        What was measured; process_wall_seconds and process_cpu_seconds are the whole process's, Python's start included.
+
+    Raises:
+        MeasurementError: the process failed; the end of what it said.
+    """
+    settings = {**os.environ, "NPROC": "1", "JAX_NUM_CPU_DEVICES": str(devices), **(environment or {})}
+    if platform is not None:
+        settings["JAX_PLATFORMS"] = platform
+    settings["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    spec = {"case": None if case is None else dataclasses.asdict(case), "timing": dataclasses.asdict(timing),
+            "anchor": anchor if timing.anchor else None}  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+        asked, answer = Path(folder) / "spec.json", Path(folder) / "result.json"
+        asked.write_text(json.dumps(spec))
+        wall, before = time.perf_counter(), os.times()
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)], cwd=ROOT, env=settings,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        after = os.times()
+        if done.returncode or not answer.exists():
+            last = done.stderr.strip().splitlines()[-3:]
+            raise MeasurementError(f"{case}: it ended with {done.returncode}: {' | '.join(last)}")
+        found = json.loads(answer.read_text())
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return {**found, "process_wall_seconds": time.perf_counter() - wall, "process_cpu_seconds": spent}

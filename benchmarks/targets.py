@@ -1,0 +1,94 @@
+"""The rules of the paper against the hand-written C loop: time per useful sample, all in, on one core."""
+
+import dataclasses
+import statistics
+
+from benchmarks.cases import Case, whole_chunks
+from benchmarks.processes import apart, fresh_cache
+from benchmarks.report import Section, Sitting, described, per_sample, to_anchor, typical, useful
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A row: a rule on a problem, and what it is to reach, in times of the anchor's time per step (LinGapE, best arm)."""
+
+    case: Case
+    target: float
+    beyond: float
+
+
+SIGNS, UNSTRUCTURED = "linear-d20-osi", "unstructured-k40"
+TARGETS = {
+    "lingape": Target(Case("lingape"), 0.95, 0.6),
+    "lingape-top5": Target(Case("lingape", "top-m", 5), 3.5, 2.7),
+    "lingape-signs": Target(Case("lingape", "thresholding", instance=SIGNS), 0.8, 0.5),
+    "lingame": Target(Case("lingame"), 6.5, 4.4),
+    "lingame-top5": Target(Case("lingame", "top-m", 5), 10.0, 6.8),
+    "fws": Target(Case("fws"), 8.0, 5.0),
+    "lazy-tas": Target(Case("lazy-tas"), 1.6, 1.2),
+    "oracle": Target(Case("oracle"), 0.7, 0.4),
+    "lucb": Target(Case("lucb", instance=UNSTRUCTURED), 0.5, 0.25),
+    "k-learner": Target(Case("k-learner", instance=UNSTRUCTURED), 4.0, 2.5),
+}
+"""Elimination at stopping and, where the rule looks at pieces, at sampling."""
+QUICK = ("lingape", "lingame", "lucb")
+
+
+def reached(ratio: float | None, target: float, stopped: float) -> bool | None:
+    """Whether a target is met; None where there is nothing to tell by: no C loop, or runs that were cut off."""
+    return None if ratio is None or stopped < 1 else ratio <= target
+
+
+def run(sitting: Sitting) -> Section:
+    """A row per rule and problem. Compile times are those of an empty cache, but with --quick."""
+    section = Section("Targets: microseconds of processor time per useful sample on one core, float64, compile time apart")
+    names = sitting.rows or (QUICK if sitting.quick else tuple(TARGETS))
+    runs = sitting.runs or (64 if sitting.quick else 1000)
+    cap = sitting.max_samples or (whole_chunks(12) if sitting.quick else 1_000_000)
+    anchor_runs = 10 if sitting.quick else 60
+    for name in names:
+        target = TARGETS[name]
+        case = dataclasses.replace(target.case, runs=runs, max_samples=cap)
+
+        def measure(case=case):
+            timing = sitting.pinned(1 if sitting.quick else 3, anchor_runs)
+            if sitting.quick:
+                return apart(case, timing, anchor=sitting.anchor)
+            with fresh_cache() as cache:
+                return apart(case, timing, anchor=sitting.anchor, environment=cache)
+
+        def row(found, name=name, target=target, case=case):
+            ratio = statistics.median(to_anchor(found)) if found["anchors"] else None
+            anchors = [one["us_per_step"] for one in found["anchors"]] or [None]
+            times = per_sample(found)
+            return {
+                "row": name,
+                "problem": described(case),
+                "us/sample": typical(found),
+                "least": min(times),
+                "most": max(times),
+                "useful/computed": useful(found),
+                "C before": anchors[0],
+                "C after": anchors[-1],
+                "x C": ratio,
+                "target": target.target,
+                "beyond": target.beyond,
+                "reached": reached(ratio, target.target, found["stopped"]),
+                "compile s": found["first"]["compile_seconds"],
+                "mean tau": found["mean_tau"],
+                "stopped": found["stopped"],
+                "errors": found["errors"],
+            }
+
+        section.attempt(name, measure, row)
+    section.notes += [
+        f"{runs} runs, at most {cap} samples each. 'x C': the median over the calls of time per sample over time per step",
+        "of the C loop, run just before and just after the call. 'C before', 'C after': before the first, after the last.",
+    ]
+    if cap < 1_000_000:
+        section.notes.append("Runs are cut short: these are their beginnings, and the targets are meant for whole runs.")
+    if sitting.anchor is None:
+        section.notes.append("There is no gcc here: the C loop could not be built, and there is no ratio.")
+    if sitting.core is None:
+        section.notes.append("This system cannot pin a process to a core: the times are of one thread, on whatever core.")
+    return section

@@ -1,0 +1,126 @@
+"""The benchmark command at its smallest, and the arithmetic of its figures."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import anchor, gpu, measure, report, targets
+from benchmarks.__main__ import Options
+from benchmarks.cases import Case, Timing
+from benchmarks.processes import apart
+
+ROOT = Path(__file__).parents[1]
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
+
+
+def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
+    output = tmp_path / "deeper" / "bench.json"
+    rows = ["lingape", "lucb"]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--sections", "targets", "--rows", *rows, "--runs", "12",
+               "--max-samples", "150", "--output", str(output)]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in [*rows, "us/sample", "useful/computed", str(output)])
+    found = json.loads(output.read_text())
+    here = found["environment"]
+    assert {"date", "commit", "changed_since_commit", "processor", "cores", "compiler", "load_average"} <= set(here)
+    assert set(here["versions"]) == {"python", "jax", "jaxlib", "numpy", "jaxelim"}
+    assert here["device"]["devices"] >= 1 and found["options"]["runs"] == 12
+    section = found["sections"]["targets"]
+    assert [row["row"] for row in section["rows"]] == rows and not section["failed"]
+    for row in section["rows"]:
+        raw, call = row["raw"], row["raw"]["calls"][0]
+        positive = [row[key] for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")]
+        positive += [raw[key] for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")]
+        assert all(math.isfinite(x) and x > 0 for x in positive)
+        assert row["useful/computed"] <= 1 and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
+        assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]  # cut short: nobody stops so early
+        drawn = 12 * (150 - (50 if row["row"] == "lingape" else 40))  # the initial pulls are not counted
+        assert call["samples_drawn"] == drawn and not call["compiled"] and raw["first"]["compiled"]
+        assert row["us/sample"] == pytest.approx(1e6 * call["cpu_seconds"] / drawn)
+        assert raw["platform"] == "cpu" and raw["devices"] == 1 == raw["plan"]["devices"]
+        if shutil.which("gcc"):
+            assert row["x C"] == pytest.approx(2 * row["us/sample"] / (row["C before"] + row["C after"]))
+        else:
+            assert row["x C"] is None and "no gcc" in done.stdout
+        assert row["reached"] is None  # targets are meant for whole runs
+
+
+@needs_gcc
+def test_the_c_loop_finds_what_the_library_finds(tmp_path):
+    found = anchor.measure(**anchor.build(tmp_path), runs=40)
+    assert found["runs"] == 40 and found["errors"] == 0 and 0 < found["us_per_step"] < 100
+    assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)  # of 3000 runs of ours; their standard deviation
+
+
+def test_without_gcc_there_is_no_anchor(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert anchor.build(tmp_path) is None
+
+
+def test_ratios_go_by_the_c_loop_just_before_and_just_after():
+    samples = {"samples_drawn": 1_000_000, "samples_computed": 1_250_000}
+    calls = [{"cpu_seconds": cpu, "wall_seconds": 1.5 * cpu, **samples} for cpu in (2.0, 6.0)]
+    found = {"calls": calls, "anchors": [{"us_per_step": x} for x in (0.5, 1.5, 2.5)]}
+    assert report.per_sample(found) == [2.0, 6.0] and report.to_anchor(found) == [2.0, 3.0]
+    assert report.typical(found) == 4.0 and report.typical(found, "wall") == 6.0 and report.useful(found) == 0.8
+
+
+def test_a_target_is_met_by_whole_runs_alone():
+    assert targets.reached(0.94, 0.95, 1.0) is True and targets.reached(0.96, 0.95, 1.0) is False
+    assert targets.reached(0.94, 0.95, 0.999) is None is targets.reached(None, 0.95, 1.0)
+
+
+def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypatch):
+    call = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+    found = {"device": "some device", "calls": [call], "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0,
+             "state_bytes_per_lane": 10_000.0, "plan": {"design": "arms"}}  # fmt: skip
+    sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
+    for platform, estimate in (("cpu", True), ("gpu", False)):
+        here = {**found, "platform": platform}
+        monkeypatch.setattr(gpu, "apart", lambda *_, here=here, **__: here)
+        section = gpu.run(sitting)
+        assert [row["lanes"] for row in section.rows] == list(gpu.LANES)
+        assert {row["estimate"] for row in section.rows} == {estimate} and ("ESTIMATES" in str(section)) == estimate
+        if estimate:  # two lanes' worth of bytes take twice the time of one's; launches take the same for any number
+            moving = [row["of which moving bytes"] for row in section.rows]
+            assert moving[1] == pytest.approx(2 * moving[0]) == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+            assert len({row["of which launching"] for row in section.rows}) == 1
+        else:
+            assert {row["M samples/s"] for row in section.rows} == {0.5}
+
+
+def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
+    section = report.Section("title")
+    assert section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {}) is None
+    assert section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3}) is not None
+    assert len(section.failed) == 1 and "no-such-rule" in section.failed[0] and "failed: bad" in str(section)
+    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]  # the process's own last words
+    assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [{"rows": ("lingape", "nobody")}, {"runs": 0}, {"repeats": 0}, {"core": 10**6}])
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Options(**wrong)
+
+
+def test_the_state_of_a_lane_does_not_grow_with_their_number():
+    sizes = {}
+    for lanes in (8, 64):
+        given, settings = measure.arguments(Case("lingape", runs=64, lanes=lanes))
+        sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
+    assert sizes[8] == sizes[64] and sizes[8]["noise_bytes_per_lane"] == 2048
+    assert 8 * 50 * 20 < sizes[8]["state_bytes_per_lane"] < 2 * 8 * 50 * 20  # V^-1 Phi' and some vectors of K
+
+
+def test_every_target_is_a_call_that_the_library_takes():
+    for target in targets.TARGETS.values():
+        given, settings = measure.arguments(target.case)
+        assert (settings["elimination"] is not None) == given[2].elimination
+        assert given[1].name in given[2].problems and 0 < target.beyond < target.target
