@@ -141,7 +141,14 @@ def label(row) -> str:
     return f"{rule}, {problem}, {shape}, {elimination}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=label)
+SLOW = ("uniform, top-m, K >> d, None", "oracle, top-m, identical, None", "lingape, top-m, near-equal, full",
+        "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective")
+"""Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS], ids=label
+)
 def test_agreement(row):
     rule_name, problem_name, shape_name, elimination, deltas, threshold_name = row
     shape = SHAPES[shape_name]
