@@ -274,7 +274,7 @@ def notes(lines: Sequence[dict], options: TableOptions) -> list[str]:
         "Clopper-Pearson interval.",
         "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the paper's measure of cost). Saved: "
         "percent of what the same rule needs without elimination; the paper's time is its milliseconds per iteration.",
-        "us/sample here: wall time of all cores over samples drawn, compilation apart; columns that watch the same runs share "
+        "us/sample here: wall time of one device over samples drawn, compilation apart; columns that watch the same runs share "
         "it.",
         agreement(lines),
     ]

@@ -38,7 +38,8 @@ class LinGIFA(SamplingRule):
 
         def row(i):
             bounds = gaps(view, i) + width * jnp.sqrt(distances(view, i))
-            return jnp.where(index_like(bounds) == i, -jnp.inf, bounds)
+            bounds = jnp.where(index_like(bounds) == i, -jnp.inf, bounds)
+            return view.lanes.pin(lambda x: x, bounds)  # `rank` reads it many times
 
         def column(j):
             return width * jnp.sqrt(distances(view, j)) - gaps(view, j)
