@@ -81,7 +81,7 @@ class XYAdaptive(SamplingRule):
         rho = view.lanes.min(worst)
         tied = worst == rho
         assert view.chance is not None  # drawn, as `uses_chance` says
-        place = jnp.floor(view.chance * view.lanes.sum(tied)).astype(jnp.int32)
+        place = jnp.floor(view.chance * view.lanes.sum(tied.astype(worst.dtype))).astype(jnp.int32)
         arm = view.lanes.argmax((tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype))
         new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
         again = dataclasses.replace(state, left=state.left - 1)
