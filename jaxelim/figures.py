@@ -496,9 +496,11 @@ def _styled(name: str, given: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any,
 
 
 def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
-    """Curves of active arms by label: (curve, colour, dash)."""
+    """Curves of active arms by label: (curve, colour, dash). The axis of time ends where 98% of every rule's runs are through,
+    lest the longest run of one squeeze all the others; the curves go on."""
     band = checks.real("band", band, low=0, high=1, open=True)
     figure, axes = _one()
+    end = 0.0
     for name, (curve, colour, dash) in drawn.items():
         if isinstance(curve, Result):
             places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
@@ -512,10 +514,12 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
         low, high = np.quantile(left, [(1 - band) / 2, (1 + band) / 2], axis=1)
         axes.fill_between(times / 1000, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(times / 1000, left.mean(1), color=colour, linestyle=dash, linewidth=1.8, label=name)
+        through = (left == left[-1]).mean(1) >= 0.98
+        end = max(end, times[np.argmax(through)])
     axes.set_xlabel("samples (thousands)")
     axes.set_ylabel(f"active arms (mean, central {100 * band:.0f}% of runs)")
     axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.05 * end / 1000 if end > 0 else None)
     return _finished(figure)
 
 
