@@ -44,7 +44,7 @@ reproduce: install
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1
 
 test: install check
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" --durations=10 tests
 
 test-x64: install
 	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests/test_public_face.py

@@ -70,7 +70,7 @@ def widest_face(payoffs):
     ("linear", "bai", True, True),
     pytest.param("linear", "topm", True, False, marks=pytest.mark.slow),
     pytest.param("linear", "osi", False, False, marks=pytest.mark.slow),
-    ("unstructured", "osi", False, False),
+    pytest.param("unstructured", "osi", False, False, marks=pytest.mark.slow),
     pytest.param("unstructured", "topm", True, False, marks=pytest.mark.slow),
     pytest.param("unstructured", "bai", True, True, marks=pytest.mark.slow),
 ])

@@ -1,6 +1,7 @@
 """Elimination at sampling with resets: against the twin's literal reading, and on the paper's two-dimensional example."""
 
 import numpy as np
+import pytest
 
 import jaxelim as je
 from tests import twin
@@ -14,24 +15,30 @@ def instances(count, seed):
     return je.Instance(arms, rng.normal(size=(count, D)))
 
 
-def test_sets_with_alpha_beta_are_the_definition():
-    """With alpha = beta over runs that cross two resets (at 16 and 256): the same pulls, and as many pieces read at each."""
+@pytest.mark.parametrize(
+    "rule, word", [(je.SelectiveElimination(), "selective"), (je.FullElimination(), "full")], ids=["selective", "full"]
+)
+@pytest.mark.parametrize(
+    "problem, named",
+    [(je.BestArm(), ("bai",)), pytest.param(je.TopM(2), ("topm", 2), marks=pytest.mark.slow), (je.Thresholding(), ("osi", 0.0))],
+    ids=["best-arm", "top-m", "signs"],
+)
+def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
+    """With alpha = beta over 50 runs that cross two resets (at 16 and 256): the same pulls, and as many pieces read at each."""
     batch, length, runs = instances(10, 3), 300, 5
     noise = np.random.default_rng(4).standard_normal((runs, length))
     beta = je.Heuristic()
-    for problem, named in ((je.BestArm(), ("bai",)), (je.TopM(2), ("topm", 2)), (je.Thresholding(), ("osi", 0.0))):
-        for rule, word in ((je.SelectiveElimination(), "selective"), (je.FullElimination(), "full")):
-            ours = je.simulate(batch, problem, je.LinGapE(), noise=noise, runs=runs, delta=0.1,
-                               elimination=je.Resets(rule, alpha=beta, t0=2.0), stopping=je.LLR())
-            for i, one in enumerate(batch):
-                for r in range(runs):
-                    theirs = twin.run(one.arms, one.theta, named, "lingape", noise=noise[r], delta=0.1, max_samples=length,
-                                      stopping=("llr",), elimination=twin.Resets(word, alpha=twin.heuristic, t0=2.0))
-                    stop = theirs.stops["llr"]
-                    assert ours.samples[i, 0, 0, r] == stop.samples
-                    np.testing.assert_array_equal(ours.pulls[i, 0, 0, r], stop.pulls)
-                    assert ours.tests_sampling[i, 0, 0, r] == stop.tests_sampling
-            assert (ours.samples > 256).sum() >= 5
+    ours = je.simulate(batch, problem, je.LinGapE(), noise=noise, runs=runs, delta=0.1,
+                       elimination=je.Resets(rule, alpha=beta, t0=2.0), stopping=je.LLR())
+    for i, one in enumerate(batch):
+        for r in range(runs):
+            theirs = twin.run(one.arms, one.theta, named, "lingape", noise=noise[r], delta=0.1, max_samples=length,
+                              stopping=("llr",), elimination=twin.Resets(word, alpha=twin.heuristic, t0=2.0))
+            stop = theirs.stops["llr"]
+            assert ours.samples[i, 0, 0, r] == stop.samples
+            np.testing.assert_array_equal(ours.pulls[i, 0, 0, r], stop.pulls)
+            assert ours.tests_sampling[i, 0, 0, r] == stop.tests_sampling
+    assert (ours.samples > 256).sum() >= 5
 
 
 def test_papers_alpha_on_the_two_dimensional_example():

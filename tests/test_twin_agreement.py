@@ -142,7 +142,8 @@ def label(row) -> str:
 
 
 SLOW = ("uniform, top-m, K >> d, None", "oracle, top-m, identical, None", "lingape, top-m, near-equal, full",
-        "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective")
+        "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective",
+        "lingame, thresholding, K = d, None", "lingape, top-m, unstructured, selective")
 """Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
 
 
