@@ -41,7 +41,10 @@ INSTANCES = {  # gaps below one standard deviation: a stop that comes too early 
 }
 
 
-PROBLEMS = [pytest.param(name, marks=pytest.mark.xdist_group(f"delta {name}")) for name in INSTANCES]  # they share a program
+PROBLEMS = [  # the two tests of a problem share a program
+    pytest.param(name, marks=[pytest.mark.xdist_group(f"delta {name}"), *([pytest.mark.slow] if name == "top-m" else [])])
+    for name in INSTANCES
+]
 
 
 @functools.cache
@@ -67,13 +70,13 @@ def test_the_numbers():
     assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name == "top-m" else []) for name in PROBLEMS])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_errors_are_rarer_than_delta(name):
     wrong = errors(name)
     assert passes(wrong[..., 0]).all(), wrong[..., 0] / N
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name == "top-m" else []) for name in PROBLEMS])
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_a_weak_threshold_is_caught(name):
     """An eighth of the threshold errs in at least a fifth of the runs on these instances, and fails the same check. (Not with
     LLR stopping of signs: that waits for all arms at once, and errs less.)"""
