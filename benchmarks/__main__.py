@@ -25,20 +25,21 @@ from benchmarks.cases import Timing
 from benchmarks.processes import ROOT, MeasurementError, apart
 from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
+from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "scaling", "devices", "deltas", "cold", "gpu"]
+SectionName = Literal["targets", "rules", "scaling", "devices", "deltas", "cold", "gpu"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Time the engine on this machine."""
 
-    sections: tuple[SectionName, ...] = ("targets", "scaling", "devices", "deltas", "cold", "gpu")
+    sections: tuple[SectionName, ...] = ("targets", "rules", "scaling", "devices", "deltas", "cold", "gpu")
     """What to measure."""
     quick: bool = False
     """Small sizes, for a look in about a minute; the figures are rough."""
     rows: tuple[str, ...] = ()
-    """Rows of the targets to measure; all (three with --quick) if none is named."""
+    """Rows of the targets and rules to measure; all (of the targets three with --quick) if none is named."""
     runs: int | None = None
     """Runs, in place of the 1000 of targets and devices."""
     repeats: int | None = None
@@ -51,9 +52,10 @@ class Options:
     """The JSON file; if none is named, one named by date and commit in benchmarks/results."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.rows if name not in TARGETS]
+        known = list(dict.fromkeys([*TARGETS, *rules()]))
+        unknown = [name for name in self.rows if name not in known]
         if unknown:
-            raise ValueError(f"rows: there is no {', '.join(unknown)}; there are {', '.join(TARGETS)}")
+            raise ValueError(f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}")
         for name in ("runs", "repeats", "max_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -65,13 +65,14 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
     import numpy as np
 
     from jaxelim import engine, thresholds
-    from jaxelim.simulate import _Job, float64_scope
+    from jaxelim.drive import inputs_of, queue_of, spec_of
+    from jaxelim.job import Job, float64_scope
 
     with float64_scope():
-        job = _Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
+        job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
                            settings["runs"], 0, settings["max_samples"], 1.0, None, (), settings["engine"])  # fmt: skip
-        spec = job._spec()
-        lane = engine.program(spec).empty(job._inputs(spec), job._queue(spec)[0])["lane"]
+        spec = spec_of(job)
+        lane = engine.program(spec).empty(inputs_of(job, spec), queue_of(job, spec)[0])["lane"]
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
     return {"state_bytes_per_lane": state, "noise_bytes_per_lane": plan["chunk"] * spec.dtype.itemsize}

@@ -81,7 +81,8 @@ def typical(found: dict, clock: str = "cpu") -> float:
 
 def useful(found: dict) -> float:
     """Samples drawn over samples computed, of the last call."""
-    return found["calls"][-1]["samples_drawn"] / found["calls"][-1]["samples_computed"]
+    last = found["calls"][-1] if found["calls"] else found["first"]
+    return last["samples_drawn"] / last["samples_computed"]
 
 
 def to_anchor(found: dict) -> list[float]:

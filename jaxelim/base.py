@@ -46,7 +46,8 @@ class Statistics:
     means: Array  # [K], phi_k . theta_hat
     design: Design  # V^-1 in one of three forms
     theta_hat: Array | None = None  # [d]; kept where a problem or near-equal arms need it
-    reward_sums: Array | None = None  # [K]; kept where the rule says `uses_rewards`
+    reward_sums: Array | None = None  # [K]; kept where the rule says `uses_rewards`, and in float32
+    lost: Array | None = None  # [K]: what rounding has taken from each of them so far, negated; in float32
 
 
 @jax.tree_util.register_dataclass

@@ -19,10 +19,11 @@ from jaxelim.design import Space, SquareDesign
 from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
 from jaxelim.errors import JaxelimError
 from jaxelim.instance import Instance
+from jaxelim.job import float64_scope
 from jaxelim.lanes import Lanes
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.result import Result
-from jaxelim.simulate import Engine, float64_scope, simulate, trace
+from jaxelim.simulate import Engine, simulate, trace
 
 LUCK = 1e-6
 """The chance that a statistical check fails a correct rule."""

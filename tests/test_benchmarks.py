@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import anchor, gpu, measure, report, targets
+from benchmarks import anchor, gpu, measure, report, rules, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import apart
+from jaxelim import catalogue
 
 ROOT = Path(__file__).parents[1]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
@@ -93,6 +94,19 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
             assert len({row["of which launching"] for row in section.rows}) == 1
         else:
             assert {row["M samples/s"] for row in section.rows} == {0.5}
+
+
+def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
+    first = {"cpu_seconds": 5.0, "compile_seconds": 3.0, "samples_drawn": 1_000_000, "samples_computed": 2_000_000}
+    found = {"first": first, "calls": [], "mean_tau": 9.0, "stopped": 1.0, "errors": 0, "process_wall_seconds": 1.0}
+    monkeypatch.setattr(rules, "apart", lambda *_: found)
+    rows = rules.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
+    assert {row["us/sample"] for row in rows} == {2.0} and {row["useful/computed"] for row in rows} == {0.5}
+    linear = [row["rule"] for row in rows if row["instance"] == "linear-d20"]
+    assert set(catalogue.rules()) - set(linear) == {"lucb", "ugape", "racing"} and len(rows) == 2 * len(linear) + 3
+    for row in rows:
+        case = Case(row["rule"], instance=row["instance"], stopping=(row["stopping"],), elimination=False)
+        assert measure.arguments(case)[1]["stopping"][0].name in catalogue.rules()[row["rule"]].stopping
 
 
 def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
+from jaxelim.job import float64_scope
 from jaxelim.lanes import Lanes, index_like
-from jaxelim.simulate import float64_scope
 
 B = 5
 

@@ -17,8 +17,10 @@ FLOORS = (
     ("complexity.bounds",),
     ("complexity.regret",),
     ("complexity",),
-    ("sampling.*", "result", "engine"),
-    ("sampling", "figures", "simulate"),
+    ("sampling.*", "result", "step", "job"),
+    ("sampling", "figures", "engine"),
+    ("drive",),
+    ("simulate",),
     ("catalogue", "testing"),
     ("cli",),
 )  # fmt: skip

@@ -17,6 +17,8 @@ from jaxelim.instance import Instance
 from jaxelim.lanes import index_like
 
 FORMS = ("arms", "square", "diagonal")
+REFRESH = 256
+"""Samples between two times that a run's statistics are made anew from its counts and reward sums, in float32."""
 
 
 def choose_form(instance: Instance, uses_theta: bool, careful: bool) -> str:
@@ -96,9 +98,11 @@ def start(space: Space, form: str, inputs: dict, instance: Array, rewards: Array
         design = SquareDesign(g, own(inputs["matrix"]))
     else:
         design = DiagonalDesign(g)
+    single = means.dtype == jnp.float32
     return Statistics(
         jnp.full((b,), k, jnp.int32), jnp.ones_like(means), means, design,
-        theta_hat if keep_theta else None, rewards if keep_rewards else None,
+        theta_hat if keep_theta else None, rewards if keep_rewards or single else None,
+        jnp.zeros_like(rewards) if single else None,
     )
 
 
@@ -109,11 +113,43 @@ def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array
     surprise = reward - space.lanes.take(stats.means, arm)
     chosen = (index_like(stats.means) == arm) & go
     theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
-    sums = None if stats.reward_sums is None else stats.reward_sums + jnp.where(chosen, reward, 0)
+    sums, lost = stats.reward_sums, stats.lost
+    if lost is not None:  # Kahan's sum: what the last addition rounded off is taken along
+        exact = reward - space.lanes.take(lost, arm)
+        before = space.lanes.take(sums, arm)
+        after = before + exact
+        lost = jnp.where(chosen, (after - before) - exact, lost)
+        sums = jnp.where(chosen, after, sums)
+    elif sums is not None:
+        sums = sums + jnp.where(chosen, reward, 0)
     return Statistics(
         stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype),
-        stats.means + along * surprise, design, theta_hat, sums,
+        stats.means + along * surprise, design, theta_hat, sums, lost,
     )
+
+
+def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
+    """One run's statistics from its counts and reward sums alone, worked out in float64: rid of what rounding has left in the
+    design and in the means since the last time. Features [K, d], no lanes."""
+    assert stats.reward_sums is not None and stats.lost is not None
+    dtype = stats.means.dtype
+    phi, counts, sums, lost = (x.astype(jnp.float64) for x in (features, stats.counts, stats.reward_sums, stats.lost))
+    sums = sums - lost
+    if isinstance(stats.design, DiagonalDesign):
+        g = 1 / (ridge + counts)
+        means = theta_hat = g * sums
+        design = DiagonalDesign(g)
+    else:
+        v = phi.T @ (counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
+        v_inv = jnp.linalg.inv(v)
+        w = v_inv @ phi.T
+        theta_hat = w @ sums
+        means = phi @ theta_hat
+        g = jnp.sum(phi.T * w, 0)
+        design = ArmDesign(g, w) if isinstance(stats.design, ArmDesign) else SquareDesign(g, v_inv)
+    design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
+    theta_hat = None if stats.theta_hat is None else theta_hat
+    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat)
 
 
 def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:

@@ -1,0 +1,93 @@
+"""float32 against float64 on the same noise: `python -m benchmarks.precision --runs 3000`."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import tyro
+
+import jaxelim as je
+from jaxelim import catalogue
+from jaxelim.cli import use_all_cores
+from jaxelim.result import aligned
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Mean stopping times in both precisions, and where single runs part."""
+
+    runs: int = 3000
+    """Runs of each rule in each precision."""
+    rules: tuple[str, ...] = ("lingape", "lingame")
+    """By the names that `jaxelim rules` lists."""
+    instance: str = "linear-d20"
+    """A shipped instance."""
+    traces: int = 20
+    """Runs that are compared pull by pull."""
+    max_samples: int = 1_000_000
+    """A run that has drawn so many is cut off."""
+    seed: int = 0
+    """Of the noise."""
+
+
+def parting(single: je.Trace, double: je.Trace) -> int | None:
+    """The first pull (1-based) at which two traces differ, None where they are equal over their common length."""
+    common = min(len(single.arms), len(double.arms))
+    apart = np.flatnonzero(single.arms[:common] != double.arms[:common])
+    return int(apart[0]) + 1 if apart.size else None
+
+
+def z_score(one: np.ndarray, other: np.ndarray) -> float:
+    """The difference of two means [run] in its standard error, the samples taken as independent."""
+    return float((one.mean() - other.mean()) / np.sqrt(one.var(ddof=1) / one.size + other.var(ddof=1) / other.size))
+
+
+def compare(name: str, options: Options) -> dict:
+    """One rule, best arm, selective elimination at stopping."""
+    instance, problem, rule = je.load_instance(options.instance), je.BestArm(), catalogue.find_rule(name)()
+    stopping = je.SelectiveElimination()
+    found = {
+        precision: je.simulate(
+            instance, problem, rule, stopping=stopping, runs=options.runs, seed=options.seed, max_samples=options.max_samples,
+            engine=je.Engine(precision=precision),
+        )
+        for precision in ("float32", "float64")
+    }  # fmt: skip
+    single, double = (found[p].samples[0, 0].astype(float) for p in ("float32", "float64"))
+    first = []
+    for run in range(options.traces):
+        length = int(max(single[run], double[run])) + 1
+        first.append(parting(*(
+            je.trace(instance, problem, rule, stopping=stopping, seed=options.seed, run=run, max_samples=max(length, instance.K),
+                     engine=je.Engine(lanes=1, devices=1, precision=precision))
+            for precision in ("float32", "float64")
+        )))  # fmt: skip
+    parted = [pull for pull in first if pull is not None]
+    us = {p: 1e6 * one.work["seconds"] * one.plan["devices"] / one.work["samples_drawn"] for p, one in found.items()}
+    return {
+        "rule": name,
+        "mean tau, float32": single.mean(),
+        "float64": double.mean(),
+        "z": z_score(single, double),
+        "equal tau": f"{(single == double).mean():.1%}",
+        "cut off": int(found["float32"].truncated.sum() + found["float64"].truncated.sum()),
+        "errors": int((~found["float32"].correct).sum() + (~found["float64"].correct).sum()),
+        "runs that part": f"{len(parted)}/{len(first)}",
+        "first differing pull": min(parted) if parted else "-",
+        "median": float(np.median(parted)) if parted else float("nan"),
+        "us/sample, float32": us["float32"],
+        "float64 ": us["float64"],
+    }
+
+
+def main(options: Options) -> int:
+    """Print a row per rule; the exit code is 1 where |z| > 3."""
+    use_all_cores()
+    rows = [compare(name, options) for name in options.rules]
+    print(f"{options.instance}, best arm, {options.runs} runs in each precision on the same noise; a device's wall time a sample")
+    print("\n".join(aligned(rows)))
+    return int(any(abs(row["z"]) > 3 for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))

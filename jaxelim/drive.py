@@ -1,0 +1,180 @@
+"""A job on the engine: what is compiled for it, what its runs share, who runs where, and the host's loop over chunks."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxelim import engine
+from jaxelim.families import gaussian
+from jaxelim.job import Job
+from jaxelim.progress import Progress
+from jaxelim.step import LANE_GROUP, Spec
+
+
+def spec_of(job: Job, log: int = 0) -> Spec:
+    """What is compiled for a job; `log`: length of the log of a traced run, 0 for none."""
+    backend = jax.default_backend()
+    layout = job.layout
+    items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
+    devices = min(layout.devices or len(jax.devices()), len(jax.devices()), items)
+    each = -(-items // devices)
+    careful = gaussian.may_cancel(job.instance, job.ridge, min(job.max_samples, 10_000))
+    form = layout.form or gaussian.choose_form(job.instance, job.problem.uses_theta, careful)
+    if layout.lanes is not None:
+        wanted = layout.lanes
+    elif backend == "cpu":
+        wanted = 64 if layout.precision == "float64" else 128
+    else:
+        wanted = 8192
+    most = LANE_GROUP  # no more lanes than runs; by powers of two, so that few sizes are ever compiled
+    while most < each:
+        most *= 2
+    lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
+    chunk = -(-(layout.chunk or 256) // engine.BURST) * engine.BURST
+    queue = 64
+    while queue < each:
+        queue *= 2
+    return Spec(
+        problem=job.problem.scaled(job.instance.noise_std).skeleton(),
+        rule=job.rule.skeleton(),
+        stopping=job.stopping,
+        elimination=job.elimination,
+        threshold=job.threshold,
+        ridge=job.ridge,
+        form=form,
+        careful=careful,
+        owned=job.instance.batched,
+        deltas=job.deltas.size if job.shared else 1,
+        lanes=lanes,
+        chunk=chunk,
+        queue=queue,
+        given_noise=job.noise is not None,
+        precision=layout.precision,
+        tuned=backend == "cpu",
+        vmapped=layout.vmapped,
+        pair_times="pair_times" in job.record,
+        log=log,
+        devices=devices,
+    )
+
+
+def queue_of(job: Job, spec: Spec) -> tuple[dict, np.ndarray]:
+    """The runs to do, dealt out to the devices in turn (leading axis: device), and the place of each in the result.
+
+    The smallest delta first: the longest runs are not left for the end."""
+    deltas = np.argsort(job.deltas, kind="stable")
+    order = [None] if job.shared else deltas
+    instance, row = np.meshgrid(np.arange(job.instance.size), np.arange(job.runs.size), indexing="ij")
+    n = instance.size
+    which = np.concatenate([np.full(n, -1 if d is None else d) for d in order])
+    instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
+    size = which.size
+    levels = np.broadcast_to(job.deltas[:, None], (job.deltas.size, size)) if job.shared else job.deltas[which][None]
+    tables = {
+        "run": job.runs[row].astype(np.int32),
+        "row": row.astype(np.int32),
+        "instance": instance.astype(np.int32),
+        "delta": levels.astype(spec.dtype),
+    }
+    dealt = []
+    for device in range(spec.devices):
+        mine = np.arange(device, size, spec.devices)
+        part = {name: np.take(x, np.resize(mine, spec.queue), -1) for name, x in tables.items()}
+        dealt.append({**part, "length": np.int32(mine.size)})
+    queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if spec.devices > 1 else dealt[0]
+    return queue, np.stack([which, instance, row])
+
+
+def inputs_of(job: Job, spec: Spec) -> dict:
+    """What all runs share, as host arrays.
+
+    Raises:
+        ArgumentError: something that the rule needs cannot be made, as its `prepare` says.
+    """
+    beginning = gaussian.Beginning.of(job.instance, spec.form, job.ridge)
+    real = lambda x: np.asarray(x, spec.dtype)  # noqa: E731
+    prepared = job.rule.prepare(job.instance, job.problem, job.ridge)
+    if not job.instance.batched:
+        prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
+    as_is = lambda x: real(x) if np.asarray(x).dtype.kind == "f" else np.asarray(x)  # noqa: E731
+    cap = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
+    inputs = {
+        "flag": np.int32(1),
+        "cap": np.int32(cap),
+        "features": real(beginning.features),
+        "mu": real(beginning.mu),
+        "g": real(beginning.g),
+        "matrix": real(beginning.matrix),
+        "estimator": real(beginning.estimator),
+        "prepared": jax.tree.map(as_is, prepared),
+        "problem": jax.tree.map(as_is, job.problem.scaled(job.instance.noise_std).constants()),
+        "key": jax.random.key(np.uint64(job.seed)),
+    }
+    if job.noise is not None:
+        inputs["noise"] = job.noise
+    return inputs
+
+
+def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
+    """Chunks until every run has stopped; the host looks in between."""
+    inputs = inputs_of(job, spec)  # may still refuse an argument: before there is a program
+    host = inputs, queue  # placed anew for every program
+    began = time.perf_counter()
+    program = engine.program(spec)
+    placed, carry = _ready(program, *host, program.empty(*host))
+    compiling = time.perf_counter() - began
+    bar = Progress(progress, int(np.sum(queue["length"])))
+    chunks, computed, iterations, waited = 1, 0, 0, 0.0
+    while True:
+        last = time.perf_counter()
+        carry = program.advance(*placed, carry, np.int32(chunks))
+        live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
+        took = time.perf_counter() - last
+        if took < 0.5:
+            chunks = min(2 * chunks, 4096)
+        elif took > 2 and chunks > 1:
+            chunks //= 2
+        bar.update(int(np.sum(finished)), int(np.sum(samples)))
+        total = int(np.sum(carry["iterations"]))
+        computed, iterations = computed + (total - iterations) * spec.lanes, total
+        if np.sum(live) == 0:
+            break
+        fewer = _fewer_lanes(job, spec, int(np.max(live)))
+        if fewer is None:
+            continue
+        # Nobody knows how long the last runs will be. To compile once as much has been spent on waiting for them as
+        # compiling costs is never worse than twice the best that can be done.
+        waited += took
+        if job.layout.shrink or engine.compiled(fewer) or waited > compiling:
+            before = time.perf_counter()
+            smaller = engine.program(fewer)
+            placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
+            program, spec, chunks, waited = smaller, fewer, 1, 0.0
+            compiling += time.perf_counter() - before
+    bar.close()
+    out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})
+    work = {
+        "seconds": time.perf_counter() - began - compiling,
+        "compile_seconds": compiling,
+        "samples_drawn": int(np.sum(out["samples"])),
+        "samples_computed": computed,
+        "choose_rounds": int(np.sum(out["chooses"])),
+    }
+    return out, work
+
+
+def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:
+    """The program to go on with when a device has so many lanes' work left at most; None: this one."""
+    if job.layout.shrink is False or spec.log:
+        return None
+    sizes = [lanes for lanes in engine.FEW_LANES if live <= lanes and 2 * lanes <= spec.lanes]
+    return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
+
+
+def _ready(program: engine.Program, inputs: dict, queue: dict, carry: dict) -> tuple[tuple[dict, dict], dict]:
+    """Inputs and queue, and the state, on their devices, the program compiled for them."""
+    inputs, queue, carry = program.place(inputs, queue, carry)
+    return (inputs, queue), jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))

@@ -1,0 +1,227 @@
+"""What a call asks for, checked on the host before anything compiles."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.base import Problem, SamplingRule
+from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import gaussian
+from jaxelim.instance import Instance
+
+_MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """How the work is laid out; nothing here changes a result.
+
+    Args:
+        lanes: runs side by side on each device, rounded up to a multiple of 8; None: chosen by backend.
+        chunk: steps between two looks at who has finished; None: chosen by backend.
+        devices: how many of JAX's devices to use; None: all of them (never more than there are runs).
+        precision: "float64" or "float32". In float32 the statistics are made anew from counts and compensated reward sums, in
+            float64, every 256 samples; how many lanes there are may still turn the last digit of a rule's own solve (LazyTaS).
+        vmapped: run the rule through `jax.vmap` of its one-run form even where it has a faster one (the tests hold the two
+            equal).
+        form: how V^-1 is kept, "arms", "square" or "diagonal"; None: chosen by cost.
+        shrink: go on with fewer lanes once few runs are left, which takes another compilation; None: where that pays.
+    """
+
+    lanes: int | None = None
+    chunk: int | None = None
+    devices: int | None = None
+    precision: str = "float64"
+    vmapped: bool = False
+    form: str | None = None
+    shrink: bool | None = None
+
+    def __post_init__(self):
+        for name in ("lanes", "chunk", "devices"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, checks.integer(name, value, low=1))
+        checks.choice("precision", self.precision, ("float64", "float32"))
+        if not isinstance(self.vmapped, bool):
+            raise ArgumentError("vmapped", self.vmapped, "True or False")
+        if self.shrink is not None and not isinstance(self.shrink, bool):
+            raise ArgumentError("shrink", self.shrink, "None, True or False")
+        if self.form is not None:
+            checks.choice("form", self.form, gaussian.FORMS)
+
+
+@contextlib.contextmanager
+def float64_scope() -> Iterator[None]:
+    """Float64 and lanes-last broadcasting for our own tracing, whatever the caller's flags; they are never touched."""
+    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A checked call."""
+
+    instance: Instance
+    problem: Problem
+    rule: SamplingRule
+    deltas: np.ndarray
+    stopping: tuple[StoppingRule, ...]
+    elimination: Any
+    threshold: Callable
+    runs: np.ndarray
+    seed: int
+    max_samples: int
+    ridge: float
+    noise: np.ndarray | None
+    record: tuple[str, ...]
+    layout: Engine
+
+    @staticmethod
+    def checked(
+        instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, layout
+    ) -> "Job":
+        if not isinstance(instance, Instance):
+            raise ArgumentError("instance", instance, "an Instance, such as load_instance('linear-d20')")
+        if not isinstance(problem, Problem):
+            raise ArgumentError("problem", problem, "a problem such as BestArm()")
+        if not isinstance(rule, SamplingRule):
+            raise ArgumentError("rule", rule, "a sampling rule such as LinGapE()")
+        if not isinstance(layout, Engine):
+            raise ArgumentError("engine", layout, "an Engine(...)")
+        deltas = checks.deltas(delta)
+        rules = _stopping_rules(stopping)
+        indexes = checks.runs(runs)
+        seed = checks.seed(seed)
+        max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
+        ridge = checks.real("ridge", ridge, low=0)
+        if noise is not None:
+            noise = checks.real_array("noise", noise, ndim=2)
+            if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
+                raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
+        if not isinstance(record, str | Sequence):
+            raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
+        record = (record,) if isinstance(record, str) else tuple(record)
+        for name in record:
+            checks.choice("record", name, ("pair_times",))
+        if ridge == 0:
+            for i, one in enumerate(instance.singles):
+                rank = np.linalg.matrix_rank(one.arms)
+                if rank < instance.d:
+                    raise ArgumentError(
+                        "ridge",
+                        ridge,
+                        "a number above 0, or arms that span R^d",
+                        f"the arms of instance {i} span {rank} of {instance.d} dimensions",
+                    )
+        for one in instance.singles:
+            problem.check(one.arms, one.theta)
+        _check_threshold(threshold, deltas, instance.K, max_samples)
+        _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
+        job = Job(
+            instance,
+            problem,
+            rule,
+            deltas,
+            rules,
+            elimination,
+            threshold,
+            indexes,
+            seed,
+            max_samples,
+            ridge,
+            noise,
+            record,
+            layout,
+        )
+        if job.layout.form is not None:
+            allowed = ["diagonal"] if instance.structure == "unstructured" else ["arms", "square"]
+            if instance.structure == "unstructured":
+                allowed += ["arms", "square"]
+            if problem.uses_theta:
+                allowed = [form for form in allowed if form != "arms"]
+            if job.layout.form not in allowed:
+                raise ArgumentError("form", job.layout.form, f"one of {allowed} for this instance and problem")
+        return job
+
+    @property
+    def shared(self) -> bool:
+        """Whether all deltas can be observed on one trajectory."""
+        return self.deltas.size == 1 or not (self.rule.uses_delta or self.elimination is not None)
+
+
+def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
+    rules = (stopping,) if isinstance(stopping, StoppingRule) else stopping
+    if not isinstance(rules, Sequence) or not rules or not all(isinstance(rule, StoppingRule) for rule in rules):
+        raise ArgumentError("stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them")
+    if len({repr(rule) for rule in rules}) < len(rules):
+        raise ArgumentError("stopping", stopping, "each stopping rule once")
+    return tuple(rules)
+
+
+def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
+    """A threshold must be finite on the times that a run may see, must not fall in t nor rise in delta."""
+    if not callable(threshold) or isinstance(threshold, type):
+        raise ArgumentError("threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)")
+    times = np.unique(np.round(np.geomspace(first, max(last, first + 1), 200)))
+    with float64_scope():
+        falling = np.sort(deltas)[::-1]
+        try:
+            values = np.array([np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, d))) for d in falling])
+        except Exception as error:
+            raise ArgumentError(
+                "threshold",
+                threshold,
+                "a callable of (t, delta) made of jax.numpy operations",
+                f"it raised {type(error).__name__}: {error}",
+            ) from error
+    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
+        raise ArgumentError("threshold", threshold, "one real number per t", f"it gave shape {values.shape[1:]}")
+    if not np.isfinite(values).all():
+        bad = np.argwhere(~np.isfinite(values))[0]
+        raise ArgumentError(
+            "threshold",
+            threshold,
+            "finite values",
+            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}",
+        )
+    slack = 1e-12 * np.abs(values).max()
+    if np.any(np.diff(values, axis=1) < -slack):
+        raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
+    if np.any(np.diff(values, axis=0) < -slack):
+        raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
+    """Refuse, with a sentence, what the paper does not define."""
+    name = type(rule).__name__
+    if problem.name not in rule.problems:
+        raise UnsupportedError("problem", problem, f"one that {name} is defined for: {', '.join(rule.problems)}")
+    if instance.structure not in rule.structures:
+        raise UnsupportedError(
+            "instance", instance.structure, f"{' or '.join(rule.structures)} arms: {name} is not defined for others"
+        )
+    for one in stopping:
+        if one.name not in rule.stopping:
+            raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(rule.stopping)}")
+    if elimination is None:
+        return
+    if not isinstance(elimination, SelectiveElimination | Resets):
+        raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
+    if not rule.elimination:
+        raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
+    if isinstance(elimination, Resets):
+        elimination.check(threshold, deltas)
+    if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
+        raise UnsupportedError(
+            "stopping",
+            stopping,
+            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "
+            "stopping rule has dropped, and any other rule would wait for them for ever",
+        )

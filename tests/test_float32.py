@@ -1,0 +1,133 @@
+"""float32: statistics made afresh from counts, compensated sums, and the same answers as float64 but for rounding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from benchmarks.precision import parting, z_score
+from jaxelim import engine
+from jaxelim.base import Statistics
+from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
+from jaxelim.families import gaussian
+from jaxelim.job import float64_scope
+from jaxelim.lanes import Lanes
+
+RNG = np.random.default_rng(32)
+ARMS = RNG.normal(size=(6, 3))
+SELECTIVE = je.SelectiveElimination()
+COMMON = dict(stopping=SELECTIVE, delta=0.05, runs=24, max_samples=3000)
+INSTANCE = je.instances.linear_d10(0, K=12)
+
+
+def spoilt(form: str) -> tuple[np.ndarray, Statistics]:
+    """Features and float32 statistics of which only counts and sums are right."""
+    phi = np.eye(6) if form == "diagonal" else ARMS
+    k, d = phi.shape
+    g, wrong = jnp.full(k, 9.0, jnp.float32), lambda *shape: jnp.full(shape, 9.0, jnp.float32)
+    design = {"arms": ArmDesign(g, wrong(d, k)), "square": SquareDesign(g, wrong(d, d)), "diagonal": DiagonalDesign(g)}[form]
+    counts = jnp.asarray(RNG.integers(1, 10_000, k), jnp.float32)
+    sums = jnp.asarray(RNG.normal(size=k) * 1000, jnp.float32)
+    lost = jnp.asarray(RNG.normal(size=k) * 1e-5, jnp.float32)
+    return phi, Statistics(jnp.int32(k), counts, wrong(k), design, wrong(d), sums, lost)
+
+
+@pytest.mark.parametrize("form", ["arms", "square", "diagonal"])
+def test_statistics_afresh_are_those_of_the_definition(form):
+    with float64_scope():
+        phi, stats = spoilt(form)
+        new = gaussian.afresh(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
+    exact = phi.astype(np.float32).astype(float)
+    counts, sums = (np.asarray(x, float) for x in (stats.counts, stats.reward_sums))
+    sums = sums - np.asarray(stats.lost, float)
+    v = 0.5 * np.eye(phi.shape[1]) + exact.T @ (counts[:, None] * exact)
+    theta = np.linalg.solve(v, exact.T @ sums)
+    inverse = np.linalg.inv(v)
+    for ours, truth in (
+        (new.theta_hat, theta), (new.means, exact @ theta), (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
+    ):  # fmt: skip
+        np.testing.assert_allclose(np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max())
+    if form == "arms":
+        np.testing.assert_allclose(np.asarray(new.design.w), inverse @ exact.T, rtol=1e-6, atol=1e-9)
+    if form == "square":
+        np.testing.assert_allclose(np.asarray(new.design.v_inv), inverse, rtol=1e-6, atol=1e-9)
+    assert {x.dtype for x in jax.tree.leaves((new.means, new.design, new.theta_hat))} == {jnp.dtype(jnp.float32)}
+
+
+def test_sums_of_rewards_lose_nothing():
+    """100,000 rewards near 1 of one arm: a plain float32 sum is off by more than the last digit of a reward, ours is not."""
+    rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
+    with float64_scope():
+        space = Space(Lanes(None), jnp.eye(2, dtype=jnp.float32))
+        zero = jnp.zeros(2, jnp.float32)
+        stats = Statistics(jnp.int32(2), zero + 1, zero, DiagonalDesign(zero + 1), None, zero, zero)
+        add = lambda stats, x: (gaussian.update(space, stats, jnp.int32(1), x, jnp.bool_(True)), None)  # noqa: E731
+        stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(stats, jnp.asarray(rewards))
+    truth, plain = rewards.astype(float).sum(), float(np.add.accumulate(rewards)[-1])
+    kept = float(stats.reward_sums[1]) - float(stats.lost[1])
+    assert abs(kept - truth) < 1e-3 < abs(plain - truth)
+    assert float(stats.reward_sums[0]) == 0 == float(stats.lost[0])
+
+
+def test_runs_are_refreshed_in_float32_alone(monkeypatch):
+    seen, real = [], gaussian.afresh
+    monkeypatch.setattr(gaussian, "afresh", lambda *given, **named: (seen.append(1), real(*given, **named))[1])
+    for precision, often in (("float64", 0), ("float32", 1)):
+        engine.program.cache_clear()
+        settings = {**COMMON, "runs": 2, "max_samples": 100}
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(precision=precision, devices=1), **settings)
+        assert (len(seen) > 0) == often, precision
+    engine.program.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "rule, other", [(je.LinGapE(), {"lanes": 8, "chunk": 100, "devices": 1}), (je.LazyTaS(), {"chunk": 100})],
+    ids=["one speed", "two speeds"],
+)  # fmt: skip
+def test_layout_does_not_matter(rule, other):
+    """When a run is refreshed goes by its own clock."""
+    found = [
+        je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON)
+        for layout in ({}, other)
+    ]
+    assert found[0].samples.max() > 2 * gaussian.REFRESH
+    for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "elimination_times"):
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name), err_msg=name)
+
+
+def test_a_trace_parts_late_if_at_all():
+    """On the same noise: rounding decides a pull once in a long while, and the answer is the same."""
+    both = [
+        je.trace(INSTANCE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE, delta=0.05,
+                 engine=je.Engine(lanes=1, devices=1, precision=precision))
+        for precision in ("float32", "float64")
+    ]  # fmt: skip
+    first = parting(*both)
+    assert first is None or first > 200
+    assert both[0].stopped and both[1].stopped and np.array_equal(both[0].answer, both[1].answer)
+
+
+def test_partings_and_z_scores():
+    class Trace:
+        def __init__(self, arms):
+            self.arms = np.array(arms)
+
+    assert parting(Trace([0, 1, 2]), Trace([0, 1, 2, 2])) is None
+    assert parting(Trace([0, 1, 2]), Trace([0, 2, 2])) == 2
+    x = np.arange(100.0)
+    assert z_score(x, x) == 0 and z_score(x + 3, x) == pytest.approx(3 / np.sqrt(2 * x.var(ddof=1) / 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [je.LinGapE(), je.LinGame()], ids=repr)
+def test_mean_stopping_times_agree(rule):
+    """3000 runs in each precision on the same noise. Were they independent, |z| > 5 has chance 6e-7, and sees a shift of the
+    mean by 5 sqrt(2/3000) = 0.13 standard deviations of tau with probability one half; sharing the noise, far less."""
+    settings = {**COMMON, "runs": 3000, "max_samples": 200_000}
+    single, double = (
+        je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision=precision), **settings)
+        for precision in ("float32", "float64")
+    )
+    assert single.stopped.all() and double.stopped.all()
+    assert abs(z_score(single.samples[0, 0].astype(float), double.samples[0, 0].astype(float))) < 5
