@@ -9,7 +9,7 @@ ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
     ("errors", "lanes", "progress", "families", "complexity.information"),
     ("checks", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
-    ("base", "instance", "thresholds", "complexity.solver"),
+    ("base", "instance", "thresholds", "complexity.solver", "figures.style"),
     ("elimination", "families.gaussian", "instances.*", "store.settings", "complexity.pieces", "complexity.derivatives",
      "problems.best_arm", "problems.thresholding", "problems.half_spaces"),
     ("instances", "problems.top_m", "complexity.optimum", "store.block"),
@@ -18,8 +18,9 @@ FLOORS = (
     ("complexity.regret", "store.merging"),
     ("complexity", "store"),
     ("sampling.*", "result", "engine"),
-    ("sampling", "figures", "simulate"),
-    ("catalogue", "testing"),
+    ("sampling", "simulate", "figures.given"),
+    ("catalogue", "testing", "figures.*"),
+    ("figures",),
     ("cli",),
 )  # fmt: skip
 
