@@ -395,20 +395,21 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None = None) -> int:
+def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None = None, about: str | None = None) -> int:
     """The main function of an experiment: parses its options, runs it, and says in a sentence what went wrong.
 
     Args:
         kind: the dataclass of its options, an `Options`.
         main: does the work.
         arguments: of the command line; None: the process's own.
+        about: what --help says first; None: the docstring of the options.
 
     Returns:
         The exit code: 0, 2 for an error, 130 after an interrupt.
     """
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        config = tyro.cli(kind, args=given, description=kind.__doc__)
+        config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
         with _terminable():
             main(config)

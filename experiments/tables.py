@@ -8,7 +8,7 @@ import csv
 import dataclasses
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -417,9 +417,14 @@ def make(table: str, options: TableOptions) -> None:
         print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")
 
 
-def main(table: str, kind: type, arguments: list[str] | None = None) -> int:
-    """The script of one table; returns the exit code."""
-    return cells.script(kind, lambda options: make(table, options), arguments)
+def script(table: str, about: str) -> Callable[..., int]:
+    """The main function of one table's script; --help says what it is `about`."""
+
+    def main(arguments: list[str] | None = None) -> int:
+        """Run it; returns the exit code."""
+        return cells.script(TableOptions, lambda options: make(table, options), arguments, about)
+
+    return main
 
 
-__all__ = ["LAYOUTS", "Row", "TableOptions", "main", "make", "measures", "rows", "write"]
+__all__ = ["LAYOUTS", "Row", "TableOptions", "make", "measures", "rows", "script", "write"]

@@ -32,8 +32,8 @@ def use_all_cores() -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-    """Simulate a rule on an instance and print the summary."""
+class Asked:
+    """An instance, and what is to be found out about it."""
 
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
@@ -43,6 +43,12 @@ class Run:
     """How many arms, for top-m; what the instance was made for if left out."""
     level: float = 0.0
     """The level, for thresholding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Asked):
+    """Simulate a rule on an instance and print the summary."""
+
     rule: str = "lingape"
     """A sampling rule (see `jaxelim rules`)."""
     stopping: tuple[str, ...] = ("llr",)
@@ -83,17 +89,9 @@ class Instances:
 
 
 @dataclasses.dataclass(frozen=True)
-class Hardness:
+class Hardness(Asked):
     """H*, T*, the lower bounds and the optimal allocation of an instance."""
 
-    instance: Annotated[str, tyro.conf.Positional]
-    """A shipped instance or the path of a JSON file."""
-    problem: str = "best-arm"
-    """best-arm, top-m or thresholding."""
-    m: int | None = None
-    """How many arms, for top-m."""
-    level: float = 0.0
-    """The level, for thresholding."""
     delta: float = 0.01
     """For the bounds."""
     gap: float = 1e-8

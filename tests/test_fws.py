@@ -82,7 +82,7 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
     choose, games, same = twin.Fws.choose, [], 0
 
     def watched(self, stats, t, active):
-        monkeypatch.setattr(twin, "maximin", lambda payoffs: (games.append((t, payoffs)), MAXIMIN(payoffs))[1])
+        monkeypatch.setattr(twin.rules, "maximin", lambda payoffs: (games.append((t, payoffs)), MAXIMIN(payoffs))[1])
         return choose(self, stats, t, active)
 
     monkeypatch.setattr(twin.Fws, "choose", watched)

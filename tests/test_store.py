@@ -231,9 +231,9 @@ def test_any_flipped_bit_is_found_or_without_effect(copy):
 def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
     path = sorted((copy / "blocks").iterdir())[0]
     block = store.Block.read(path)
-    monkeypatch.setattr(store, "FORMAT", 2)
+    monkeypatch.setattr(store.block, "FORMAT", 2)
     path.write_bytes(block.encoded())
-    monkeypatch.setattr(store, "FORMAT", 1)
+    monkeypatch.setattr(store.block, "FORMAT", 1)
     with pytest.raises(je.StoreError, match="format is 2") as caught:
         run(copy)
     assert not isinstance(caught.value, je.DamagedFileError) and path.exists()
@@ -312,7 +312,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
 def test_leftovers_of_dead_processes_are_swept_and_others_are_not(copy):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    folder, host = copy / "blocks", store._host()
+    folder, host = copy / "blocks", store.files.host()
     gone = folder / f".some-block.nc.{host}-{dead.pid}.part"
     for path in (gone, alive := folder / f".some-block.nc.{host}-{os.getpid()}.part",
                  elsewhere := folder / f".some-block.nc.not-{host}-{dead.pid}.part"):  # fmt: skip

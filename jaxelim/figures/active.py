@@ -1,0 +1,123 @@
+"""Active arms over time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+from jaxelim.figures.given import of_result, stopping_times
+from jaxelim.figures.style import STYLES, finished, single, styled
+from jaxelim.result import Result
+
+Curves = Mapping[Any, Result | tuple[Any, Any]]
+"""Active arms over time by name: a `Result`, or times [points] in samples and counts [points, run]."""
+
+
+def active_counts(elimination_times: Any, samples: Any, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """How many arms are active in each run over time, from what a store keeps.
+
+    Args:
+        elimination_times: [run, K], when each arm was dropped, 0 for never.
+        samples: [run], stopping times; runs with NaN are left out. Later than its stop, a run counts what it had left.
+        points: how many times, evenly spaced from 0 to the longest run's end.
+
+    Returns:
+        times [points] in samples and counts [points, run].
+    """
+    dropped = checks.real_array("elimination_times", elimination_times, ndim=2)
+    tau = stopping_times("samples", samples)
+    points = checks.integer("points", points, low=2)
+    if tau.shape != dropped.shape[:1]:
+        raise ArgumentError("samples", tau.shape, f"one stopping time for each of the {len(dropped)} runs")
+    stopped = np.isfinite(tau)
+    if not stopped.any():
+        raise ArgumentError("samples", samples, "at least one run that stopped")
+    dropped = dropped[stopped]
+    times = np.linspace(0, tau[stopped].max(), points)
+    fallen = np.sort(np.where(dropped == 0, np.inf, dropped), 1)
+    left = np.stack([dropped.shape[1] - np.searchsorted(row, times, side="right") for row in fallen], 1)
+    return times, left
+
+
+def active_arms(result: Result, stopping: int = 0, delta: int = 0, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """How many arms are active in each run over time: times [points] and counts [points, run].
+
+    Runs that have stopped are counted at what was left when they did. Truncated runs are left out.
+
+    Args:
+        result: of one instance, best arm or signs, with an elimination among its stopping rules.
+        stopping: place of that elimination among them.
+        delta: place of the delta.
+        points: how many times, evenly spaced from 0 to the longest run's end.
+    """
+    if result.elimination_times is None or not result.stopping[stopping].eliminates or result.instance.batched:
+        raise ArgumentError("result", result, "a result of one instance, observed by an elimination that records arms")
+    dropped = result.elimination_times[stopping, delta]
+    if not result.stopped[stopping, delta].any() or dropped.ndim != 2:
+        raise ArgumentError("result", result, "at least one run that stopped, and elimination times per arm")
+    return active_counts(dropped, of_result(result, stopping, delta), points)
+
+
+def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
+    """Active arms against time, one curve per rule: the mean over runs and the band of the central `band` of them.
+
+    (Paper, Figure 1, left.)
+
+    Args:
+        curves: by rule, a `Result` with an elimination among its stopping rules (the first is drawn), or a pair of
+            times [points] in samples and counts [points, run], as `active_counts` makes them.
+        band: share of the runs inside the band, in (0, 1).
+    """
+    return _active_figure({name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band)
+
+
+def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
+    """Selective against full elimination, at stopping and at stopping and sampling both, for one sampling rule.
+
+    (Paper, Figure 1, middle.) The colour tells the elimination, the dash the place.
+
+    Args:
+        curves: by (elimination, place), elimination "selective" or "full", place "stopping" or "both": a `Result`, or
+            times [points] in samples and counts [points, run]. Any of the four may be missing.
+        band: share of the runs inside the band, in (0, 1).
+    """
+    colours, dashes = {"selective": STYLES[0][0], "full": STYLES[1][0]}, {"stopping": "-", "both": (0, (5, 2))}
+    words = {"stopping": "at stopping", "both": "at stopping and sampling"}
+    drawn = {}
+    for (key, curve), _ in styled("curves", curves):
+        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in colours and key[1] in dashes):
+            allowed = "keys (elimination, place): 'selective' or 'full', 'stopping' or 'both'"
+            raise ArgumentError("curves", key, allowed)
+        drawn[f"{key[0]}, {words[key[1]]}"] = (curve, colours[key[0]], dashes[key[1]])
+    return _active_figure(drawn, band)
+
+
+def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
+    """Curves of active arms by label: (curve, colour, dash). The axis of time ends where 98% of every rule's runs are through,
+    lest the longest run of one squeeze all the others; the curves go on."""
+    band = checks.real("band", band, low=0, high=1, open=True)
+    figure, axes = single()
+    end = 0.0
+    for name, (curve, colour, dash) in drawn.items():
+        if isinstance(curve, Result):
+            places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
+            curve = active_arms(curve, places[0] if places else 0)
+        if not isinstance(curve, Sequence) or len(curve) != 2:
+            raise ArgumentError("curves", curve, "a Result, or a pair of times [points] and counts [points, run]")
+        times = checks.real_array("times", curve[0], ndim=1)
+        left = checks.real_array("counts", curve[1], shape=(times.size, None))
+        if left.size == 0:
+            raise ArgumentError("counts", curve[1], "at least one time and one run")
+        low, high = np.quantile(left, [(1 - band) / 2, (1 + band) / 2], axis=1)
+        axes.fill_between(times / 1000, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(times / 1000, left.mean(1), color=colour, linestyle=dash, linewidth=1.8, label=name)
+        through = (left == left[-1]).mean(1) >= 0.98
+        end = max(end, times[np.argmax(through)])
+    axes.set_xlabel("samples (thousands)")
+    axes.set_ylabel(f"active arms (mean, central {100 * band:.0f}% of runs)")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.05 * end / 1000 if end > 0 else None)
+    return finished(figure)

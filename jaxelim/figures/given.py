@@ -1,0 +1,48 @@
+"""What figures are given, checked: numbers with NaN for what is missing, and stopping times of arrays or `Result`s."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+from jaxelim.result import Result
+
+
+def of_result(result: Result, stopping: int = 0, delta: int = 0) -> np.ndarray:
+    """Stopping times [run] of a result of one instance, NaN for runs cut off."""
+    return np.where(result.stopped[stopping, delta], result.samples[stopping, delta], np.nan)
+
+
+def tau_of(name: str, given: Any) -> np.ndarray:
+    """Stopping times [run] of one entry, NaN for runs cut off, at least one of them finite."""
+    if isinstance(given, Result):
+        if given.instance.batched:
+            raise ArgumentError("samples", given, "a result of one instance, or an array [run]", f"rule {name!r}")
+        given = of_result(given)
+    tau = stopping_times("samples", given)
+    if not np.isfinite(tau).any():
+        raise ArgumentError("samples", given, "at least one run that stopped", f"rule {name!r}")
+    return tau
+
+
+def stopping_times(name: str, given: Any) -> np.ndarray:
+    """Stopping times [run], all above 0, NaN for runs cut off."""
+    tau = numbers(name, given, (None,))
+    if (tau <= 0).any():
+        raise ArgumentError(name, given, "stopping times above 0, NaN for runs that were cut off")
+    return tau
+
+
+def numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    """Real numbers of that shape as float64; NaN, unlike infinity, may stand among them."""
+    array = checks.real_array(name, given, shape=shape, finite=False)
+    if np.isinf(array).any():
+        raise ArgumentError(name, given, "finite numbers, or NaN where there is none")
+    return array
+
+
+def left_out(array: np.ndarray) -> str:
+    """How many runs are missing, in words for a label."""
+    missing = int(np.isnan(array).any(tuple(range(array.ndim - 1))).sum())
+    return f" ({missing} cut off)" if missing else ""

@@ -1,0 +1,81 @@
+"""Measured quantities against a parameter, beside bounds and laws."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+from jaxelim.figures.given import numbers
+from jaxelim.figures.style import GREY, MARKERS, styled
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """What one panel of `scaling_figure` shows, on two logarithmic axes.
+
+    Args:
+        title: above the panel.
+        xlabel: with its unit.
+        ylabel: with its unit.
+        x: [n], above 0.
+        measured: by name, means [n], or a pair of means [n] and standard errors [n]; NaN where there is none.
+        references: by name, values [n] that the measured ones are held against: bounds and laws.
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    x: Any
+    measured: Mapping[str, Any]
+    references: Mapping[str, Any] = field(default_factory=dict)
+
+
+def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
+    """Measured quantities against a parameter on logarithmic axes, beside bounds and laws, one panel each.
+
+    Args:
+        panels: at least one.
+        columns: panels in a row.
+    """
+    columns = checks.integer("columns", columns, low=1)
+    if not panels:
+        raise ArgumentError("panels", panels, "at least one panel")
+    across = min(columns, len(panels))
+    rows = -(-len(panels) // across)
+    figure = Figure(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
+    for axes, panel in zip(figure.subplots(rows, across, squeeze=False).flat, panels, strict=False):
+        _draw_panel(axes, panel)
+    for axes in figure.axes[len(panels) :]:
+        axes.remove()
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel) -> None:
+    x = checks.real_array("x", panel.x, ndim=1)
+    if x.size == 0 or (x <= 0).any():
+        raise ArgumentError("x", panel.x, "numbers above 0")
+    for place, ((name, given), (colour, dash)) in enumerate(styled("measured", panel.measured)):
+        mean, bar = given if isinstance(given, tuple) else (given, None)
+        mean = numbers("measured", mean, (x.size,))
+        bar = None if bar is None else numbers("measured", bar, (x.size,))
+        axes.errorbar(x, mean, bar, color=colour, linestyle=dash, linewidth=1.5, capsize=2.5, markersize=5,
+                      marker=MARKERS[place % len(MARKERS)], label=name)  # fmt: skip
+    for place, (name, given) in enumerate(panel.references.items()):
+        dash = (":", "--", "-.", (0, (1, 3)))[place % 4]
+        values = numbers("references", given, (x.size,))
+        axes.plot(x, values, color=GREY, linestyle=dash, linewidth=1.3, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(x, [f"{value:.3g}" for value in x])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_xlabel(panel.xlabel)
+    axes.set_ylabel(panel.ylabel)
+    axes.grid(alpha=0.25, linewidth=0.5)
+    # below, as there may be curves anywhere inside
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)

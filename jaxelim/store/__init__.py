@@ -1,0 +1,35 @@
+"""Finished blocks of runs on disk: each one NetCDF file that is there whole or not at all.
+
+A block holds the runs first .. last of one cell. Its file is named by the cell, by a digest of the settings (all that decides
+the numbers) and by its runs: `table1-bai-LinGapE-watched.2f0c...e1.0000000-0000099.nc`. It is written under a temporary name,
+flushed to the disk and renamed, so that a job that is killed, or whose machine is switched off, leaves whole blocks and at
+most one temporary file. A checksum of all arrays inside is compared whenever a block is read.
+
+Run r of a seed is the same run in every call, whence blocks of any size, of any order and of any machine fit together.
+"""
+
+from jaxelim.store.block import FORMAT, Block, Entry, checksum, slug
+from jaxelim.store.files import write_whole
+from jaxelim.store.folder import Store
+from jaxelim.store.held import Held, Stored, ranges
+from jaxelim.store.merging import Merged, merge
+from jaxelim.store.settings import REVISION, canonical, differences, digest
+
+__all__ = [
+    "Block",
+    "Entry",
+    "FORMAT",
+    "Held",
+    "Merged",
+    "REVISION",
+    "Store",
+    "Stored",
+    "canonical",
+    "checksum",
+    "differences",
+    "digest",
+    "merge",
+    "ranges",
+    "slug",
+    "write_whole",
+]

@@ -1,0 +1,175 @@
+"""One finished block: its arrays, its file, and the file's name."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import xarray as xr
+
+from jaxelim.errors import DamagedFileError, StoreError
+from jaxelim.store.settings import as_json, digest
+
+FORMAT = 1
+"""Of the files: raised when their layout changes."""
+_NAME = re.compile(r"(?P<slug>[^.]+)\.(?P<digest>[0-9a-f]{20})\.(?P<first>\d{7,10})-(?P<last>\d{7,10})\.nc")
+
+
+def checksum(data: xr.Dataset, *texts: str) -> str:
+    """SHA-256 of all variables: names, dimensions, types, units and contents; and of the texts."""
+    total = hashlib.sha256()
+    for text in texts:
+        total.update(text.encode() + b"\0")
+    for name in sorted(map(str, data.variables)):
+        variable = data[name]
+        values = np.asarray(variable.values)
+        if values.dtype.kind in "OU":
+            kind, contents = "str", "\0".join(map(str, values.ravel())).encode()
+        else:
+            kind, contents = values.dtype.name, np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+        head = [name, list(variable.dims), list(values.shape), kind, str(variable.attrs.get("units", ""))]
+        total.update(as_json(head).encode() + b"\0" + contents + b"\0")
+    return total.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """One finished block.
+
+    Attributes:
+        name: of the cell, for people.
+        settings: all that decides the numbers, as `canonical` gives it.
+        data: the arrays of the block, with a dimension `run` whose coordinate holds consecutive run indexes.
+        work: what is no result: seconds, samples drawn, versions; not part of the checksum of the arrays.
+        path: its file; None before it is written.
+    """
+
+    name: str
+    settings: dict
+    data: xr.Dataset
+    work: dict
+    path: Path | None = None
+
+    @property
+    def runs(self) -> np.ndarray:
+        """Run indexes [run]."""
+        return self.data["run"].values
+
+    @property
+    def checksum(self) -> str:
+        """Of the arrays and of the settings; the name, a label, does not count."""
+        return checksum(self.data, as_json(self.settings))
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Digest of the settings, first run, last run."""
+        return digest(self.settings), int(self.runs[0]), int(self.runs[-1])
+
+    @property
+    def filename(self) -> str:
+        """What its file is called."""
+        of_settings, first, last = self.key
+        return f"{slug(self.name)}.{of_settings}.{first:07d}-{last:07d}.nc"
+
+    def encoded(self) -> bytes:
+        """The file's contents. Equal arrays, settings and work give equal bytes."""
+        work = as_json(self.work)
+        data = self.data.copy()
+        data.attrs = {
+            "jaxelim_block": FORMAT,
+            "name": self.name,
+            "settings": as_json(self.settings),
+            "checksum": self.checksum,
+            "work": work,
+            "label_checksum": _label_checksum(self.name, work),
+        }
+        # Made in memory: HDF5 on a full disk fails at odd moments, a plain write at one place.
+        packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
+        return bytes(data.to_netcdf(engine="h5netcdf", encoding=packed))
+
+    @staticmethod
+    def read(path: Path) -> "Block":
+        """The block in a file, checked.
+
+        Raises:
+            DamagedFileError: it is not what was written.
+            StoreError: it cannot be read, or is of a newer format.
+        """
+        try:
+            contents = path.read_bytes()
+        except OSError as error:
+            raise StoreError(path, f"cannot be read: {error.strerror}") from error
+        try:
+            data, attributes = _parsed(contents)
+            version = int(np.ravel(attributes["jaxelim_block"])[0])
+        except Exception as error:  # HDF5 answers a damaged file with almost any exception
+            raise DamagedFileError(path, f"it is no readable NetCDF block ({type(error).__name__})") from error
+        if version > FORMAT:
+            raise StoreError(path, f"its format is {version}; this version of jaxelim reads up to {FORMAT}")
+        try:
+            name, work = str(attributes["name"]), str(attributes["work"])
+            block = Block(name, json.loads(attributes["settings"]), data, json.loads(work), path)
+            if block.checksum != attributes["checksum"]:
+                raise DamagedFileError(path, "its arrays do not have the checksum that was written with them")
+            if _label_checksum(name, work) != attributes["label_checksum"]:
+                raise DamagedFileError(path, "its attributes do not have the checksum that was written with them")
+            named = _NAME.fullmatch(path.name)
+            if named is None or path.name.split(".", 1)[1] != block.filename.split(".", 1)[1]:
+                raise DamagedFileError(path, "its name does not go with its contents")
+        except DamagedFileError:
+            raise
+        except Exception as error:
+            raise DamagedFileError(path, f"its attributes cannot be read ({type(error).__name__})") from error
+        return block
+
+
+def _parsed(contents: bytes) -> tuple[xr.Dataset, dict]:
+    """The arrays and the attributes of a NetCDF file that `encoded` has made.
+
+    With h5py, ten times faster than by `xr.open_dataset`; whether it has read all of it well is the checksum's to say."""
+    variables: dict[str, Any] = {}
+    with h5py.File(io.BytesIO(contents), "r") as file:
+        attributes = dict(file.attrs)
+        for name, found in file.items():
+            own = found.attrs
+            scale = own.get("CLASS") == b"DIMENSION_SCALE"
+            if scale and bytes(own.get("NAME", b"")).startswith(b"This is a netCDF dimension but not"):
+                continue
+            dims = (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
+            values = found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
+            if own.get("dtype") == "bool":
+                values = values.astype(bool)
+            variables[name] = (dims, values, {"units": own["units"]} if "units" in own else {})
+    coordinates = {name: one for name, one in variables.items() if one[0] == (name,)}
+    return xr.Dataset({k: v for k, v in variables.items() if k not in coordinates}, coordinates), attributes
+
+
+def _label_checksum(name: str, work: str) -> str:
+    return hashlib.sha256(f"{name}\0{work}".encode()).hexdigest()
+
+
+def slug(name: str) -> str:
+    """A cell's name as part of a file's: letters, digits, + and _, anything else one hyphen."""
+    return re.sub(r"[^A-Za-z0-9+_]+", "-", name).strip("-") or "cell"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What a block's file name says."""
+
+    path: Path
+    slug: str
+    digest: str
+    first: int
+    last: int
+
+    @staticmethod
+    def of(path: Path) -> "Entry | None":
+        """None for a file that is no block."""
+        found = _NAME.fullmatch(path.name)
+        return found and Entry(path, found["slug"], found["digest"], int(found["first"]), int(found["last"]))

@@ -1,0 +1,149 @@
+"""A folder of finished blocks."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from jaxelim.errors import ArgumentError, ConflictError, DamagedFileError, StoreError
+from jaxelim.store.block import Block, Entry, slug
+from jaxelim.store.files import abandoned, cannot_write, flush_folder, listed, make_folder, write_whole
+from jaxelim.store.held import Held, Stored, joined
+from jaxelim.store.settings import differences, digest
+
+
+class Store:
+    """A folder of finished blocks; they lie in its subfolder `blocks`.
+
+    Args:
+        directory: the folder; made when the first block is written.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]):
+        if not isinstance(directory, str | os.PathLike):
+            raise ArgumentError("directory", directory, "the path of a folder")
+        self.directory = Path(directory)
+        self.folder = self.directory / "blocks"
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.directory)!r})"
+
+    def exists(self) -> bool:
+        """Whether there is such a store."""
+        return self.folder.is_dir()
+
+    def _files(self) -> list[Path]:
+        return listed(self.folder)
+
+    def entries(self) -> list[Entry]:
+        """The blocks by their file names, sorted; nothing is opened."""
+        return [entry for path in self._files() if (entry := Entry.of(path))]
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files, those of tables and figures too: of a job that writes at this moment, or of one that was killed."""
+        return [path for path in [*self._files(), *listed(self.directory)] if path.name.endswith(".part")]
+
+    def set_aside(self) -> list[Path]:
+        """Damaged files that a job has set aside and computed again."""
+        return [path for path in self._files() if path.name.endswith(".damaged")]
+
+    def sweep(self) -> list[Path]:
+        """Remove the temporary files of processes of this machine that are no more; returns them."""
+        gone = []
+        for path in self.leftovers():
+            if abandoned(path):
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise StoreError(path, cannot_write(error)) from error
+                gone.append(path)
+        return gone
+
+    def prepare(self) -> None:
+        """Make the folder, and see that it can be written to.
+
+        Raises:
+            StoreError: it cannot.
+        """
+        make_folder(self.folder)
+        for folder in (self.folder, self.directory, self.directory.absolute().parent):  # their entries too must last
+            flush_folder(folder)
+        probe = self.folder / "probe"
+        write_whole(probe, b"jaxelim\n")
+        probe.unlink(missing_ok=True)
+
+    def write(self, block: Block) -> Path:
+        """Keep a block; returns its file.
+
+        Raises:
+            ArgumentError: its runs are not consecutive.
+            StoreError: it cannot be written.
+        """
+        runs = block.runs
+        if runs.size == 0 or not np.array_equal(runs, np.arange(runs[0], runs[0] + runs.size)):
+            raise ArgumentError("block", runs, "consecutive run indexes, at least one")
+        path = self.folder / block.filename
+        make_folder(self.folder)
+        write_whole(path, block.encoded())
+        return path
+
+    def held(self, settings: dict) -> Held:
+        """All runs of one cell's canonical settings, every block checked.
+
+        Raises:
+            ConflictError: two blocks that disagree on a run.
+        """
+        wanted, blocks, damaged = digest(settings), [], []
+        for entry in self.entries():
+            if entry.digest == wanted:
+                try:
+                    blocks.append(Block.read(entry.path))
+                except DamagedFileError as error:
+                    damaged.append(error)
+        return Held(joined(blocks), tuple(blocks), tuple(damaged))
+
+    def check_name(self, name: str, settings: dict) -> None:
+        """Refuse a cell whose name stands for other settings here.
+
+        Raises:
+            ConflictError: with what differs.
+        """
+        mine = digest(settings)
+        for entry in self.entries():
+            if entry.slug != slug(name) or entry.digest == mine:
+                continue
+            try:
+                other = Block.read(entry.path)
+            except DamagedFileError:
+                continue
+            if other.name == name:
+                told = differences(other.settings, settings)
+                raise ConflictError(entry.path, f"{name!r} stands for other settings there: {told}. Choose another folder")
+
+    def put_aside(self, damaged: Iterable[DamagedFileError]) -> None:
+        """Rename damaged files to `*.damaged`, so that they are in nobody's way and can still be looked at."""
+        for error in damaged:
+            try:
+                os.replace(error.path, error.path.with_name(error.path.name + ".damaged"))
+            except FileNotFoundError:
+                pass
+            except OSError as cause:
+                raise StoreError(error.path, cannot_write(cause)) from cause
+
+    def cells(self) -> list[Stored]:
+        """Everything there is, by cell, every block read and checked."""
+        found: dict[tuple[str, str], list[Block]] = {}
+        broken: dict[tuple[str, str], list[DamagedFileError]] = {}
+        for entry in self.entries():
+            key = entry.slug, entry.digest
+            blocks, damaged = found.setdefault(key, []), broken.setdefault(key, [])
+            try:
+                blocks.append(Block.read(entry.path))
+            except DamagedFileError as error:
+                damaged.append(error)
+        stored = []
+        for key, blocks in found.items():
+            name = blocks[0].name if blocks else key[0]
+            stored.append(Stored(name, Held(joined(blocks), tuple(blocks), tuple(broken[key]))))
+        return stored

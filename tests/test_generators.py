@@ -1,0 +1,275 @@
+"""The shipped six and the generators: both obey the paper's protocols."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxelim import instances
+from jaxelim.errors import ArgumentError, TieError, UnknownNameError, UnsupportedError
+from jaxelim.instance import stack
+from tests.instance_cases import INF, NAN, refused
+
+# The shipped instances
+
+
+def test_names_and_descriptions():
+    assert instances.names() == (
+        "linear-d10",
+        "linear-d10-topm",
+        "linear-d20",
+        "linear-d20-osi",
+        "unstructured-k40",
+        "unstructured-k40-osi",
+    )
+    for name in instances.names():
+        about, one = instances.describe(name), instances.load_instance(name)
+        assert one.name == about.name == name and not one.batched and one.noise_std == 1.0
+        assert (about.K, about.d, about.structure) == (one.K, one.d, one.structure)
+        assert set(about.problems) <= {"best-arm", "top-m", "thresholding"} and "Table" in about.used_in
+        assert (about.m is not None) == ("top-m" in about.problems)
+    assert instances.describe("linear-d20").m == 5
+    with pytest.raises(UnknownNameError, match="nearest: 'linear-d20'"):
+        instances.describe("linear_d20")
+
+
+def gap(one, m):
+    """The distance between the m-th and the next mean, per instance."""
+    means = -np.sort(-stack(one).means, axis=1)
+    return means[:, m - 1] - means[:, m]
+
+
+def obeys_d20(one, signs):
+    one = stack(one)
+    arms, theta, means = one.arms, one.theta, one.means
+    assert one.d == 20 and (arms[:, :10] == np.eye(10, 20)).all()
+    np.testing.assert_allclose(np.linalg.norm(arms, axis=-1), 1.0, rtol=1e-14)
+    if signs:
+        assert (np.abs(theta[:, :10]) >= 0.1).all() and (np.abs(theta[:, :10]) <= 0.2).all()
+        assert (np.abs(means[:, 10:]) >= 0.5 - 1e-12).all()
+    else:
+        assert (theta[:, :10] == [1, 0.9, 0.9, 0.9, 0.9, 0.8, 0.8, 0.8, 0.8, 0.8]).all()
+        assert (means[:, 10:] <= 0.5 + 1e-12).all()
+        assert (gap(one, 1) > 0.09).all() and (gap(one, 5) > 0.09).all()
+    return theta[:, 10:]
+
+
+def obeys_d10(one, m):
+    one = stack(one)
+    arms = one.arms
+    assert (one.theta == 1).all() and (arms[:, :m] == np.eye(m, 10)).all() and (one.K - m) % 3 == 0
+    np.testing.assert_allclose(np.linalg.norm(arms, axis=-1), 1.0, rtol=1e-14)
+    triples = arms[:, m:].reshape(one.size, -1, 3, 10)
+    for block in range(3):
+        inside = slice(1 + 3 * block, 4 + 3 * block)
+        assert (triples[:, :, block, inside] == triples[:, :, 0, 1:4]).all()
+        assert np.count_nonzero(triples[:, :, block]) == np.count_nonzero(triples[:, :, block, inside])
+    sums = triples.sum(axis=-1)
+    assert (sums >= -1e-12).all() and (sums <= 0.8 + 1e-12).all()
+    assert (gap(one, m) >= 0.2 - 1e-12).all()
+
+
+def obeys_unstructured(one, signs):
+    theta = stack(one).theta
+    assert one.structure == "unstructured" and np.array_equal(one.means, one.theta)
+    if signs:
+        assert (theta[:, :4] == [0.1, -0.2, 0.3, -0.4]).all()
+        assert (np.abs(theta[:, 4:]) >= 0.5).all() and (np.abs(theta[:, 4:]) <= 1).all()
+    else:
+        assert (theta[:, :5] == [1, 0.9, 0.8, 0.7, 0.6]).all()
+        assert (theta[:, 5:] >= 0).all() and (theta[:, 5:] <= 0.5).all()
+
+
+def test_the_shipped_instances_obey_the_protocols():
+    for name, signs in (("linear-d20", False), ("linear-d20-osi", True)):
+        one = instances.load_instance(name)
+        tail = obeys_d20(one, signs)
+        assert one.K == 50 and (tail >= -1).all() and (tail <= 0).all() and tail.min() < -0.5
+    for name, m, K in (("linear-d10", 1, 52), ("linear-d10-topm", 3, 51)):
+        one = instances.load_instance(name)
+        obeys_d10(one, m)
+        assert one.K == K
+    for name, signs in (("unstructured-k40", False), ("unstructured-k40-osi", True)):
+        one = instances.load_instance(name)
+        obeys_unstructured(one, signs)
+        assert one.K == 40
+
+
+# Generators
+
+SEEDS = st.integers(0, 2**63 - 1)
+DRAWS = [
+    (instances.linear_d20, {}),
+    (instances.linear_d20, {"problem": "top-m"}),
+    (instances.linear_d20, {"problem": "thresholding"}),
+    (instances.linear_d10, {}),
+    (instances.linear_d10, {"problem": "top-m"}),
+    (instances.unstructured, {}),
+    (instances.unstructured, {"problem": "top-m"}),
+    (instances.unstructured, {"problem": "thresholding"}),
+]
+
+
+@pytest.mark.parametrize(("generator", "options"), DRAWS)
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS)
+def test_draws_depend_on_the_seed_and_the_index_alone(generator, options, seed):
+    one, batch = generator(seed, **options), generator(seed, 3, **options)
+    assert not one.batched and batch.batched and batch.size == 3
+    assert one == generator(seed, **options) == batch[0] and batch[:2] == generator(seed, 2, **options)
+    assert generator(seed, 1, **options) == batch[:1]
+    assert len(set(batch)) == 3 and one != generator((seed + 1) % 2**63, **options)
+    assert generator((seed + 2**32) % 2**63, 2, **options) != batch[:2]
+
+
+def test_draws_are_the_same_in_every_version():
+    one = instances.unstructured(0)
+    np.testing.assert_allclose(one.theta[5:8], [0.47146877644, 0.15816857619, 0.36117129432], rtol=1e-9)
+    one = instances.linear_d20(0)
+    np.testing.assert_allclose(one.theta[10:13], [0.44293755288, -0.18366284761, 0.22234258865], rtol=1e-9)
+    np.testing.assert_allclose(one.arms[10, :3], [0.28737231765, -0.33221921370, 0.33289925086], rtol=1e-9)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, K=st.integers(10, 60), interval=st.sampled_from([(-0.5, 0.5), (-1, 0), (0.2, 0.2)]))
+def test_linear_d20(seed, K, interval):
+    for problem in ("best-arm", "top-m"):
+        one = instances.linear_d20(seed, 2, problem=problem, K=K, theta_interval=interval)
+        tail = obeys_d20(one, False)
+        assert one.K == K and (tail >= interval[0]).all() and (tail <= interval[1]).all()
+    signs = instances.linear_d20(seed, 2, problem="thresholding", K=K, theta_interval=interval)
+    tail = obeys_d20(signs, True)
+    assert signs.K == K and (tail >= interval[0]).all() and (tail <= interval[1]).all()
+
+
+def test_linear_d20_top_m():
+    for m in (1, 5, 10, 17, 49):
+        one = instances.linear_d20(3, 4, problem="top-m", m=m)
+        assert (gap(one, m) > 0).all() and one == instances.linear_d20(3, 4)
+    for m in (2, 3, 4, 6, 9):
+        refused(lambda m=m: instances.linear_d20(3, problem="top-m", m=m), "m", kind=TieError)
+
+
+def test_linear_d20_by_default_draws_theta_as_the_text_says():
+    tail = obeys_d20(instances.linear_d20(1, 50), False)
+    assert tail.min() < -0.45 and tail.max() > 0.45 and abs(tail.mean()) < 0.06
+    tail = obeys_d20(instances.linear_d20(1, 50, problem="thresholding", theta_interval=(-1, 0)), True)
+    assert tail.min() < -0.95 and tail.max() < 0
+    theta = instances.linear_d20(1, 50, problem="thresholding").theta[:, :10]
+    assert 0.4 < (theta > 0).mean() < 0.6 and abs(np.abs(theta).mean() - 0.15) < 0.01
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, K=st.integers(11, 60), m=st.integers(1, 10))
+def test_linear_d10(seed, K, m):
+    one = instances.linear_d10(seed, 2, problem="top-m", K=K, m=m)
+    obeys_d10(one, m)
+    assert K <= one.K < K + 3
+    best = instances.linear_d10(seed, 2, K=K)
+    obeys_d10(best, 1)
+    assert best.K == 1 + 3 * math.ceil((K - 1) / 3)
+
+
+def test_linear_d10_as_in_the_paper():
+    assert instances.linear_d10(0).K == 52 and instances.linear_d10(0, problem="top-m").K == 51
+    assert (gap(instances.linear_d10(0, 5, problem="top-m"), 3) >= 0.2).all()
+    refused(lambda: instances.linear_d10(0, problem="thresholding"), "problem", kind=UnsupportedError)
+    means = instances.linear_d10(2, 20, mean_interval=(-0.5, -0.2)).means[:, 1:]
+    assert means.min() < -0.45 and means.max() > -0.25 and means.max() <= -0.2 + 1e-12
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, K=st.integers(2, 50), data=st.data())
+def test_unstructured(seed, K, data):
+    m = data.draw(st.integers(1, K - 1))
+    one = instances.unstructured(seed, 2, problem="top-m", K=K, m=m)
+    assert one.K == one.d == K and (gap(one, m) > 0).all() and (gap(one, 1) > 0.09).all()
+    signs = instances.unstructured(seed, 2, problem="thresholding", K=K)
+    assert signs.K == K and (signs.means != 0).all()
+    if K >= 5:
+        obeys_unstructured(one, False)
+        obeys_unstructured(signs, True)
+
+
+def test_unstructured_intervals():
+    theta = instances.unstructured(0, 40).theta[:, 5:]
+    assert theta.min() < 0.02 and theta.max() > 0.48 and abs(theta.mean() - 0.25) < 0.02
+    theta = instances.unstructured(0, 40, problem="thresholding").theta[:, 4:]
+    assert 0.45 < (theta > 0).mean() < 0.55 and abs(np.abs(theta).mean() - 0.75) < 0.02
+    theta = instances.unstructured(0, mean_interval=(-3, -2)).theta[5:]
+    assert (theta >= -3).all() and (theta <= -2).all()
+    refused(
+        lambda: instances.unstructured(0, problem="top-m", m=6, mean_interval=(0, 0)), "mean_interval", kind=TieError
+    )
+    assert gap(instances.unstructured(0, problem="top-m", m=5, mean_interval=(0, 0)), 5) == 0.6
+
+
+@settings(deadline=None)
+@given(K=st.integers(3, 200), eps=st.floats(1e-12, 0.4999))
+def test_two_dimensional(K, eps):
+    one = instances.two_dimensional(K, eps)
+    assert (one.K, one.d, one.structure) == (K, 2, "linear")
+    assert (one.arms[:2] == np.eye(2)).all() and one.theta.tolist() == [1.0, 1.0 - eps]
+    assert ((one.arms[2:] > -1) & (one.arms[2:] < 0)).all() and len(set(map(tuple, one.arms))) == K
+    np.testing.assert_allclose(np.linalg.norm(one.arms, axis=1), 1.0, rtol=1e-14)
+    assert one.means[0] == 1 and one.means[1] == 1 - eps < 1 and (one.means[2:] < 0).all()
+    assert instances.two_dimensional(K, [eps, 0.1]) == stack([one, instances.two_dimensional(K, 0.1)])
+
+
+@settings(deadline=None)
+@given(d=st.integers(2, 20), omega=st.floats(1e-7, 1.57))
+def test_soare(d, omega):
+    one = instances.soare(d, omega)
+    assert (one.K, one.d) == (d + 1, d) and (one.arms[:d] == np.eye(d)).all() and (one.theta == np.eye(d)[0]).all()
+    np.testing.assert_allclose(np.linalg.norm(one.arms, axis=1), 1.0, rtol=1e-14)
+    assert one.means[d] == np.cos(omega) < 1 and gap(one, 1) > 0
+    assert instances.soare(d, [omega, 0.5]) == stack([one, instances.soare(d, 0.5)])
+
+
+@pytest.mark.parametrize("generator", [instances.linear_d20, instances.linear_d10, instances.unstructured])
+def test_bad_arguments_of_the_draws(generator):
+    for seed in (-1, 2**63, 0.0, True, None, "0", [0]):
+        refused(lambda seed=seed: generator(seed), "seed")
+    for n in (0, -1, 1.0, True, "1", [2]):
+        refused(lambda n=n: generator(0, n), "n")
+    for K in (0, 1, -5, 50.0, True, None):
+        refused(lambda K=K: generator(0, K=K), "K")
+    for m in (0, -1, 60, 3.0, True, "3"):
+        refused(lambda m=m: generator(0, problem="top-m", m=m), "m")
+    refused(lambda: generator(0, m=3), "m", "best-arm")
+    refused(lambda: generator(0, problem="topm"), "problem", "nearest: 'top-m'", kind=UnknownNameError)
+    refused(lambda: generator(0, problem=None), "problem")
+    name = "theta_interval" if generator is instances.linear_d20 else "mean_interval"
+    for value in ((0.5, 0.4), (0.1,), 0.1, (0, NAN), (-INF, 0), (-1e308, 1e308), ("0", "1"), (False, True), (1, 2, 3)):
+        refused(lambda value=value: generator(0, **{name: value}), name)
+
+
+def test_settings_that_admit_no_instance():
+    for call in (
+        lambda: instances.linear_d20(0, problem="thresholding", theta_interval=(0, 0)),
+        lambda: instances.linear_d10(0, mean_interval=(-9, -8)),
+        lambda: instances.linear_d10(0, mean_interval=(0.3, 0.3)),
+    ):
+        with pytest.raises(ArgumentError, match="_interval.*drawn directions"):
+            call()
+    refused(lambda: instances.linear_d10(0, mean_interval=(0, 1)), "mean_interval")
+    refused(lambda: instances.unstructured(0, mean_interval=(0, 0.6)), "mean_interval")
+    refused(lambda: instances.unstructured(0, problem="thresholding", mean_interval=(0, 1)), "mean_interval")
+    refused(lambda: instances.linear_d10(0, problem="top-m", m=11), "m")
+    refused(lambda: instances.linear_d10(0, problem="top-m", m=10, K=10), "K")
+    refused(lambda: instances.linear_d20(0, K=9), "K")
+
+
+def test_bad_arguments_of_the_examples():
+    for K in (2, 3.0, True, None):
+        refused(lambda K=K: instances.two_dimensional(K, 0.1), "K")
+    for eps in (0, 0.5, 1, -0.1, NAN, True, "0.1", None, [], [[0.1]], [0.1, 0.5], 1e-320):
+        refused(lambda eps=eps: instances.two_dimensional(3, eps), "eps")
+    refused(lambda: instances.two_dimensional(3, 1e-17), "eps", kind=TieError)
+    for d in (1, 2.0, True, None):
+        refused(lambda d=d: instances.soare(d, 0.1), "d")
+    for omega in (0, math.pi / 2, -0.1, NAN, True, "0.1", None, [], [[0.1]], [0.1, 2.0]):
+        refused(lambda omega=omega: instances.soare(3, omega), "omega")
+    refused(lambda: instances.soare(3, 1e-9), "omega", kind=TieError)

@@ -1,0 +1,172 @@
+"""Section 1: one run, and the stopping rules that watch it (section 5)."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from tests.twin.elimination import Stats, elimination_set
+from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
+from tests.twin.problems import Problem
+from tests.twin.resets import Resets, ResetSets
+from tests.twin.rule import Stop
+from tests.twin.rules import Fws, LazyTas, LinGame, LinGapE, LinGifa, OptimisticTas, Oracle, Tas, Uniform
+from tests.twin.thresholds import heuristic
+
+RULES = {
+    "uniform": Uniform,
+    "oracle": Oracle,
+    "lingape": LinGapE,
+    "lingame": LinGame,
+    "fws": Fws,
+    "lazy_tas": LazyTas,
+    "tas": Tas,
+    "optimistic_tas": OptimisticTas,
+    "lingifa": LinGifa,
+    "lucb": Lucb,
+    "ugape": UGapE,
+    "racing": Racing,
+    "rage": Rage,
+    "xy_adaptive": XyAdaptive,
+}
+
+
+class Observer:
+    """One stopping rule watching the trajectory (section 5)."""
+
+    def __init__(self, problem, name):
+        self.name = name
+        self.set = elimination_set(problem, name)
+        self.active = []
+        self.tests_stopping = 0
+        self.open = True
+
+    def check(self, stats, threshold, tests_sampling):
+        if self.name != "native":
+            self.tests_stopping += self.set.update(stats, threshold)
+            answer = self.set.answer(stats)
+        self.active.append(self.set.size)
+        if self.name != "native" and answer is not None:
+            self.close(stats, answer, tests_sampling)
+
+    def close(self, stats, answer, tests_sampling, stopped=True):
+        self.open = False
+        self.record = SimpleNamespace(
+            samples=stats.t,
+            stopped=stopped,
+            truncated=not stopped,
+            answer=answer.copy(),
+            pulls=stats.counts.copy(),
+            active=np.array(self.active),
+            elimination_times=self.set.times,
+            tests_stopping=self.tests_stopping,
+            tests_sampling=tests_sampling,
+        )
+
+
+def run(
+    arms,
+    theta,
+    problem,
+    rule,
+    *,
+    noise,
+    delta=0.01,
+    beta=heuristic,
+    stopping=("llr",),
+    elimination=None,
+    ridge=1.0,
+    noise_std=1.0,
+    max_samples=20000,
+    **settings,
+):
+    """One trajectory of `rule`, up to the last of the stopping rules, the cap or the end of the noise (section 1).
+
+    Args:
+      arms: features [K, d]; theta: [d]; noise: standard normals [T], sample s has reward mean + noise_std * noise[s].
+      problem: ("bai",), ("topm", m), ("osi", level) or ("osi",).
+      rule: a name of RULES, `settings` its own settings.
+      stopping: any of "llr", "native", "selective", "full", "selective-definition", "full-definition".
+      elimination: at sampling; None, "selective" or "full" (the set of that stopping rule, never reset), or a Resets.
+
+    A rule that stops natively ends the run for every stopping rule still open. Where no active piece of the answer is
+    left at sampling, all its pieces are active.
+
+    Returns a namespace: arms and rewards of every pull, theta_hat_0 at t = K, the sampling rule's object, `active` of
+    the first stopping rule, and `stops`, a dictionary from each stopping rule's name to its record. An elimination time
+    of 0 means never; `tests_sampling` counts the choices that were followed by a pull.
+    """
+    phi = np.asarray(arms, float)
+    theta = np.asarray(theta, float) / noise_std
+    if problem[0] == "osi" and len(problem) > 1:
+        problem = ("osi", problem[1] / noise_std)
+    problem = Problem(phi, problem)
+    K, mu = problem.K, phi @ theta
+    cap = min(max_samples, len(noise))
+    if cap < K:
+        raise ValueError("the cap and the noise must cover the initial pulls")
+
+    counts, sums = np.zeros(K, int), np.zeros(K)
+    pulled, rewards = [], []
+
+    def pull(k):
+        reward = mu[k] + noise[len(pulled)]
+        counts[k] += 1
+        sums[k] += reward
+        pulled.append(k)
+        rewards.append(reward * noise_std)
+
+    for k in range(K):
+        pull(k)
+    sampler = RULES[rule](problem, delta, beta, theta, **settings)
+    if "native" in stopping and not sampler.native:
+        raise ValueError(f"{rule} has no native stopping rule")
+    observers = [Observer(problem, name) for name in stopping]
+    if isinstance(elimination, Resets):
+        sets = ResetSets(problem, elimination, beta)
+    else:
+        sets = elimination and elimination_set(problem, elimination)
+
+    def active(answer):
+        labels = problem.pieces(answer)
+        if sets:
+            kept = labels[sets.keeps(labels)]
+            labels = kept if len(kept) else labels
+        return labels
+
+    theta_hat_0 = None
+    tests_sampling = 0
+    while True:
+        stats = Stats(problem, counts.copy(), sums.copy(), ridge)
+        if theta_hat_0 is None:
+            theta_hat_0 = stats.theta
+            sampler.start(stats)
+        t, threshold = stats.t, beta(stats.t, delta)
+        if sets:
+            sets.update(stats, delta if isinstance(elimination, Resets) else threshold)
+        for observer in observers:
+            if observer.open:
+                observer.check(stats, threshold, tests_sampling)
+        open_observers = [observer for observer in observers if observer.open]
+        if not open_observers or (t == cap and not sampler.native):
+            choice = None
+        else:
+            choice = sampler.choose(stats, t + 1, active)
+        if isinstance(choice, Stop):
+            for observer in open_observers:
+                observer.close(stats, choice.answer, tests_sampling)
+            break
+        if not open_observers or t == cap:
+            for observer in open_observers:
+                observer.close(stats, stats.answer, tests_sampling, stopped=False)
+            break
+        tests_sampling += sampler.reads
+        pull(choice)
+
+    return SimpleNamespace(
+        arms=np.array(pulled),
+        rewards=np.array(rewards),
+        theta_hat_0=theta_hat_0,
+        sampler=sampler,
+        active=observers[0].record.active,
+        stops={observer.name: observer.record for observer in observers},
+    )

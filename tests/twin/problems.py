@@ -1,0 +1,81 @@
+"""Section 2: problems, answers, pieces."""
+
+import itertools
+
+import numpy as np
+
+
+def top(values, m):
+    """Indices of the m largest values, best first, ties to the lowest index."""
+    return np.argsort(-np.asarray(values), kind="stable")[:m]
+
+
+class Problem:
+    """("bai",), ("topm", m) or ("osi", level): the answer map and the pieces of each answer (section 2)."""
+
+    def __init__(self, phi, spec):
+        self.phi = phi
+        self.K, self.d = phi.shape
+        self.kind = spec[0]
+        self.m = {"bai": 1, "topm": spec[-1], "osi": None}[self.kind]
+        self.level = (spec[1] if len(spec) > 1 else 0.0) if self.kind == "osi" else 0.0
+
+    def answer(self, means):
+        """The answer of a vector of means."""
+        if self.kind == "osi":
+            return means >= self.level
+        answer = np.zeros(self.K, bool)
+        answer[top(means, self.m)] = True
+        return answer
+
+    def pieces(self, answer):
+        """Labels of the pieces of `answer`: K - 1 (BAI), m (K - m) (Top-m), K (OSI)."""
+        if self.kind == "osi":
+            return np.column_stack([np.arange(self.K), answer.astype(int)])
+        inside, outside = np.flatnonzero(answer), np.flatnonzero(~answer)
+        return np.column_stack([np.repeat(inside, len(outside)), np.tile(outside, len(inside))])
+
+    def all_pieces(self):
+        """Labels of every half-space that is a piece of some answer."""
+        second = 2 if self.kind == "osi" else self.K
+        labels = np.array(list(itertools.product(range(self.K), range(second))))
+        return labels if self.kind == "osi" else labels[labels[:, 0] != labels[:, 1]]
+
+    def all_answers(self):
+        """Every answer, as bool arrays; only for problems small enough."""
+        if self.kind == "osi":
+            chosen = itertools.product([False, True], repeat=self.K)
+            return [np.array(signs) for signs in chosen]
+        answers = []
+        for arms in itertools.combinations(range(self.K), self.m):
+            answer = np.zeros(self.K, bool)
+            answer[list(arms)] = True
+            answers.append(answer)
+        return answers
+
+    def halfspaces(self, labels):
+        """Directions y [P, d] and offsets c [P]; the piece is {lambda : y . lambda <= c}."""
+        first, second = labels[:, 0], labels[:, 1]
+        if self.kind == "osi":
+            sign = 2.0 * second - 1.0
+            return sign[:, None] * self.phi[first], sign * self.level
+        return self.phi[first] - self.phi[second], np.zeros(len(labels))
+
+
+def squared_norms(y, inverse):
+    """||y||^2 in the metric of `inverse`, one per row of y."""
+    return np.sum((y @ inverse) * y, axis=1)
+
+
+def llr(y, c, theta, inverse):
+    """LLR of half-spaces (section 2): max(y . theta - c, 0)^2 / (2 ||y||^2), 0 where y = 0."""
+    gap = np.maximum(y @ theta - c, 0.0)
+    norm = squared_norms(y, inverse)
+    return np.divide(gap**2, 2.0 * norm, out=np.zeros(len(y)), where=norm > 0)
+
+
+def gradients(phi, y, c, theta, inverse):
+    """(phi_k . (theta - lambda_p))^2 / 2 [P, K], lambda_p the closest point of hyperplane p (theta where y = 0)."""
+    norm = squared_norms(y, inverse)
+    scale = np.divide(y @ theta - c, norm, out=np.zeros(len(y)), where=norm > 0)
+    return (scale[:, None] * (y @ inverse @ phi.T)) ** 2 / 2.0
