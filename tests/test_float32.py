@@ -82,9 +82,12 @@ def test_runs_are_refreshed_in_float32_alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "rule, other", [(je.LinGapE(), {"lanes": 8, "chunk": 100, "devices": 1}), (je.LazyTaS(), {"chunk": 100})],
-    ids=["one speed", "two speeds"],
-)  # fmt: skip
+    "rule, other",
+    [
+        pytest.param(je.LinGapE(), {"lanes": 8, "chunk": 100, "devices": 1}, id="one speed"),
+        pytest.param(je.LazyTaS(), {"chunk": 100}, id="two speeds", marks=pytest.mark.slow),
+    ],
+)
 def test_layout_does_not_matter(rule, other):
     """When a run is refreshed goes by its own clock."""
     found = [

@@ -103,9 +103,9 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
 
 
 def test_deltas_on_one_trajectory_and_each_alone():
-    """LinGame ignores delta: nine deltas are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
+    """The oracle ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
     deltas = np.array([0.1, 0.001, 0.02])
-    for rule, shared in ((je.LinGame(), True), (je.LinGapE(), False)):
+    for rule, shared in ((je.Oracle(), True), (je.LinGapE(), False)):
         common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
         swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
         assert swept.samples.shape == (2, 3, 9) and (swept.plan["deltas_per_trajectory"] == 3) == shared

@@ -66,8 +66,8 @@ def batch(structure, count=3, K=5, d=3):
     ("problem", "spec", "structure", "variant"),
     [
         (je.BestArm(), ("bai",), "linear", "both"),
-        (je.TopM(2), ("topm", 2), "linear", "both"),
-        (je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr"),
+        pytest.param(je.TopM(2), ("topm", 2), "linear", "both", marks=pytest.mark.slow),
+        pytest.param(je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow),
     ],
     ids=lambda x: str(x),
 )

@@ -30,7 +30,13 @@ def noise():
     return np.load(DATA / "noise_seed124.npy")
 
 
-@pytest.mark.parametrize("entry", [e for e in INDEX if e["rule"] in RULES], ids=lambda e: e["file"].removesuffix(".npz"))
+# Compiles longest, and pulls as its neighbour, `llr`, does: in the slow suite.
+HEAVY = "linear-d20_topm_lingame_stop"
+ENTRIES = [pytest.param(e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY))
+           for e in INDEX if e["rule"] in RULES]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_trace(entry):
     theirs = np.load(DATA / "traces" / entry["file"])
     pulls, stopped = len(theirs["arms"]), bool(theirs["stopped"])
