@@ -114,6 +114,7 @@ def check_sampling_rule(
     runs: int = 400,
     delta: float = 0.1,
     steps: int = 3000,
+    stress: int = 20_000,
     seed: int = 0,
 ) -> Report:
     """Certify a sampling rule: everything that the engine and its users rely on.
@@ -130,6 +131,7 @@ def check_sampling_rule(
         runs: n of the delta-correctness check.
         delta: its error probability.
         steps: the cap on samples of a run.
+        stress: samples of the run with underflowing weights and nearly singular designs.
         seed: of the noise.
 
     Raises:
@@ -141,7 +143,7 @@ def check_sampling_rule(
         for structure in rule.structures if instance is None else [instance.structure]:
             on = easy_instance(one, structure) if instance is None else instance
             lines += _check_runs(rule, one, on, runs, delta, steps, seed)
-    lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, steps, seed))
+    lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
     return Report(repr(rule), tuple(lines))
 
 
