@@ -1,8 +1,10 @@
 """The hand-written C loop that speeds are held against: built and run on the machine at hand, in the same sitting."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import jaxelim as je
@@ -32,3 +34,19 @@ def measure(program: str, instance: str, runs: int) -> dict:
     if found is None:
         raise RuntimeError(f"the anchor said {said!r}")
     return {"runs": int(found[1]), "mean_tau": float(found[2]), "errors": int(found[3]), "us_per_step": float(found[4])}
+
+
+def prototype(core: int | None) -> float | None:
+    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`) on one core; None where that fails."""
+
+    def pinned() -> None:
+        if core is not None:
+            os.sched_setaffinity(0, {core})
+
+    settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    command = [sys.executable, "-m", "benchmarks.anchor.lanes_last"]
+    done = subprocess.run(
+        command, cwd=SOURCE.parents[2], env=settings, preexec_fn=pinned, capture_output=True, text=True, check=False
+    )
+    found = re.search(r"us/step (\S+)", done.stdout)
+    return float(found[1]) if found else None
