@@ -152,20 +152,20 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed) -> list[str]:
     stopping = natural_stopping(rule)
     common: dict[str, Any] = dict(delta=delta, max_samples=steps, stopping=stopping, seed=seed)
     before = {id(spec) for spec in _programs()}
-    few = simulate(instance, problem, rule, runs=40, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
-    simulate(instance, problem, rule, runs=33, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
+    many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
+    simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
     fresh = [program for program in _programs() if id(program) not in before]
     _require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
-    ks = few.pulls.shape[-1]
+    ks = many.pulls.shape[-1]
     _require(
-        np.array_equal(few.pulls.sum(-1), few.samples) and (few.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
+        np.array_equal(many.pulls.sum(-1), many.samples) and (many.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
     )
-    alone = simulate(instance, problem, rule, runs=[17], engine=Engine(lanes=8, chunk=64, devices=1), **common)
-    _same(few, alone, f"{where}: a run alone and the same run in a batch", np.array([17]))
+    one, some = runs // 2, np.arange(min(runs, 40))
+    alone = simulate(instance, problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common)
+    _same(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
     if rule.lanes_last:
-        vmapped = simulate(instance, problem, rule, runs=40, engine=Engine(lanes=16, vmapped=True), **common)
-        _same(few, vmapped, f"{where}: lanes-last and vmapped forms")
-    many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=64), **common)
+        vmapped = simulate(instance, problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common)
+        _same(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     errors = (many.stopped & ~many.correct).sum(-1)
     limit = int(stats.binom.isf(LUCK, runs, delta))
     _require(
