@@ -167,7 +167,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
     errors (wrong answers among the runs that stopped), error_low and error_high (Clopper-Pearson, level 0.95),
     tests_stopping and tests_sampling (half-space tests per sample), samples_saved, tests_saved (percent of no elimination's
     samples, and of its half-space tests per sample), paper_samples_saved and paper_time_saved (the paper's, the latter of its
-    milliseconds per iteration), us_per_sample (here, all cores), paper_ms_per_sample.
+    milliseconds per iteration), us_per_sample (here, wall time of one device), paper_ms_per_sample.
     """
     lines = []
     for row in found:
@@ -330,7 +330,7 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
             out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
     caption = (
         f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation over {options.runs} runs "
-        "(the cap at " + f"{options.max_samples} samples); time in microseconds per sample, all cores together."
+        "(the cap at " + f"{options.max_samples} samples); time in microseconds per sample, the wall time of one device."
     )
     if any(line["truncated"] for line in lines):
         caption += (
