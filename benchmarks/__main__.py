@@ -27,14 +27,14 @@ from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "rules", "scaling", "devices", "deltas", "cold", "gpu"]
+SectionName = Literal["targets", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Time the engine on this machine."""
 
-    sections: tuple[SectionName, ...] = ("targets", "rules", "scaling", "devices", "deltas", "cold", "gpu")
+    sections: tuple[SectionName, ...] = ("targets", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu")
     """What to measure."""
     quick: bool = False
     """Small sizes, for a look in about a minute; the figures are rough."""

@@ -18,7 +18,7 @@ class Case:
         rule, problem, m: names of the command line.
         instance: a shipped instance, or "K x d" for directions drawn uniformly on the sphere, with gaps so small that no run
             stops on its own.
-        elimination: selective elimination at sampling, where the rule looks at pieces at all.
+        elimination: at sampling, where the rule looks at pieces at all: "selective", "full" or None.
         max_samples: the cap; a run that meets it is over, which makes runs equally long.
         lanes, devices: None leaves the choice to the engine.
     """
@@ -28,7 +28,7 @@ class Case:
     m: int | None = None
     instance: str = "linear-d20"
     stopping: tuple[str, ...] = ("selective",)
-    elimination: bool = True
+    elimination: str | None = "selective"
     delta: tuple[float, ...] = (0.01,)
     runs: int = 1000
     max_samples: int = 1_000_000

@@ -19,7 +19,7 @@ def run(sitting: Sitting) -> Section:
         plans += [(deltas, stopping, 200, 1_000_000) for deltas, stopping in variants[::3]]
     one = {}  # by whether runs are whole: the step with one observer
     for deltas, stopping, many, most in plans:
-        case = Case("lingame", stopping=stopping, elimination=False, delta=deltas, runs=many, max_samples=most)
+        case = Case("lingame", stopping=stopping, elimination=None, delta=deltas, runs=many, max_samples=most)
         whole = most == 1_000_000
 
         def measure(case=case, whole=whole):

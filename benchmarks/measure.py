@@ -47,11 +47,11 @@ def arguments(case: Case) -> tuple[tuple, dict]:
 
     rule = catalogue.find_rule(case.rule)()
     known = catalogue.stopping_rules()
-    looks = case.elimination and rule.elimination
+    looks = case.elimination is not None and rule.elimination
     settings = {
         "delta": list(case.delta),
         "stopping": tuple(known[name]() for name in case.stopping),
-        "elimination": je.SelectiveElimination() if looks else None,
+        "elimination": known[case.elimination]() if looks else None,
         "runs": case.runs,
         "max_samples": case.max_samples,
         "engine": je.Engine(lanes=case.lanes, devices=case.devices),
@@ -127,6 +127,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "calls_that_compiled": left_out,
         "anchors": anchors,
         "mean_tau": float(result.samples.mean()),
+        "tests_per_sample": [float(x.sum() / result.samples.sum()) for x in (result.tests_stopping, result.tests_sampling)],
         "stopped": float(result.stopped.mean()),
         "errors": int((~result.correct & result.stopped).sum()),
         "memory_before_bytes": before,

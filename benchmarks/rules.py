@@ -18,7 +18,7 @@ def run(sitting: Sitting) -> Section:
             if structure not in rule.structures or (sitting.rows and name not in sitting.rows):
                 continue
             stopping = ("selective",) if "selective" in rule.stopping else ("native",)
-            case = Case(name, instance=instance, stopping=stopping, elimination=False, runs=runs, max_samples=cap)
+            case = Case(name, instance=instance, stopping=stopping, elimination=None, runs=runs, max_samples=cap)
 
             def measure(case=case):
                 return apart(case, Timing(0, sitting.core))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import anchor, gpu, measure, report, rules, targets
+from benchmarks import anchor, elimination, gpu, measure, report, rules, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import apart
@@ -105,8 +105,26 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     linear = [row["rule"] for row in rows if row["instance"] == "linear-d20"]
     assert set(catalogue.rules()) - set(linear) == {"lucb", "ugape", "racing"} and len(rows) == 2 * len(linear) + 3
     for row in rows:
-        case = Case(row["rule"], instance=row["instance"], stopping=(row["stopping"],), elimination=False)
+        case = Case(row["rule"], instance=row["instance"], stopping=(row["stopping"],), elimination=None)
         assert measure.arguments(case)[1]["stopping"][0].name in catalogue.rules()[row["rule"]].stopping
+
+
+def test_eliminations_are_held_against_llr(monkeypatch):
+    asked = []
+
+    def found(case, _):
+        asked.append(case)
+        call = {"cpu_seconds": 1.0 + len(asked), "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+        return {"calls": [call], "tests_per_sample": [3.0, 1.0], "process_wall_seconds": 1.0}
+
+    monkeypatch.setattr(elimination, "apart", found)
+    rows = elimination.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
+    assert len(rows) == len(elimination.CASES) * len(elimination.VARIANTS) == len(asked)
+    assert [row["x LLR"] for row in rows[:2]] == [1.0, 1.5] and rows[5]["x LLR"] == 1.0
+    for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
+        given, settings = measure.arguments(case)
+        assert (settings["elimination"] is None) == (case.elimination is None)
+        assert case.elimination in (None, case.stopping[0]) and given[1].name in given[2].problems
 
 
 def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):

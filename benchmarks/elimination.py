@@ -1,0 +1,41 @@
+"""What elimination costs and saves per step, by the wall clock of a batch and by the paper's count of half-space tests."""
+
+from benchmarks.cases import Case, whole_chunks
+from benchmarks.processes import apart
+from benchmarks.report import Section, Sitting, described, typical, useful
+
+CASES = (("lingape", "best-arm", None), ("lingame", "best-arm", None), ("lazy-tas", "best-arm", None), ("tas", "best-arm", None),
+         ("lingape", "top-m", 5))  # fmt: skip
+VARIANTS = (("llr", None), ("selective", None), ("full", None), ("selective", "selective"), ("full", "full"))
+
+
+def run(sitting: Sitting) -> Section:
+    """Equally long runs, all started together, each watched by one stopping rule: what falls away is the same for all lanes."""
+    section = Section("Elimination on linear-d20: processor time per sample on one core, and half-spaces looked at per sample")
+    cases = CASES[:1] if sitting.quick else CASES
+    for rule, problem, m in cases:
+        cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 8 if rule == "tas" else 40)
+        plain = []
+        for stopping, sampling in VARIANTS[:2] if sitting.quick else VARIANTS:
+            case = Case(rule, problem, m, stopping=(stopping,), elimination=sampling, runs=64, max_samples=cap)
+
+            def measure(case=case):
+                return apart(case, sitting.pinned(1 if sitting.quick else 3))
+
+            def row(found, case=case, plain=plain):
+                plain.append(typical(found))
+                return {
+                    "rule": case.rule,
+                    "problem": described(case),
+                    "stopping": case.stopping[0],
+                    "sampling": case.elimination or "none",
+                    "us/sample": typical(found),
+                    "x LLR": typical(found) / plain[0],
+                    "tests/sample stopping": found["tests_per_sample"][0],
+                    "for sampling": found["tests_per_sample"][1],
+                    "useful/computed": useful(found),
+                }
+
+            section.attempt(f"{rule}, {problem}, {stopping} at stopping, {sampling or 'none'} at sampling", measure, row)
+    section.notes.append("64 runs of equal length. In lanes a test that is masked out is computed all the same.")
+    return section
