@@ -98,7 +98,8 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         known, cpu, wall = traces(), time.process_time(), time.perf_counter()
         result = je.simulate(*given, **settings)
         took = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
-        work = {key: result.work[key] for key in ("samples_drawn", "samples_computed", "choose_rounds", "compile_seconds")}
+        kept = ("samples_drawn", "samples_computed", "choose_rounds", "compile_seconds", "compile_processor_seconds")
+        work = {key: result.work[key] for key in kept}
         return {**took, **work, "compiled": traces() > known}, result
 
     first, result = call()

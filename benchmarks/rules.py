@@ -25,7 +25,7 @@ def run(sitting: Sitting) -> Section:
 
             def row(found, case=case):
                 first = found["first"]
-                seconds = first["cpu_seconds"] - first["compile_seconds"]
+                seconds = first["cpu_seconds"] - first["compile_processor_seconds"]
                 return {
                     "rule": case.rule,
                     "instance": case.instance,

@@ -122,10 +122,10 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
     """Chunks until every run has stopped; the host looks in between."""
     inputs = inputs_of(job, spec)  # may still refuse an argument: before there is a program
     host = inputs, queue  # placed anew for every program
-    began = time.perf_counter()
+    began, processor = time.perf_counter(), time.process_time()
     program = engine.program(spec)
     placed, carry = _ready(program, *host, program.empty(*host))
-    compiling = time.perf_counter() - began
+    compiling, processor = time.perf_counter() - began, time.process_time() - processor
     bar = Progress(progress, int(np.sum(queue["length"])))
     chunks, computed, iterations, waited = 1, 0, 0, 0.0
     while True:
@@ -149,16 +149,18 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         # compiling costs is never worse than twice the best that can be done.
         waited += took
         if job.layout.shrink or engine.compiled(fewer) or waited > compiling:
-            before = time.perf_counter()
+            before = time.perf_counter(), time.process_time()
             smaller = engine.program(fewer)
             placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
             program, spec, chunks, waited = smaller, fewer, 1, 0.0
-            compiling += time.perf_counter() - before
+            compiling += time.perf_counter() - before[0]
+            processor += time.process_time() - before[1]
     bar.close()
     out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})
     work = {
         "seconds": time.perf_counter() - began - compiling,
         "compile_seconds": compiling,
+        "compile_processor_seconds": processor,
         "samples_drawn": int(np.sum(out["samples"])),
         "samples_computed": computed,
         "choose_rounds": int(np.sum(out["chooses"])),

@@ -70,8 +70,9 @@ class Result:
             pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
         tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
         tests_sampling: int64, half-spaces looked at for sampling.
-        work: as measured: seconds (of which compilation is kept apart, in compile_seconds), samples drawn and computed (lanes
-            that idle count as computed).
+        work: as measured: seconds (of which compilation is kept apart, in compile_seconds, and as processor time of the whole
+            process while it compiled, in compile_processor_seconds), samples drawn and computed (lanes that idle count as
+            computed).
         plan: how the work was laid out.
         settings: all that decides the numbers, as text.
     """

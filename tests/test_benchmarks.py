@@ -97,7 +97,8 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
 
 
 def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
-    first = {"cpu_seconds": 5.0, "compile_seconds": 3.0, "samples_drawn": 1_000_000, "samples_computed": 2_000_000}
+    first = {"cpu_seconds": 5.0, "compile_seconds": 4.0, "compile_processor_seconds": 3.0}
+    first |= {"samples_drawn": 1_000_000, "samples_computed": 2_000_000}
     found = {"first": first, "calls": [], "mean_tau": 9.0, "stopped": 1.0, "errors": 0, "process_wall_seconds": 1.0}
     monkeypatch.setattr(rules, "apart", lambda *_: found)
     rows = rules.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
