@@ -114,7 +114,7 @@ def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array
     chosen = (index_like(stats.means) == arm) & go
     theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
     sums, lost = stats.reward_sums, stats.lost
-    if lost is not None:  # Kahan's sum: what the last addition rounded off is taken along
+    if sums is not None and lost is not None:  # Kahan's sum: what the last addition rounded off is taken along
         exact = reward - space.lanes.take(lost, arm)
         before = space.lanes.take(sums, arm)
         after = before + exact
