@@ -136,6 +136,7 @@ def test_sensitivity_and_price(example):
     assert cx.price(example, BestArm(), [1, 0, 0, 0, 0]) == np.inf
 
 
+@pytest.mark.slow
 def test_searches_reach_known_optima():
     instance = Instance(np.eye(2), [1.0, 0.5])  # H* = gap^2/8
     hard = cx.hardest_instance(instance, BestArm(), 0.1, steps=60)

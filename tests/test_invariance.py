@@ -102,17 +102,17 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
         assert slow.work["choose_rounds"] > 0
 
 
-def test_deltas_on_one_trajectory_and_each_alone():
-    """The oracle ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
+@pytest.mark.parametrize("rule, shared", [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)])
+def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
+    """LinGame ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
     deltas = np.array([0.1, 0.001, 0.02])
-    for rule, shared in ((je.Oracle(), True), (je.LinGapE(), False)):
-        common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
-        swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
-        assert swept.samples.shape == (2, 3, 9) and (swept.plan["deltas_per_trajectory"] == 3) == shared
-        for d, delta in enumerate(deltas):
-            alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
-            for name in FIELDS:
-                np.testing.assert_array_equal(getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name)
+    common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
+    swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
+    assert swept.samples.shape == (2, 3, 9) and (swept.plan["deltas_per_trajectory"] == 3) == shared
+    for d, delta in enumerate(deltas):
+        alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
+        for name in FIELDS:
+            np.testing.assert_array_equal(getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name)
 
 
 def test_a_batch_of_instances_is_its_instances():

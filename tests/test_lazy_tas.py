@@ -90,6 +90,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
             assert ours.tests_sampling[at] == end.tests_sampling
 
 
+@pytest.mark.slow
 def test_one_run_at_a_time_gives_the_same_runs():
     instance = batch("linear", K=6)[0]
     asked = dict(
