@@ -19,7 +19,7 @@ def run(sitting: Sitting) -> Section:
             if structure not in rule.structures or (sitting.rows and name not in sitting.rows):
                 continue
             stopping = ("selective",) if "selective" in rule.stopping else ("native",)
-            cap = sitting.max_samples or whole_chunks(1 if sitting.quick else 2 if name in SOLVING else 20)
+            cap = sitting.max_samples or (100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20))
             case = Case(name, instance=instance, stopping=stopping, elimination=None, runs=runs, max_samples=cap)
 
             def measure(case=case):
