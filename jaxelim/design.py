@@ -5,6 +5,8 @@
   arms, and the accurate one where arms nearly coincide, since it can form y = phi_i - phi_j before it multiplies.
 - `DiagonalDesign`: only the diagonal, exact where the features are the identity (unstructured problems).
 
+`cross` and `distances` take one arm i [] or several at once, [m]: then what they give has that axis after its own.
+
 Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
 """
 
@@ -45,6 +47,11 @@ class Space:
         return y[None] - features
 
 
+def _beside(x: Array, i: Array) -> Array:
+    """x [K], with an axis for several arms i [m] to be broadcast along."""
+    return x if i.ndim < x.ndim else x[:, None]
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmDesign:
@@ -69,7 +76,7 @@ class ArmDesign:
 
     def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
-        return jnp.maximum(space.lanes.take(self.g, i) + self.g - 2 * cross_i, 0)
+        return jnp.maximum(space.lanes.take(self.g, i) + _beside(self.g, i) - 2 * cross_i, 0)
 
     def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
         """The design after `weight` more pulls of k (0 leaves it, bit for bit), with the gain vectors: what means, [K], and
@@ -102,10 +109,12 @@ class SquareDesign:
 
     def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]; from y itself where the Gram form cancels."""
-        total = space.lanes.take(self.g, i) + self.g
+        total = space.lanes.take(self.g, i) + _beside(self.g, i)
         gram = jnp.maximum(total - 2 * cross_i, 0)
         if not space.careful:
             return gram
+        if gram.ndim > self.g.ndim:
+            return jnp.stack([self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0])], 1)
         y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
@@ -145,7 +154,8 @@ class DiagonalDesign:
 
     def cross(self, space: Space, k: Array) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
-        return jnp.where(index_like(self.g) == k, self.g, 0)
+        g = _beside(self.g, k)
+        return jnp.where(index_like(g) == k, g, 0)
 
     def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
@@ -153,7 +163,8 @@ class DiagonalDesign:
 
     def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]; 0 at k = i."""
-        return jnp.where(index_like(self.g) == i, 0, space.lanes.take(self.g, i) + self.g)
+        g = _beside(self.g, i)
+        return jnp.where(index_like(g) == i, 0, space.lanes.take(self.g, i) + g)
 
     def along(self, space: Space, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
@@ -191,8 +202,8 @@ def weighted(space: Space, weights: Array, ridge: Array | float = 0.0) -> Square
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
-    if outer.ndim == 2:
-        packed = jnp.matmul(outer.T, weights, precision="highest")
+    if outer.ndim == 2:  # made anew rather than transposed: on a CPU a product with a transpose takes half as long again
+        packed = jnp.matmul(features.T[row] * features.T[column], weights, precision="highest")
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
     v_inv = space.lanes.inverse(packed[place] + eye)

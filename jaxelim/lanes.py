@@ -33,11 +33,41 @@ def index_like(x: Array) -> Array:
     return jnp.arange(x.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (x.ndim - 1))
 
 
-def _tree(combine: Callable, parts: list) -> Any:
+def balanced(combine: Callable, parts: list) -> Any:
+    """The parts combined in pairs, these in pairs, and so on: the order of a balanced tree."""
     while len(parts) > 1:
         paired = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = paired + parts[2 * len(paired) :]
     return parts[0]
+
+
+def _each(n: int, i: Array) -> np.ndarray:
+    """0 .. n - 1 along an axis before those of i; int32."""
+    return np.arange(n, dtype=np.int32).reshape((-1,) + (1,) * i.ndim)
+
+
+def _outer(a: Array, b: Array) -> Array:
+    """a [n, B] times b [B], or times every row of b [m, B]: [n, B] or [n, m, B]."""
+    return a * b if b.ndim < a.ndim else a[:, None] * b
+
+
+def _block(n: int) -> int:
+    """How long the blocks are in which an axis of length n is folded."""
+    return int(np.ceil(np.sqrt(n)))
+
+
+def _by_blocks(x: Array, fold: Callable) -> Tree:
+    """`fold`, of a list of like arrays, over each block of the first axis, the last one as long as what is left: one entry a
+    block. Nothing is padded: XLA's CPU backend computes whatever feeds a padding element by element."""
+    n = x.shape[0]
+    width = _block(n)
+    whole = n // width * width
+    blocks = x[:whole].reshape((-1, width) + x.shape[1:])
+    folded = fold([blocks[:, i] for i in range(width)])
+    if whole == n:
+        return folded
+    rest = fold([x[i] for i in range(whole, n)])
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), folded, rest)
 
 
 def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -63,16 +93,11 @@ class Lanes:
         empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
         return jax.lax.cond(self.flag > 0, f, empty, *x)
 
-    def _fold(self, combine: Callable, x: Array, identity: Any) -> Array:
+    def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
         if n > _WIDEST_TREE:
-            width = int(np.ceil(np.sqrt(n)))
-            rows = -(-n // width)
-            padding = jnp.full((rows * width - n,) + x.shape[1:], identity, x.dtype)
-            blocks = jnp.concatenate([x, padding]).reshape((rows, width) + x.shape[1:])
-            x = self.pin(lambda b: _tree(combine, [b[:, i] for i in range(width)]), blocks)
-            n = rows
-        return self.pin(lambda x: _tree(combine, [x[i] for i in range(n)]), x)
+            x = self.pin(lambda x: _by_blocks(x, lambda parts: balanced(combine, parts)), x)
+        return self.pin(lambda x: balanced(combine, [x[i] for i in range(x.shape[0])]), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
@@ -81,18 +106,14 @@ class Lanes:
         n = x.shape[0]
         if n <= _WIDEST_TREE:
             pairs = lambda x: [(x[i], jnp.full(x.shape[1:], i, jnp.int32)) for i in range(n)]  # noqa: E731
-            return self.pin(lambda x: _tree(_first_of_largest, pairs(x))[1], x)
-        width = int(np.ceil(np.sqrt(n)))
-        rows = -(-n // width)
-        blocks = jnp.concatenate([x, jnp.full((rows * width - n,) + x.shape[1:], -jnp.inf, x.dtype)])
-        blocks = blocks.reshape((rows, width) + x.shape[1:])
+            return self.pin(lambda x: balanced(_first_of_largest, pairs(x))[1], x)
 
-        def within(b):
-            return _tree(_first_of_largest, [(b[:, i], jnp.full(b[:, i].shape, i, jnp.int32)) for i in range(width)])
+        def largest(parts):
+            return balanced(_first_of_largest, [(x, jnp.full(x.shape, i, jnp.int32)) for i, x in enumerate(parts)])
 
-        largest, place = self.pin(within, blocks)
-        row = self.argmax(largest)
-        return row * width + self.take(place, row)
+        values, place = self.pin(lambda x: _by_blocks(x, largest), x)
+        row = self.argmax(values)
+        return row * _block(n) + self.take(place, row)
 
     def argmin(self, x: Array) -> Array:
         """The first index of the smallest entry along axis 0; int32."""
@@ -102,13 +123,13 @@ class Lanes:
         """The largest entry along axis 0."""
         if not self._tuned(x):
             return jnp.max(x, 0)
-        return self._fold(lambda a, b: jnp.where(b > a, b, a), x, -jnp.inf)
+        return self._fold(lambda a, b: jnp.where(b > a, b, a), x)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
         if not self._tuned(x):
             return jnp.min(x, 0)
-        return self._fold(lambda a, b: jnp.where(b < a, b, a), x, jnp.inf)
+        return self._fold(lambda a, b: jnp.where(b < a, b, a), x)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; booleans are counted in int32."""
@@ -116,15 +137,16 @@ class Lanes:
         if not self._tuned(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
         if counting and x.shape[0] <= _WIDEST_TREE:  # converted inside, so that no array of integers is ever written
-            return self.pin(lambda x: _tree(jnp.add, [x[i].astype(jnp.int32) for i in range(x.shape[0])]), x)
-        return self._fold(lambda a, b: a + b, x.astype(jnp.int32) if counting else x, 0)
+            return self.pin(lambda x: balanced(jnp.add, [x[i].astype(jnp.int32) for i in range(x.shape[0])]), x)
+        return self._fold(lambda a, b: a + b, x.astype(jnp.int32) if counting else x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
-        return jnp.any(x, 0) if not self._tuned(x) else self._fold(lambda a, b: a | b, x, False)
+        return jnp.any(x, 0) if not self._tuned(x) else self._fold(lambda a, b: a | b, x)
 
     def take(self, x: Array, i: Array) -> Array:
-        """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]."""
+        """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]. Here and
+        in `row` and `column` i may have an axis of its own before the lanes, [m] or [m, B], and then the result has it too."""
         if x.ndim == 1 or i.ndim == 0:
             return x[i]
         if x.shape[1] == 1:  # shared by all lanes
@@ -139,11 +161,11 @@ class Lanes:
             return x[i]
         if x.ndim == 2:
             q = x.shape[1]
-            places = i * q + np.arange(q, dtype=np.int32)[:, None]
+            places = i * q + _each(q, i)
             return x.reshape(-1).at[places].get(mode="promise_in_bounds")
         _, q, b = x.shape
         # One gather from the flat array with int32 indices: any other form comes back transposed and slow on a CPU.
-        places = i * (q * b) + np.arange(q, dtype=np.int32)[:, None] * b + np.arange(b, dtype=np.int32)
+        places = i * (q * b) + _each(q, i) * b + np.arange(b, dtype=np.int32)
         return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
     def column(self, x: Array, i: Array) -> Array:
@@ -153,29 +175,31 @@ class Lanes:
         if x.ndim == 2:
             return x.at[:, i].get(mode="promise_in_bounds")
         q, n, b = x.shape
-        places = i * b + np.arange(q, dtype=np.int32)[:, None] * (n * b) + np.arange(b, dtype=np.int32)
+        places = i * b + _each(q, i) * (n * b) + np.arange(b, dtype=np.int32)
         return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
     def dot(self, matrix: Array, vector: Array) -> Array:
-        """matrix @ vector of each lane: matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B]."""
+        """matrix @ vector of each lane: matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B]. Here and
+        in `symmetric_dot` there may be m vectors at once, [q, m] or [q, m, B] -> [n, m] or [n, m, B]."""
         if matrix.ndim == 2:
-            return jnp.matmul(matrix, vector, precision="highest")
+            flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
+            return jnp.matmul(matrix, flat, precision="highest").reshape(matrix.shape[:1] + vector.shape[1:])
         if matrix.shape[1] <= _WIDEST_TREE:
-            return _tree(jnp.add, [matrix[:, q] * vector[q] for q in range(matrix.shape[1])])
+            return balanced(jnp.add, [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])])
         return self._wide_dot(matrix, vector)
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B]: by its rows, each a contiguous block."""
         if matrix.ndim == 2:
-            return jnp.matmul(matrix, vector, precision="highest")
+            return self.dot(matrix, vector)
         if matrix.shape[1] <= _WIDEST_TREE:
-            return self.pin(lambda m, v: _tree(jnp.add, [m[q] * v[q] for q in range(m.shape[0])]), matrix, vector)
+            return self.pin(lambda m, v: balanced(jnp.add, [_outer(m[q], v[q]) for q in range(m.shape[0])]), matrix, vector)
         return self._wide_dot(matrix, vector)
 
     def _wide_dot(self, matrix: Array, vector: Array) -> Array:
         if vector.ndim == 1:  # the same in all lanes
             vector = jnp.broadcast_to(vector[:, None], matrix.shape[1:])
-        return jnp.einsum("nqb,qb->nb", matrix, vector, precision="highest")
+        return jnp.einsum("nqb,q...b->n...b", matrix, vector, precision="highest")
 
     def inner(self, x: Array, y: Array) -> Array:
         """x . y of each lane, over axis 0."""
@@ -207,7 +231,7 @@ class Lanes:
                     det = 1 / (x * z - y * y)
                     d = [[z * det, -y * det], [-y * det, x * det]]
                 columns = [a[:, first + r] - e[:, r] for r in range(n)]
-                return jnp.stack([_tree(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)])
+                return jnp.stack([balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)])
 
             def update(a, scaled, first=first, n=n, unit=unit):
                 e = jnp.asarray(unit, a.dtype)

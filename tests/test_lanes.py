@@ -8,6 +8,7 @@ import pytest
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
 from jaxelim.job import float64_scope
 from jaxelim.lanes import Lanes, index_like
+from jaxelim.problems.top_m import pack, unpack
 
 B = 5
 
@@ -58,6 +59,46 @@ def test_gathers():
     np.testing.assert_array_equal(one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T)
 
 
+def test_several_at_once():
+    """An axis of one's own before the lanes gives what one after the other gives; in a single run too."""
+    rng = np.random.default_rng(1)
+    x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
+    matrix, square = rng.normal(size=(9, 4)), rng.normal(size=(4, 4, B))
+    square = square + np.swapaxes(square, 0, 1)
+    i, q = rng.integers(0, 9, (3, B)).astype(np.int32), rng.integers(0, 4, (3, B)).astype(np.int32)
+
+    def at_once(lanes, x, w, matrix, square, i, q):
+        vectors = lanes.column(w, i)
+        return (
+            lanes.take(x, i), vectors, lanes.row(w, q), lanes.row(matrix, i), lanes.dot(matrix, vectors),
+            lanes.dot(jnp.swapaxes(w, 0, 1), vectors), lanes.symmetric_dot(square, vectors),
+        )  # fmt: skip
+
+    arrays = tuple(map(jnp.asarray, (x, w, matrix, square, i, q)))
+    for got in both(at_once, *arrays):
+        for r in range(3):
+            singly = at_once(Lanes(None), *arrays[:4], arrays[4][r], arrays[5][r])
+            np.testing.assert_array_equal(got[0][r], singly[0])
+            for many, one in zip(got[1:], singly[1:], strict=True):
+                np.testing.assert_allclose(many[:, r], one, atol=1e-12)
+    lane = tuple(a if a is arrays[2] else a[..., 2] for a in arrays)
+    whole = at_once(Lanes(None), *arrays)
+    for many, one in zip(whole, at_once(Lanes(None), *lane), strict=True):
+        np.testing.assert_allclose(one, many[..., 2], atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 31, 32, 33, 50, 64, 70])
+def test_packed_bits(k):
+    rng = np.random.default_rng(k)
+    bits = rng.random((k, 3, B)) < 0.5
+    for words in both(pack, jnp.asarray(bits)):
+        assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
+        for place in range(k):
+            np.testing.assert_array_equal((np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place])
+        np.testing.assert_array_equal(unpack(words, k), bits)
+    np.testing.assert_array_equal(unpack(pack(Lanes(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 8])
 def test_inverse(d):
     rng = np.random.default_rng(d)
@@ -102,6 +143,16 @@ def test_designs(owned):
             np.testing.assert_allclose(difference, gram[:, i, each] - gram[:, j, each], atol=1e-12)
             norms = np.einsum("kkb->kb", gram)
             np.testing.assert_allclose(distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12)
+
+        def of_two(lanes, form):
+            space, arms = Space(lanes, jnp.asarray(features)), jnp.stack([i, j])
+            cross = form.cross(space, arms)
+            singly = [(form.cross(space, k), form.distances(space, form.cross(space, k), k)) for k in (i, j)]
+            return (cross, form.distances(space, cross, arms)), jax.tree.map(lambda *x: jnp.stack(x, 1), *singly)
+
+        for two, singly in both(of_two, form):
+            for got, one in zip(two, singly, strict=True):
+                np.testing.assert_allclose(got, one, atol=1e-12)
     weights = rng.random((k, B))
     for got in both(lambda lanes, w: weighted(Space(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
         for b in range(B):

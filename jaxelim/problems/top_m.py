@@ -10,24 +10,31 @@ from jax import Array
 
 from jaxelim.base import Problem
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import Lanes, balanced, index_like
 from jaxelim.problems.best_arm import llr_row, pairwise_gap
 
 _BITS = 32
 
 
-def pack(bits: Array) -> Array:
-    """bool [.., K, (B)] along axis 0 -> uint32 words [ceil(K/32), (B)], bit k % 32 of word k // 32."""
-    k = bits.shape[0]
-    words = -(-k // _BITS)
-    padded = jnp.concatenate([bits, jnp.zeros((words * _BITS - k,) + bits.shape[1:], bool)]).astype(jnp.uint32)
-    padded = padded.reshape((words, _BITS) + bits.shape[1:])
-    shifts = jnp.arange(_BITS, dtype=jnp.uint32).reshape((1, _BITS) + (1,) * (bits.ndim - 1))
-    return jnp.sum(padded << shifts, 1, dtype=jnp.uint32)
+def pack(lanes: Lanes, bits: Array) -> Array:
+    """bool [K, ..] along axis 0 -> uint32 words [ceil(K/32), ..], bit k % 32 of word k // 32."""
+
+    def together(parts: list[Array]) -> Array:
+        return balanced(jnp.bitwise_or, [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)])
+
+    def words(bits: Array) -> Array:
+        k = bits.shape[0]
+        whole = k // _BITS * _BITS
+        blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
+        found = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
+        rest = [together(list(bits[whole:]))[None]] if whole < k else []
+        return jnp.concatenate([*found, *rest])
+
+    return lanes.pin(words, bits)
 
 
 def unpack(words: Array, k: int) -> Array:
-    """The inverse of `pack`: bool [K, (B)]."""
+    """The inverse of `pack`: bool [K, ..]."""
     shifts = jnp.arange(_BITS, dtype=jnp.uint32).reshape((1, _BITS) + (1,) * (words.ndim - 1))
     bits = (words[:, None] >> shifts) & jnp.uint32(1)
     return bits.reshape((-1,) + words.shape[1:])[:k] != 0
@@ -35,7 +42,7 @@ def unpack(words: Array, k: int) -> Array:
 
 def _count(words: Array) -> Array:
     """How many bits are set, over axis 0 of words [W, ..]: int32."""
-    return jnp.sum(jax.lax.population_count(words).astype(jnp.int32), 0, dtype=jnp.int32)
+    return balanced(jnp.add, [jax.lax.population_count(word).astype(jnp.int32) for word in words])
 
 
 @jax.tree_util.register_dataclass
@@ -97,24 +104,35 @@ class TopM(Problem):
     def mask(self, answer, means):
         return answer.member
 
-    def _by_rows(self, rows: list[Array]) -> Array:
-        return jnp.concatenate(rows, 0)
+    def _pieces(self, rows: Array) -> Array:
+        """What is known of each arm of the answer beside every arm, [m, K, ..], as pieces: [Q, ..]."""
+        return rows.reshape((-1, *rows.shape[2:]))
+
+    def _per_arm(self, pieces: Array) -> Array:
+        """The inverse: [Q, ..] -> [m, K, ..]."""
+        return pieces.reshape((self.m, -1, *pieces.shape[1:]))
 
     def gap(self, space, means, theta_hat, answer):
-        return self._by_rows([pairwise_gap(space, means, theta_hat, answer.top[r]) for r in range(self.m)])
+        if space.careful:
+            rows = jnp.stack([pairwise_gap(space, means, theta_hat, answer.top[r]) for r in range(self.m)])
+        else:
+            rows = space.lanes.take(means, answer.top)[:, None] - means
+        return self._pieces(rows)
 
     def exists(self, answer, means):
-        return self._by_rows([~answer.member] * self.m)
+        return self._pieces(jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape)))
 
     def measure(self, space, design, answer):
-        cross = [design.cross(space, answer.top[r]) for r in range(self.m)]
-        norms = [design.distances(space, cross[r], answer.top[r]) for r in range(self.m)]
-        return self._by_rows(norms), jnp.stack(cross)
+        cross = design.cross(space, answer.top)
+        return self._pieces(jnp.swapaxes(design.distances(space, cross, answer.top), 0, 1)), cross
 
     def along(self, space, design, answer, cross, piece):
-        arms = answer.member.shape[0]
-        r, k = piece // arms, piece % arms
-        return design.difference(space, space.lanes.row(cross, r), space.lanes.take(answer.top, r), k)
+        arms = np.asarray(answer.member.shape[0], piece.dtype)
+        r, k = jax.lax.div(piece, arms), jax.lax.rem(piece, arms)
+        row = cross[:, 0]
+        for other in range(1, self.m):  # one pass over all rows, where a gather would go entry by entry
+            row = jnp.where(r == other, cross[:, other], row)
+        return design.difference(space, row, space.lanes.take(answer.top, r), k)
 
     def total(self, exists):
         arms = exists.shape[0] // self.m
@@ -126,31 +144,27 @@ class TopM(Problem):
         times = jnp.zeros((k,) + means.shape, jnp.int32) if pair_times else None
         return PairTimes(jnp.zeros(words, jnp.uint32), jnp.zeros(means.shape, bool), times)
 
-    def _rows(self, lanes: Lanes, pieces: PairTimes, answer: TopAnswer) -> tuple[list[Array], list[Array]]:
-        """For each arm of the empirical top m: the words of its worse arms [W], and whether it is found []."""
-        words = [lanes.column(pieces.worse, answer.top[r]) for r in range(self.m)]
-        return words, [lanes.take(pieces.found, answer.top[r]) for r in range(self.m)]
-
     def active(self, lanes, pieces, answer):
-        words, _ = self._rows(lanes, pieces, answer)
-        arms = answer.member.shape[0]
-        return self._by_rows([~unpack(words[r], arms) & ~answer.member for r in range(self.m)])
+        words = lanes.column(pieces.worse, answer.top)  # [W, m]
+        worse = jnp.swapaxes(unpack(words, answer.member.shape[0]), 0, 1)
+        return self._pieces(~worse & ~answer.member)
 
     def drop(self, lanes, pieces, answer, refuted, t):
         arms = answer.member.shape[0]
-        words, found = self._rows(lanes, pieces, answer)
-        worse, known, times = pieces.worse, pieces.found, pieces.times
+        known = lanes.take(pieces.found, answer.top)
+        now = self._per_arm(refuted) & ~answer.member & ~known[:, None]
+        words = lanes.column(pieces.worse, answer.top) | pack(lanes, jnp.swapaxes(now, 0, 1))
+        all_worse = _count(words) >= arms - self.m
+        worse, found, times = pieces.worse, pieces.found, pieces.times
         each = index_like(answer.member)
         for r in range(self.m):
-            now = refuted[r * arms : (r + 1) * arms] & ~answer.member & ~found[r]
-            after = words[r] | pack(now)
             here = each == answer.top[r]
-            worse = jnp.where(here[None], after[:, None], worse)
-            known = known | (here & (_count(after) >= arms - self.m))
+            worse = jnp.where(here[None], words[:, r][:, None], worse)
+            found = found | (here & all_worse[r])
             if times is not None:
-                fresh = here[:, None] & now[None] & (times == 0)
+                fresh = here[:, None] & now[r][None] & (times == 0)
                 times = jnp.where(fresh, t, times)
-        return PairTimes(worse, known, times)
+        return PairTimes(worse, found, times)
 
     def full_llr(self, space, stats):
         """The LLR of "k is better than j" for every ordered pair, row by row: [K, K]."""
@@ -160,7 +174,7 @@ class TopM(Problem):
     def drop_all(self, lanes, pieces, refuted, t):
         arms = refuted.shape[0]
         now = jnp.swapaxes(refuted, 0, 1) & ~pieces.found[None]  # [k, j]
-        words = pieces.worse | pack(now)
+        words = pieces.worse | pack(lanes, now)
         found = pieces.found | (_count(words) >= arms - self.m)
         times = pieces.times
         if times is not None:
@@ -171,9 +185,10 @@ class TopM(Problem):
         arms = answer.member.shape[0]
         if full:
             return lanes.sum(jnp.where(pieces.found, 0, arms - 1 - _count(pieces.worse)))
-        outside = pack(~answer.member)
-        words, found = self._rows(lanes, pieces, answer)
-        return sum(jnp.where(found[r], 0, _count(~words[r] & outside)) for r in range(self.m))
+        outside = pack(lanes, ~answer.member)
+        words = lanes.column(pieces.worse, answer.top)
+        each = jnp.where(lanes.take(pieces.found, answer.top), 0, _count(~words & outside[:, None]))
+        return sum(each[r] for r in range(self.m))
 
     def settled(self, lanes, pieces, answer, full):
         return lanes.sum(pieces.found) >= self.m
@@ -186,13 +201,12 @@ class TopM(Problem):
         return jnp.ones((means.shape[0], *means.shape), bool)
 
     def within(self, lanes, pieces, answer):
-        rows = [lanes.row(pieces, answer.top[r]) & ~answer.member for r in range(self.m)]
-        return self._by_rows(rows)
+        return self._pieces(jnp.stack([lanes.row(pieces, answer.top[r]) & ~answer.member for r in range(self.m)]))
 
     def without(self, lanes, pieces, answer, refuted):
-        arms, each = answer.member.shape[0], index_like(answer.member)
+        each = index_like(answer.member)
         for r in range(self.m):
-            now = refuted[r * arms : (r + 1) * arms] & ~answer.member
+            now = self._per_arm(refuted)[r] & ~answer.member
             pieces = pieces & ~((each == answer.top[r])[:, None] & now[None])
         return pieces
 
