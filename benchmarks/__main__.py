@@ -16,7 +16,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import tyro
 
@@ -27,19 +27,19 @@ from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
+SectionName = Literal["targets", "kernels", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Time the engine on this machine."""
 
-    sections: tuple[SectionName, ...] = ("targets", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu")
+    sections: tuple[SectionName, ...] = get_args(SectionName)
     """What to measure."""
     quick: bool = False
     """Small sizes, for a look in about a minute; the figures are rough."""
     rows: tuple[str, ...] = ()
-    """Rows of the targets and rules to measure; all (of the targets three with --quick) if none is named."""
+    """Rows of the targets, kernels and rules to measure; all (with --quick a few) if none is named."""
     runs: int | None = None
     """Runs, in place of the 1000 of targets and devices."""
     repeats: int | None = None

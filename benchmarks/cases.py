@@ -44,8 +44,10 @@ class Timing:
         repeats: timed calls, after one that compiles.
         core: pin the process to this core; None: all that there are.
         anchor: runs of the C anchor around every timed call; 0 for none.
+        profile: also say where the time of one more call goes.
     """
 
     repeats: int = 3
     core: int | None = None
     anchor: int = 0
+    profile: bool = False

@@ -59,20 +59,29 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     return (find_instance(case.instance), catalogue.find_problem(case.problem, case.m, 0.0), rule), settings
 
 
+def planned(given: tuple, settings: dict) -> tuple:
+    """The spec that such a call is compiled for, and the inputs and queue of its program. Under `float64_scope`."""
+    from jaxelim import thresholds
+    from jaxelim.drive import inputs_of, queue_of, spec_of
+    from jaxelim.job import Job
+
+    job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
+                      settings["runs"], 0, settings["max_samples"], 1.0, None, (), settings["engine"])  # fmt: skip
+    spec = spec_of(job)
+    return spec, inputs_of(job, spec), queue_of(job, spec)[0]
+
+
 def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
     """The state that a lane carries from step to step, and the noise drawn for it at a time."""
     import jax
     import numpy as np
 
-    from jaxelim import engine, thresholds
-    from jaxelim.drive import inputs_of, queue_of, spec_of
-    from jaxelim.job import Job, float64_scope
+    from jaxelim import engine
+    from jaxelim.job import float64_scope
 
     with float64_scope():
-        job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
-                           settings["runs"], 0, settings["max_samples"], 1.0, None, (), settings["engine"])  # fmt: skip
-        spec = spec_of(job)
-        lane = engine.program(spec).empty(inputs_of(job, spec), queue_of(job, spec)[0])["lane"]
+        spec, inputs, queue = planned(given, settings)
+        lane = engine.program(spec).empty(inputs, queue)["lane"]
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
     return {"state_bytes_per_lane": state, "noise_bytes_per_lane": plan["chunk"] * spec.dtype.itemsize}
@@ -83,7 +92,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
     import jax
 
     import jaxelim as je
-    from benchmarks import anchor
+    from benchmarks import anchor, kernels
     from jaxelim import engine
 
     device = jax.devices()[0]
@@ -134,6 +143,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "memory_before_bytes": before,
         "peak_memory_bytes": peak,
         **bytes_per_lane(given, settings, result.plan),
+        **({"kernels": kernels.of(given, settings)} if timing.profile else {}),
     }
 
 

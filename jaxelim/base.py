@@ -153,13 +153,7 @@ class View:
 
     def active_of(self, answer: Tree) -> tuple[Array, Array]:
         """What `active` and `reading` are to the empirical answer, for one that the rule has from other means."""
-        other = dataclasses.replace(self, answer=answer)
-        if self.elimination is None:
-            return other.exists, self.problem.total(other.exists)
-        if self.elimination.shared:
-            return self.problem.active(self.lanes, self.kept, answer), self.problem.reading(self.lanes, self.kept, answer)
-        active = self.elimination.active(other, self.kept)
-        return active, self.lanes.sum(active)
+        return looked_at(dataclasses.replace(self, answer=answer), self.elimination, self.kept)
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
@@ -179,6 +173,18 @@ class View:
         """The same pieces in the metric of another design."""
         norm, cross = self.problem.measure(self.space, design, self.answer)
         return Metric(self.space, self.problem, design, self.answer, norm, cross)
+
+
+def looked_at(seen: Check | View, elimination: Any, kept: Tree) -> tuple[Array, Array]:
+    """Which of the answer's pieces sampling looks at, [Q] bool, and how many they are, []: all of them, or those in the set
+    `kept` that elimination at sampling has left."""
+    lanes = seen.space.lanes
+    if elimination is None:
+        return seen.exists, seen.problem.total(seen.exists)
+    if elimination.shared:
+        return seen.problem.active(lanes, kept, seen.answer), seen.problem.reading(lanes, kept, seen.answer)
+    active = elimination.active(seen, kept)
+    return active, lanes.sum(active)
 
 
 def check_of(problem: "Problem", space: Space, stats: Statistics, full: bool = False) -> Check:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Check, Tree, refutes
+from jaxelim.base import Check, Tree, View, refutes
 from jaxelim.checks import real
 from jaxelim.errors import ArgumentError, UnsupportedError
 
@@ -188,7 +188,7 @@ class Resets:
         refuted = check.exists & refutes(check.gap, check.metric.norm, alpha)
         return check.problem.without(check.space.lanes, helper, check.answer, refuted), last
 
-    def active(self, check: Check, state: tuple[Array, Array]) -> Array:
-        """Which of the empirical answer's pieces sampling looks at: [Q] bool."""
+    def active(self, check: Check | View, state: tuple[Array, Array]) -> Array:
+        """Which of the answer's pieces sampling looks at: [Q] bool."""
         active = check.problem.within(check.space.lanes, state[0] & state[1], check.answer)
         return jnp.where(check.space.lanes.any(active), active, check.exists)

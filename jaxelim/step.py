@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree, View, check_of
+from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree, View, check_of, looked_at
 from jaxelim.design import Space
 from jaxelim.elimination import Native, StoppingRule
 from jaxelim.families import gaussian
@@ -126,7 +126,7 @@ class Step:
             check.answer,
             check.gap,
             check.metric.norm,
-            *self._active(check, kept),
+            *looked_at(check, elimination, kept),
             check.metric,
             delta,
             self._beta(t, delta),
@@ -162,16 +162,6 @@ class Step:
             prepared=axes[0].prepared if self.spec.owned else shared(view.prepared),
         )
         return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
-
-    def _active(self, check: Check, kept: Tree) -> tuple[Array, Array]:
-        """The pieces that sampling looks at, [Q, B], and how many they are, [B]."""
-        elimination, lanes = self.spec.elimination, check.space.lanes
-        if elimination is None:
-            return check.exists, check.problem.total(check.exists)
-        if elimination.shared:
-            return check.problem.active(lanes, kept, check.answer), check.problem.reading(lanes, kept, check.answer)
-        active = elimination.active(check, kept)
-        return active, lanes.sum(active)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import anchor, elimination, gpu, measure, report, rules, targets
+from benchmarks import anchor, elimination, gpu, kernels, measure, report, rules, targets
 from benchmarks.__main__ import Options
-from benchmarks.cases import Case, Timing
+from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from jaxelim import catalogue
 
@@ -108,6 +108,49 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     for row in rows:
         case = Case(row["rule"], instance=row["instance"], stopping=(row["stopping"],), elimination=None)
         assert measure.arguments(case)[1]["stopping"][0].name in catalogue.rules()[row["rule"]].stopping
+
+
+def test_kernels_are_told_by_the_functions_they_come_from():
+    text = '''HloModule m
+FileNames
+1 "/here/jaxelim/lanes.py"
+2 "/here/jaxelim/problems/top_m.py"
+3 "/there/script.py"
+
+FunctionNames
+1 "Lanes.pin"
+2 "TopM.drop.<locals>.<lambda>"
+3 "<module>"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=5 end_line=5}
+2 {file_name_id=2 function_name_id=2 line=9 end_line=9}
+3 {file_name_id=3 function_name_id=3 line=1 end_line=1}
+
+StackFrames
+1 {file_location_id=3 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+3 {file_location_id=1 parent_frame_id=2}
+
+%inner (x: f64[2,64]) -> f64[2,64] {
+  %and_fusion.1 = pred[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f, metadata={op_name="a" stack_frame_id=3}
+  %dot.2 = f64[2]{0} dot(%x, %x), metadata={op_name="b" stack_frame_id=1}
+  ROOT %cond.3 = (f64[2,64]{1,0}, s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
+}
+'''
+    assert kernels.functions(text) == {"and_fusion.1": "TopM.drop (top_m.py)", "dot.2": "dot.2"}
+
+
+def test_a_profile_names_the_step_s_functions():
+    case = Case("lucb", instance="unstructured-k40", runs=64, max_samples=whole_chunks(1, 40))
+    found = kernels.of(*measure.arguments(case))
+    assert found["computed"] % (64 * CHUNK) == 0 and found["seconds"] > 0
+    by_name = {one["function"]: one for one in found["functions"]}
+    assert {"BestArm.drop (best_arm.py)", "DiagonalDesign.add (design.py)"} & set(by_name)
+    assert any("lucb.py" in name for name in by_name) and any("step.py" in name for name in by_name)
+    assert all(one["ns/sample"] > 0 and one["kernels/step"] > 0 for one in found["functions"])
+    order = [one["ns/sample"] for one in found["functions"]]
+    assert order == sorted(order, reverse=True) and sum(order) < 1e9 * found["seconds"]
 
 
 def test_eliminations_are_held_against_llr(monkeypatch):

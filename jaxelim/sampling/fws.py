@@ -13,7 +13,7 @@ from jaxelim.base import ASK, OK, Metric, SamplingRule, View
 from jaxelim.design import DiagonalDesign, SquareDesign, weighted
 from jaxelim.lanes import Lanes, index_like, where
 
-_BATCHED_ROWS = (4, 8, 16, 64)
+_BATCHED_ROWS = (4, 16, 64)
 """Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
 
 

@@ -1,0 +1,135 @@
+"""Where a step's time goes: the kernels of the compiled loop, by the function of the library that each is made from."""
+
+import collections
+import dataclasses
+import gzip
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import CHUNK, whole_chunks
+from benchmarks.processes import apart
+from benchmarks.report import Section, Sitting, described
+from benchmarks.targets import TARGETS
+
+SHOWN = 12
+CONTAINERS = ("while", "conditional", "call", "tuple", "parameter", "get-tuple-element", "constant", "bitcast")
+"""Instructions that only hold others, or take no time."""
+
+
+def of(given: tuple, settings: dict) -> dict:
+    """Nanoseconds a computed sample, and kernels a step, by function, of one call: needs runs of equal length, one a lane."""
+    import jax
+
+    import jaxelim as je
+
+    je.simulate(*given, **settings)
+    options = jax.profiler.ProfileOptions()
+    options.host_tracer_level, options.python_tracer_level = 3, 0
+    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+        with jax.profiler.trace(folder, profiler_options=options):
+            result = je.simulate(*given, **settings)
+        trace = json.loads(gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes()))
+    computed, lanes = result.work["samples_computed"], result.plan["lanes"]
+    sources = functions(compiled_text(given, settings))
+    spent: dict[str, float] = collections.Counter()
+    times: dict[str, int] = collections.Counter()
+    for event in trace["traceEvents"]:
+        source = sources.get(event.get("name"))
+        if event.get("ph") == "X" and source is not None:
+            spent[source] += 1e3 * event["dur"] / computed
+            times[source] += 1
+    return {"functions": [{"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
+                          for name, ns in sorted(spent.items(), key=lambda x: -x[1])],
+            "seconds": result.work["seconds"], "computed": computed}  # fmt: skip
+
+
+def compiled_text(given: tuple, settings: dict) -> str:
+    """The optimised program of the loop, as XLA prints it."""
+    import numpy as np
+
+    from benchmarks.measure import planned
+    from jaxelim import engine
+    from jaxelim.job import float64_scope
+
+    with float64_scope():
+        spec, inputs, queue = planned(given, settings)
+        program = engine.program(spec)
+        placed = program.place(inputs, queue, program.empty(inputs, queue))
+        return program.advance.lower(*placed, np.int32(0)).compile().as_text()
+
+
+def functions(text: str) -> dict[str, str]:
+    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `Lanes`.
+
+    From the tables of stack frames that XLA prints; where there are none, the kernel's own name."""
+    tables: dict[str, dict[int, Any]] = collections.defaultdict(dict)
+    table = ""
+    found = {}
+    for line in text.splitlines():
+        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = line
+        elif not line.strip():
+            table = ""
+        elif table:
+            number, _, rest = line.partition(" ")
+            tables[table][int(number)] = rest.strip('"') if "Names" in table else _fields(rest)
+        else:
+            kernel = re.match(r"\s*(?:ROOT )?%?([\w.\-]+) = .*?[\]})] ([a-z][\w\-]*)\(", line)
+            if kernel is None or kernel.group(2) in CONTAINERS:
+                continue
+            frame = re.search(r"stack_frame_id=(\d+)", line)
+            found[kernel.group(1)] = _function(tables, int(frame.group(1)) if frame else 0) or kernel.group(1)
+    return found
+
+
+def _fields(text: str) -> dict[str, int]:
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", text)}
+
+
+def _function(tables: dict, frame: int) -> str | None:
+    """The innermost function of a stack that is written in the library, but not in lanes.py."""
+    while frame in tables["StackFrames"]:
+        entry = tables["StackFrames"][frame]
+        place = tables["FileLocations"].get(entry["file_location_id"], {})
+        file = Path(tables["FileNames"].get(place.get("file_name_id"), "?"))
+        name = tables["FunctionNames"].get(place.get("function_name_id"), "?").partition(".<locals>")[0]
+        if "jaxelim" in file.parts and file.name != "lanes.py":
+            return f"{name} ({file.name})"
+        if entry.get("parent_frame_id") in (None, frame):
+            return None
+        frame = entry["parent_frame_id"]
+    return None
+
+
+def run(sitting: Sitting) -> Section:
+    """The steps of the targets' rows, 64 runs of equal length: for each a row of totals, and one per function."""
+    section = Section("Kernels: where a step's time goes, by the function that a kernel's last operation comes from")
+    chunks = 1 if sitting.quick else 4
+    for name in sitting.rows or (("lingape",) if sitting.quick else TARGETS):
+        if name not in TARGETS:
+            continue
+        case = dataclasses.replace(TARGETS[name].case, runs=64, max_samples=sitting.max_samples or whole_chunks(chunks))
+
+        def measure(case=case):
+            return apart(case, dataclasses.replace(sitting.pinned(0), repeats=0, profile=True))
+
+        def row(found, name=name, case=case):
+            kernels = found["kernels"]
+            return {"row": name, "problem": described(case), **_total(kernels["functions"]),
+                    "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"]}  # fmt: skip
+
+        found = section.attempt(name, measure, row)
+        if found is not None:
+            every = found["kernels"]["functions"]
+            parts = [*every[:SHOWN], {"function": "all others", **_total(every[SHOWN:])}]
+            whole = _total(every)["ns/sample"]
+            section.rows += [{"of": name, **part, "share": part["ns/sample"] / whole} for part in parts]
+    section.notes.append(f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, which itself takes time.")
+    return section
+
+
+def _total(functions: list[dict]) -> dict[str, float]:
+    return {key: sum(one[key] for one in functions) for key in ("ns/sample", "kernels/step")}
