@@ -39,7 +39,7 @@ class Options:
     quick: bool = False
     """Small sizes, for a look in about a minute; the figures are rough."""
     rows: tuple[str, ...] = ()
-    """Rows of the targets, kernels and rules to measure; all (with --quick a few) if none is named."""
+    """Rows of the targets, kernels, rules and elimination to measure; all (with --quick a few) if none is named."""
     runs: int | None = None
     """Runs, in place of the 1000 of targets and devices."""
     repeats: int | None = None

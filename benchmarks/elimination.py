@@ -14,6 +14,8 @@ def run(sitting: Sitting) -> Section:
     section = Section("Elimination on linear-d20: processor time per sample on one core, and half-spaces looked at per sample")
     cases = CASES[:1] if sitting.quick else CASES
     for rule, problem, m in cases:
+        if sitting.rows and rule not in sitting.rows:
+            continue
         cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 8 if rule == "tas" else 40)
         plain = []
         for stopping, sampling in VARIANTS[:2] if sitting.quick else VARIANTS:

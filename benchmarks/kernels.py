@@ -62,13 +62,16 @@ def compiled_text(given: tuple, settings: dict) -> str:
 
 
 def functions(text: str) -> dict[str, str]:
-    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `Lanes`.
+    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `Lanes`, of the
+    kernel itself or, where XLA names none for it, of the last operation within that has one.
 
     From the tables of stack frames that XLA prints; where there are none, the kernel's own name."""
     tables: dict[str, dict[int, Any]] = collections.defaultdict(dict)
-    table = ""
-    found = {}
+    table = inside = ""
+    kernels: dict[str, tuple[int, str]] = {}  # frame, and what is called
+    last: dict[str, int] = {}  # frame, by computation
     for line in text.splitlines():
+        begun = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*\{$", line)
         if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
             table = line
         elif not line.strip():
@@ -76,13 +79,18 @@ def functions(text: str) -> dict[str, str]:
         elif table:
             number, _, rest = line.partition(" ")
             tables[table][int(number)] = rest.strip('"') if "Names" in table else _fields(rest)
+        elif begun:
+            inside = begun.group(1)
         else:
-            kernel = re.match(r"\s*(?:ROOT )?%?([\w.\-]+) = .*?[\]})] ([a-z][\w\-]*)\(", line)
-            if kernel is None or kernel.group(2) in CONTAINERS:
-                continue
-            frame = re.search(r"stack_frame_id=(\d+)", line)
-            found[kernel.group(1)] = _function(tables, int(frame.group(1)) if frame else 0) or kernel.group(1)
-    return found
+            instruction = re.match(r"\s*(?:ROOT )?%?([\w.\-]+) = .*?[\]})] ([a-z][\w\-]*)\(", line)
+            named = re.search(r"stack_frame_id=(\d+)", line)
+            frame = int(named.group(1)) if named else 0
+            if frame:
+                last[inside] = frame
+            if instruction is not None and instruction.group(2) not in CONTAINERS:
+                called = re.search(r"calls=%?([\w.\-]+)", line)
+                kernels[instruction.group(1)] = frame, called.group(1) if called else ""
+    return {name: _function(tables, frame or last.get(called, 0)) or name for name, (frame, called) in kernels.items()}
 
 
 def _fields(text: str) -> dict[str, int]:

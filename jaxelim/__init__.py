@@ -5,7 +5,10 @@
     print(result.summary())
 """
 
-from jaxelim import instances, store, testing
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxelim import instances
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import (
     PrecisionError,
@@ -61,6 +64,9 @@ from jaxelim.sampling import (
 )
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
+
+if TYPE_CHECKING:
+    from jaxelim import store, testing
 
 __all__ = [
     "ArgumentError",
@@ -132,3 +138,10 @@ __all__ = [
     "testing",
     "trace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`store` and `testing` when they are first asked for: xarray and scipy.stats take longer to import than all the rest."""
+    if name in ("store", "testing"):
+        return importlib.import_module(f"jaxelim.{name}")
+    raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

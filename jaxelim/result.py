@@ -2,17 +2,19 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 
 from jaxelim.complexity import complexity, efficiency
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
@@ -219,8 +221,10 @@ class Result:
         cut = np.where(self.stopped, 1.0, np.nan)
         return ratio * cut, distance * cut
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions, the settings and the layout as attributes. Save with `.to_netcdf(path)`."""
+        import xarray as xr  # takes a second: only for those who ask
+
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
         of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"

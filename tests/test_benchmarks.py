@@ -132,13 +132,22 @@ StackFrames
 2 {file_location_id=2 parent_frame_id=1}
 3 {file_location_id=1 parent_frame_id=2}
 
+%f.1 (x: f64[2,64]) -> f64[2,64] {
+  %multiply.1 = f64[2,64]{1,0} multiply(%x, %x), metadata={op_name="d" stack_frame_id=2}
+  ROOT %add.1 = f64[2,64]{1,0} add(%multiply.1, %x)
+}
+
 %inner (x: f64[2,64]) -> f64[2,64] {
+  %bare_fusion = f64[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f.1
   %and_fusion.1 = pred[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f, metadata={op_name="a" stack_frame_id=3}
   %dot.2 = f64[2]{0} dot(%x, %x), metadata={op_name="b" stack_frame_id=1}
   ROOT %cond.3 = (f64[2,64]{1,0}, s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
 }
 '''
-    assert kernels.functions(text) == {"and_fusion.1": "TopM.drop (top_m.py)", "dot.2": "dot.2"}
+    found = kernels.functions(text)
+    assert {name: found[name] for name in ("and_fusion.1", "bare_fusion", "dot.2")} == {
+        "and_fusion.1": "TopM.drop (top_m.py)", "bare_fusion": "TopM.drop (top_m.py)", "dot.2": "dot.2"
+    }  # fmt: skip
 
 
 def test_a_profile_names_the_step_s_functions():

@@ -1,5 +1,8 @@
 """The names, shapes and types that users rely on. Run with the caller's x64 flag off, and once more with it on."""
 
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -181,3 +184,11 @@ def test_complexity_from_the_command_line(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "H* = 0.000270541" in text and "E[tau]" in text and figure.stat().st_size > 10_000
     assert cli.main(["complexity", "linear-d2"]) == 2
+
+
+def test_importing_the_library_leaves_alone_what_takes_long():
+    """xarray and scipy.stats come with what needs them; a second process would wait for them longer than for its programs."""
+    slow = ["xarray", "scipy.stats", "pandas", "h5py", "matplotlib"]
+    code = f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); je.store.Store; je.testing.check_threshold"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
