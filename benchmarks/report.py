@@ -54,7 +54,8 @@ class Section:
             print(f"  {label}: FAILED: {error}", flush=True)
             return None
         self.rows.append({**row(found), "raw": found})
-        print(f"  {label}: {found['process_wall_seconds']:.0f} s in all", flush=True)
+        figures = (f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float))
+        print(f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}", flush=True)
         return found
 
     def __str__(self) -> str:
