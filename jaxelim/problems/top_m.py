@@ -201,13 +201,12 @@ class TopM(Problem):
         return jnp.ones((means.shape[0], *means.shape), bool)
 
     def within(self, lanes, pieces, answer):
-        return self._pieces(jnp.stack([lanes.row(pieces, answer.top[r]) & ~answer.member for r in range(self.m)]))
+        return self._pieces(jnp.swapaxes(lanes.row(pieces, answer.top), 0, 1) & ~answer.member)
 
     def without(self, lanes, pieces, answer, refuted):
-        each = index_like(answer.member)
+        each, now = index_like(answer.member), self._per_arm(refuted) & ~answer.member
         for r in range(self.m):
-            now = self._per_arm(refuted)[r] & ~answer.member
-            pieces = pieces & ~((each == answer.top[r])[:, None] & now[None])
+            pieces = pieces & ~((each == answer.top[r])[:, None] & now[r][None])
         return pieces
 
     def times(self, pieces):
