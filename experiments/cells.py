@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +41,11 @@ class Job(Protocol):
 
     def settings(self) -> dict:
         """All that decides the numbers of run r, in canonical form."""
+        ...
+
+    @property
+    def program(self) -> Hashable:
+        """Jobs for which this is equal run one compiled program."""
         ...
 
     def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
@@ -76,6 +81,13 @@ class Cell:
         """All fields but the name, and the revision of the library's numbers."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "name"}
         return canonical({**fields, "revision": REVISION})
+
+    @property
+    def program(self) -> Hashable:
+        """See `Job`: everything but numbers, which are a program's arguments."""
+        shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
+        kinds = self.problem.skeleton(), self.rule.skeleton(), self.stopping, self.elimination, self.threshold
+        return (*shape, *kinds, self.ridge, self.record, self.precision)
 
     def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
         """See `Job`."""
@@ -307,10 +319,20 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
 
 def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int) -> None:
     """do(worker, part, check) for every part in turn, on `workers` threads: a block keeps one device, so that compiling one and
-    waiting for the longest run of another leave no device idle. The first error, or an interrupt, ends all of them at their next
-    `check`, and is raised."""
-    waiting, stop, lock = iter(todo), threading.Event(), threading.Lock()
+    waiting for the longest run of another leave no device idle. A program is compiled once for each device that runs it, so a
+    worker leaves out the parts whose program another one has, as long as there are others. The first error, or an interrupt,
+    ends all of them at their next `check`, and is raised."""
+    waiting, stop, lock = list(todo), threading.Event(), threading.Lock()
     errors: list[BaseException] = []
+    owners: dict[Hashable, int] = {}
+
+    def following(worker: int) -> Part | None:
+        with lock:
+            mine = (i for i, part in enumerate(waiting) if owners.get(part.job.program, worker) == worker)
+            part = waiting.pop(next(mine, 0)) if waiting else None
+            if part is not None:
+                owners.setdefault(part.job.program, worker)
+            return part
 
     def check() -> None:
         if stop.is_set():
@@ -319,8 +341,7 @@ def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], No
     def work(worker: int) -> None:
         try:
             while not stop.is_set():
-                with lock:
-                    part = next(waiting, None)
+                part = following(worker)
                 if part is None:
                     return
                 do(worker, part, check)

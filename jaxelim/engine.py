@@ -60,7 +60,9 @@ class Program:
         key = str(jax.tree.map(np.shape, inputs))
         if key not in self._shapes:
             one = queue if spec.devices == 1 else jax.tree.map(lambda x: x[0], queue)
-            shape = jax.eval_shape(self.step.start, inputs, one, jax.ShapeDtypeStruct((spec.lanes,), jnp.int32))
+            each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
+            noise = jax.ShapeDtypeStruct((inputs["mu"].shape[1], spec.lanes), spec.dtype)
+            shape = jax.eval_shape(self.step.start, inputs, one, each, each, each, noise)
             self._shapes[key] = shape, jax.eval_shape(self.step.results, shape)
         lane, results = self._shapes[key]
         zeros = lambda tree: jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), tree)  # noqa: E731
@@ -137,23 +139,31 @@ class Program:
     def _chunk(self, inputs: dict, queue: dict, carry: dict) -> dict:
         spec = self.spec
         two_speed = spec.rule.fast is not None
-        size, length = spec.lanes, spec.chunk
+        size, length, k = spec.lanes, spec.chunk, inputs["mu"].shape[1]
+
+        # Lanes that are done take the next places in the queue. Noise is drawn in one go for the initial pulls of those and
+        # for the chunk of all: what draws it is a quarter of a small program, and like this it is compiled once.
+        vacant = carry["lane"].done
+        item = jnp.where(vacant, carry["next"] + jnp.cumsum(vacant.astype(jnp.int32)) - 1, carry["lane"].item)
+        item = jnp.where(item < queue["length"], item, spec.queue)
+        at = jnp.minimum(item, spec.queue - 1)
+        run, row = (jnp.where(vacant, queue[name][at], getattr(carry["lane"], name)) for name in ("run", "row"))
+        drawn = self.step.noise(inputs, run, row, jnp.where(vacant, 0, carry["lane"].stats.t - k), k + length)
+        noise = drawn[k:]
 
         def refill(c):
             lane, upcoming, log = c
-            item = jnp.where(lane.done, upcoming + jnp.cumsum(lane.done.astype(jnp.int32)) - 1, lane.item)
-            fresh = self.step.start(inputs, queue, jnp.where(item < queue["length"], item, spec.queue))
+            fresh = self.step.start(inputs, queue, item, run, row, drawn[:k])
             if spec.log:
                 assert fresh.stats.theta_hat is not None
                 log = {**log, "theta_hat_0": fresh.stats.theta_hat[:, 0]}
             taken = jnp.sum(lane.done, dtype=jnp.int32)
             return self._renewed(lane, fresh), jnp.minimum(upcoming + taken, queue["length"]), log
 
-        wanted = jnp.any(carry["lane"].done) & (carry["next"] < queue["length"])
+        wanted = jnp.any(vacant) & (carry["next"] < queue["length"])
         state = (carry["lane"], carry["next"], carry["log"])
         lane, upcoming, log = jax.lax.cond(wanted, refill, lambda c: c, state)
         start, opened = lane.stats.t, lane.closed_at == 0
-        noise = self.step.noise(inputs, lane.run, lane.row, start, length)
         pulled = jnp.full((length, size), -1, jnp.int16) if spec.observers > 1 else None
         # The features of a lane are fixed while it lives: kept out of the inner loop's state.
         fixed = {"features": lane.features, "mu": lane.mu, "prepared": lane.prepared, "delta": lane.delta}

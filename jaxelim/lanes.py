@@ -70,9 +70,22 @@ def _by_blocks(x: Array, fold: Callable) -> Tree:
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), folded, rest)
 
 
+def _rows(x: Array) -> list[Array]:
+    """x[0], x[1], .. (by lax, here and below: a tree has many nodes, and jax.numpy takes several times as long to trace)."""
+    return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
+
+
+def _larger(a: Array, b: Array) -> Array:
+    return jax.lax.select(jax.lax.gt(b, a), b, a)
+
+
+def _smaller(a: Array, b: Array) -> Array:
+    return jax.lax.select(jax.lax.lt(b, a), b, a)
+
+
 def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    better = b[0] > a[0]
-    return jnp.where(better, b[0], a[0]), jnp.where(better, b[1], a[1])
+    better = jax.lax.gt(b[0], a[0])
+    return jax.lax.select(better, b[0], a[0]), jax.lax.select(better, b[1], a[1])
 
 
 @jax.tree_util.register_dataclass
@@ -89,6 +102,7 @@ class Lanes:
         """f(*x), computed once and kept, instead of anew inside every consumer."""
         if self.flag is None:
             return f(*x)
+        f = jax.jit(f, inline=True)  # traced once for its shapes and for the branch
         shapes = jax.eval_shape(f, *x)
         empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
         return jax.lax.cond(self.flag > 0, f, empty, *x)
@@ -97,7 +111,7 @@ class Lanes:
         n = x.shape[0]
         if n > _WIDEST_TREE:
             x = self.pin(lambda x: _by_blocks(x, lambda parts: balanced(combine, parts)), x)
-        return self.pin(lambda x: balanced(combine, [x[i] for i in range(x.shape[0])]), x)
+        return self.pin(lambda x: balanced(combine, _rows(x)), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
@@ -105,7 +119,7 @@ class Lanes:
             return jnp.argmax(x, 0).astype(jnp.int32)
         n = x.shape[0]
         if n <= _WIDEST_TREE:
-            pairs = lambda x: [(x[i], jnp.full(x.shape[1:], i, jnp.int32)) for i in range(n)]  # noqa: E731
+            pairs = lambda x: [(row, jax.lax.full_like(row, i, jnp.int32)) for i, row in enumerate(_rows(x))]  # noqa: E731
             return self.pin(lambda x: balanced(_first_of_largest, pairs(x))[1], x)
 
         def largest(parts):
@@ -123,13 +137,13 @@ class Lanes:
         """The largest entry along axis 0."""
         if not self._tuned(x):
             return jnp.max(x, 0)
-        return self._fold(lambda a, b: jnp.where(b > a, b, a), x)
+        return self._fold(_larger, x)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
         if not self._tuned(x):
             return jnp.min(x, 0)
-        return self._fold(lambda a, b: jnp.where(b < a, b, a), x)
+        return self._fold(_smaller, x)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; booleans are counted in int32."""
@@ -137,12 +151,12 @@ class Lanes:
         if not self._tuned(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
         if counting and x.shape[0] <= _WIDEST_TREE:  # converted inside, so that no array of integers is ever written
-            return self.pin(lambda x: balanced(jnp.add, [x[i].astype(jnp.int32) for i in range(x.shape[0])]), x)
-        return self._fold(lambda a, b: a + b, x.astype(jnp.int32) if counting else x)
+            return self.pin(lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x)
+        return self._fold(jax.lax.add, x.astype(jnp.int32) if counting else x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
-        return jnp.any(x, 0) if not self._tuned(x) else self._fold(lambda a, b: a | b, x)
+        return jnp.any(x, 0) if not self._tuned(x) else self._fold(jax.lax.bitwise_or, x)
 
     def take(self, x: Array, i: Array) -> Array:
         """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]. Here and

@@ -323,13 +323,13 @@ class Step:
             asks=lane.asks & ~taken,
         )
 
-    def start(self, inputs: dict, queue: dict, item: Array) -> Lane:
-        """Lanes at t = K, every arm pulled once, for the runs at these places in the queue ([B])."""
+    def start(self, inputs: dict, queue: dict, item: Array, run: Array, row: Array, noise: Array) -> Lane:
+        """Lanes at t = K, every arm pulled once, for the runs at these places in the queue ([B]); `noise` [K, B] is that of
+        those pulls, `run` and `row` what it was drawn for."""
         spec = self.spec
         b = item.shape[0]
         at = jnp.minimum(item, spec.queue - 1)
-        run, row, instance = queue["run"][at], queue["row"][at], queue["instance"][at]
-        delta = queue["delta"][:, at]
+        instance, delta = queue["instance"][at], queue["delta"][:, at]
         k = inputs["mu"].shape[1]
 
         def own(table: Array) -> Array:
@@ -338,8 +338,7 @@ class Step:
         features = own(inputs["features"]) if spec.owned else None
         mu = own(inputs["mu"]) if spec.owned else None
         prepared = jax.tree.map(own if spec.owned else (lambda x: x[0]), inputs["prepared"])
-        first = self.noise(inputs, run, row, jnp.zeros((b,), jnp.int32), k)
-        first = first + (inputs["mu"][0][:, None] if mu is None else mu)
+        first = noise + (inputs["mu"][0][:, None] if mu is None else mu)
         space = self._space(inputs, features)
         stats = gaussian.start(
             space,

@@ -32,6 +32,10 @@ class Cheap:
     def settings(self) -> dict:
         return store.canonical({"seed": self.seed, "arms": self.arms})
 
+    @property
+    def program(self) -> int:
+        return self.arms
+
     def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
         self.asked.append(runs)
         drawn = [np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms)) for run in runs]

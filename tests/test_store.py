@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -294,6 +295,24 @@ def test_a_path_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(je.StoreError, match="a part of the path is a file"):
         run(tmp_path / "file" / "results")
+
+
+def test_workers_leave_each_others_programs_alone():
+    parts = cells.partition([Cheap("a", 1, arms=40), Cheap("b", 2, arms=40), Cheap("c", 3, arms=60)], 2, 1)
+    meeting, ran = threading.Barrier(2), []
+
+    def do(worker, part, check):
+        meeting.wait(60)  # two at a time
+        ran.append((worker, part))
+
+    cells._side_by_side(parts, do, 2)
+    assert sorted(part.job.name for _, part in ran) == ["a", "a", "b", "b", "c", "c"]
+    # Whoever comes second takes the first part of the other program; only when it has no part left does it share.
+    first, others = ran[:4], ran[4:]
+    assert {part.job.program for worker, part in first if worker == 0}.isdisjoint(
+        part.job.program for worker, part in first if worker == 1
+    )
+    assert all(part.job.program == 40 for _, part in others)
 
 
 def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
