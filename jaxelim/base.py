@@ -63,7 +63,6 @@ class Check:
     gap: Array  # [Q]
     exists: Array  # [Q] bool: which of the Q places hold a piece
     metric: "Metric"
-    full_llr: Any = None  # of everything full elimination may drop; None unless someone needs it
 
     @property
     def llr(self) -> Array:
@@ -187,16 +186,14 @@ def looked_at(seen: Check | View, elimination: Any, kept: Tree) -> tuple[Array, 
     return active, lanes.sum(active)
 
 
-def check_of(problem: "Problem", space: Space, stats: Statistics, full: bool = False) -> Check:
+def check_of(problem: "Problem", space: Space, stats: Statistics) -> Check:
     """All that is read at one t, computed once and shared by everyone who looks."""
     answer = problem.answer(space, stats.means, stats.theta_hat)
     gap = problem.gap(space, stats.means, stats.theta_hat, answer)
     norm, cross = problem.measure(space, stats.design, answer)
     metric = Metric(space, problem, stats.design, answer, norm, cross)
-    full_llr = problem.full_llr(space, stats) if full and not problem.full_is_selective else None
     return Check(
-        space, problem, stats, answer, problem.mask(answer, stats.means), gap, problem.exists(answer, stats.means),
-        metric, full_llr,
+        space, problem, stats, answer, problem.mask(answer, stats.means), gap, problem.exists(answer, stats.means), metric
     )
 
 
@@ -257,7 +254,7 @@ class Problem:
     alternative (paper, appendix "Identification Problems")."""
 
     name: ClassVar[str] = ""
-    full_is_selective: ClassVar[bool] = False  # the two eliminations coincide; full_llr and drop_all are not needed
+    full_is_selective: ClassVar[bool] = False  # the two eliminations coincide; all_refuted and drop_all are not needed
     uses_theta: ClassVar[bool] = False  # needs theta_hat and V^-1 themselves, not only their values on the arms
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
@@ -329,12 +326,13 @@ class Problem:
         """The set without those pieces of the answer that are `refuted`, [Q] bool."""
         raise TypeError(f"{type(self).__name__} does not define drop")
 
-    def full_llr(self, space: Space, stats: Statistics) -> Array:
-        """The LLR of everything that full elimination may drop, in the form that `drop_all` takes."""
-        raise TypeError(f"{type(self).__name__} does not define full_llr")
+    def all_refuted(self, space: Space, stats: Statistics, beta: Array) -> Array:
+        """What full elimination drops at threshold beta []: all pieces of all answers that are refuted, in the form that
+        `drop_all` takes."""
+        raise TypeError(f"{type(self).__name__} does not define all_refuted")
 
     def drop_all(self, lanes: Lanes, pieces: Tree, refuted: Array, t: Array) -> Tree:
-        """The set without all that is `refuted`, bool in the form of `full_llr`."""
+        """The set without all that is `refuted`, bool in the form of `all_refuted`."""
         raise TypeError(f"{type(self).__name__} does not define drop_all")
 
     def tests(self, lanes: Lanes, pieces: Tree, answer: Tree, full: bool) -> Array:
@@ -352,7 +350,7 @@ class Problem:
     # A plain set of half-spaces, one bool each, which can be started anew (elimination at sampling with resets).
 
     def everything(self, means: Array) -> Array:
-        """The full set, all True, in the form of `full_llr` (signs: [K, 2])."""
+        """The full set, all True, in the form of `all_refuted` (signs: [K, 2])."""
         raise TypeError(f"{type(self).__name__} does not define everything")
 
     def within(self, lanes: Lanes, pieces: Array, answer: Tree) -> Array:

@@ -5,7 +5,8 @@
   arms, and the accurate one where arms nearly coincide, since it can form y = phi_i - phi_j before it multiplies.
 - `DiagonalDesign`: only the diagonal, exact where the features are the identity (unstructured problems).
 
-`cross` and `distances` take one arm i [] or several at once, [m]: then what they give has that axis after its own.
+`cross` and `distances` take one arm i [] or several at once, [m], `cross` `Several` too: then what they give has that axis after
+its own.
 
 Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
 """
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import Lanes, Several, index_like
 
 CANCELLATION = 1e-10
 """Where ||phi_i - phi_j||^2 by the Gram form falls below this share of g_i + g_j, its leading digits have cancelled."""
@@ -35,7 +36,7 @@ class Space:
     constants: Any = ()  # the problem's own arrays, as its `constants` gives them
     careful: bool = dataclasses.field(default=False, metadata={"static": True})
 
-    def feature(self, k: Array) -> Array:
+    def feature(self, k: Array | Several) -> Array:
         """phi_k, [d]."""
         return self.lanes.row(self.features, k)
 
@@ -60,7 +61,7 @@ class ArmDesign:
     g: Array  # [K]
     w: Array  # [d, K], w[:, k] = V^-1 phi_k
 
-    def cross(self, space: Space, k: Array) -> Array:
+    def cross(self, space: Space, k: Array | Several) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         return space.lanes.dot(space.features, space.lanes.column(self.w, k))
 
@@ -99,9 +100,10 @@ class SquareDesign:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
         return space.lanes.dot(space.features, space.lanes.symmetric_dot(self.v_inv, y))
 
-    def cross(self, space: Space, k: Array) -> Array:
+    def cross(self, space: Space, k: Array | Several) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
-        return self.along(space, space.feature(k))
+        y = space.feature(k)
+        return self.along(space, y[..., None] if isinstance(k, Several) and y.ndim < self.v_inv.ndim else y)
 
     def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]. y first, so near-equal arms lose no digits."""
@@ -152,8 +154,11 @@ class DiagonalDesign:
 
     g: Array  # [K]
 
-    def cross(self, space: Space, k: Array) -> Array:
+    def cross(self, space: Space, k: Array | Several) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
+        if isinstance(k, Several):
+            g = self.g[:, None]
+            return jnp.where(index_like(g) == k.like(g), g, 0)
         g = _beside(self.g, k)
         return jnp.where(index_like(g) == k, g, 0)
 

@@ -96,7 +96,8 @@ class FullElimination(SelectiveElimination):
     def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
         if check.problem.full_is_selective:
             return super().update(check, pieces, beta)
-        return check.problem.drop_all(check.space.lanes, pieces, check.full_llr > beta, check.stats.t)
+        refuted = check.problem.all_refuted(check.space, check.stats, beta)
+        return check.problem.drop_all(check.space.lanes, pieces, refuted, check.stats.t)
 
 
 @jax.tree_util.register_static
@@ -184,7 +185,7 @@ class Resets:
         helper = jnp.where(resets, True, helper)
         alpha = self.level(threshold, t.astype(check.gap.dtype), delta)
         if self.full and not check.problem.full_is_selective:
-            return helper & ~(check.full_llr > alpha), last
+            return helper & ~check.problem.all_refuted(check.space, check.stats, alpha), last
         refuted = check.exists & refutes(check.gap, check.metric.norm, alpha)
         return check.problem.without(check.space.lanes, helper, check.answer, refuted), last
 

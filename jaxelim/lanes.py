@@ -41,6 +41,32 @@ def balanced(combine: Callable, parts: list) -> Any:
     return parts[0]
 
 
+@dataclasses.dataclass(frozen=True)
+class Several:
+    """The arms first, first + 1, .., the same in all lanes: where [m] indexes may stand, these are slices."""
+
+    first: Array  # [] int32
+    m: int
+
+    def like(self, x: Array) -> Array:
+        """The indexes along the second axis of x, to broadcast against it."""
+        return self.first + np.arange(self.m, dtype=np.int32).reshape((-1,) + (1,) * (x.ndim - 2))
+
+    def of(self, x: Array, axis: int = 0) -> Array:
+        """These places of an axis."""
+        return jax.lax.dynamic_slice_in_dim(x, self.first, self.m, axis)
+
+
+SEVERAL = 4
+"""How many at a time: a small product wastes what a product costs to call, a large one falls out of the cache (measured)."""
+
+
+def by_several(n: int, f: Callable[[Tree, Several], Tree], state: Tree) -> Tree:
+    """f(state, arms) for all of n arms, several at a time; where they do not come out even, some come twice."""
+    m = min(SEVERAL, n)
+    return jax.lax.fori_loop(0, -(-n // m), lambda b, state: f(state, Several(jnp.minimum(b * m, n - m), m)), state)
+
+
 def _each(n: int, i: Array) -> np.ndarray:
     """0 .. n - 1 along an axis before those of i; int32."""
     return np.arange(n, dtype=np.int32).reshape((-1,) + (1,) * i.ndim)
@@ -168,9 +194,11 @@ class Lanes:
         b = x.shape[1]
         return x.reshape(-1).at[i * b + np.arange(b, dtype=np.int32)].get(mode="promise_in_bounds")
 
-    def row(self, x: Array, i: Array) -> Array:
+    def row(self, x: Array, i: Array | Several) -> Array:
         """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
         beside i of [B]."""
+        if isinstance(i, Several):
+            return jnp.swapaxes(i.of(x), 0, 1)
         if i.ndim == 0:
             return x[i]
         if x.ndim == 2:
@@ -182,8 +210,10 @@ class Lanes:
         places = i * (q * b) + _each(q, i) * b + np.arange(b, dtype=np.int32)
         return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
-    def column(self, x: Array, i: Array) -> Array:
+    def column(self, x: Array, i: Array | Several) -> Array:
         """x[:, i] of each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
+        if isinstance(i, Several):
+            return i.of(x, 1)
         if i.ndim == 0:
             return x[:, i]
         if x.ndim == 2:
@@ -212,7 +242,8 @@ class Lanes:
 
     def _wide_dot(self, matrix: Array, vector: Array) -> Array:
         if vector.ndim == 1:  # the same in all lanes
-            vector = jnp.broadcast_to(vector[:, None], matrix.shape[1:])
+            vector = vector[:, None]
+        vector = jnp.broadcast_to(vector, vector.shape[:-1] + matrix.shape[2:])
         return jnp.einsum("nqb,q...b->n...b", matrix, vector, precision="highest")
 
     def inner(self, x: Array, y: Array) -> Array:

@@ -165,10 +165,9 @@ class Step:
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec
-        full = any(rule.full for rule in spec.stopping) or getattr(spec.elimination, "full", False)
         # A lane that is done runs on unread; what falls there is dated after its end, and so left out of its results.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
-        return check_of(spec.problem, self._space(inputs, lane.features), stats, full)
+        return check_of(spec.problem, self._space(inputs, lane.features), stats)
 
     def _betas(self, lane: Lane) -> Array:
         """beta(t, delta) of the observers: [D, B]."""
@@ -349,7 +348,7 @@ class Step:
             spec.careful or spec.problem.uses_theta or spec.log > 0,
             spec.rule.uses_rewards,
         )
-        check = check_of(spec.problem, space, stats, False)
+        check = check_of(spec.problem, space, stats)
         observers = []
         for stopping in spec.stopping:
             state = stopping.start(check, spec.pair_times)

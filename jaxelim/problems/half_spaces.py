@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Problem, likelihood_ratio
+from jaxelim.base import Problem, refutes
 from jaxelim.checks import real_array
 from jaxelim.errors import ArgumentError, TieError
 
@@ -190,8 +190,8 @@ class HalfSpaces(Problem):
             fallen = fallen & self._at(only)
         return GroupTimes(jnp.where(fallen & (pieces.dropped == 0), t, pieces.dropped))
 
-    def full_llr(self, space, stats):
-        """The LLR of every half-space of every answer: [A, Q]."""
+    def all_refuted(self, space, stats, beta):
+        """Which half-spaces of every answer are refuted: [A, Q]."""
         assert stats.theta_hat is not None
         directions, offsets = space.constants
         shape = directions.shape
@@ -200,8 +200,8 @@ class HalfSpaces(Problem):
             flat = jnp.broadcast_to(flat[:, :, None], flat.shape + stats.means.shape[1:])
         gap = jnp.sum(flat * stats.theta_hat[None], 1)
         offsets = offsets.reshape((-1,) + (1,) * (gap.ndim - 1))
-        llr = likelihood_ratio(gap - offsets, stats.design.squares(space, flat))
-        return llr.reshape(shape[:2] + llr.shape[1:])
+        refuted = refutes(gap - offsets, stats.design.squares(space, flat), beta)
+        return refuted.reshape(shape[:2] + refuted.shape[1:])
 
     def drop_all(self, lanes, pieces, refuted, t):
         return self._dropped(pieces, refuted, t)

@@ -10,8 +10,8 @@ from jax import Array
 
 from jaxelim.base import Problem
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.lanes import Lanes, balanced, index_like
-from jaxelim.problems.best_arm import llr_row, pairwise_gap
+from jaxelim.lanes import Lanes, balanced, by_several, index_like
+from jaxelim.problems.best_arm import pairwise_gap, refuted_rows
 
 _BITS = 32
 
@@ -166,10 +166,15 @@ class TopM(Problem):
                 times = jnp.where(fresh, t, times)
         return PairTimes(worse, found, times)
 
-    def full_llr(self, space, stats):
-        """The LLR of "k is better than j" for every ordered pair, row by row: [K, K]."""
-        row = lambda j: llr_row(space, stats.design, stats.means, stats.theta_hat, j)  # noqa: E731
-        return jax.lax.map(row, jnp.arange(stats.means.shape[0], dtype=jnp.int32))
+    def all_refuted(self, space, stats, beta):
+        """Which pieces "k is better than j" are refuted, for every ordered pair: [j, k]."""
+        def more(refuted, arms):
+            for j, row in refuted_rows(space, stats, arms, beta):
+                refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
+            return refuted
+
+        shape = stats.means.shape
+        return by_several(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
 
     def drop_all(self, lanes, pieces, refuted, t):
         arms = refuted.shape[0]
