@@ -34,7 +34,8 @@ def spec_of(job: Job, log: int = 0) -> Spec:
         most *= 2
     lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
     chunk = -(-(layout.chunk or 256) // engine.BURST) * engine.BURST
-    queue = 64
+    # By powers of two, and room for a thousand in any case, unless that is much: then 100 runs and 1000 share a program.
+    queue = 1024 if job.instance.K * len(job.stopping) * job.deltas.size <= 4096 else 64
     while queue < each:
         queue *= 2
     return Spec(
@@ -126,6 +127,8 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
     program = engine.program(spec)
     placed, carry = _ready(program, *host, program.empty(*host))
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
+    program.cost = max(program.cost, compiling)
+    cost = program.cost  # of what this job has gone through, whoever compiled it
     bar = Progress(progress, int(np.sum(queue["length"])))
     chunks, computed, iterations, waited = 1, 0, 0, 0.0
     while True:
@@ -148,12 +151,14 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         # Nobody knows how long the last runs will be. To compile once as much has been spent on waiting for them as
         # compiling costs is never worse than twice the best that can be done.
         waited += took
-        if job.layout.shrink or engine.compiled(fewer) or waited > compiling:
+        if job.layout.shrink or engine.compiled(fewer) or waited > cost:
             before = time.perf_counter(), time.process_time()
             smaller = engine.program(fewer)
             placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
             program, spec, chunks, waited = smaller, fewer, 1, 0.0
-            compiling += time.perf_counter() - before[0]
+            took = time.perf_counter() - before[0]
+            smaller.cost = max(smaller.cost, took)
+            compiling, cost = compiling + took, cost + smaller.cost
             processor += time.process_time() - before[1]
     bar.close()
     out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})

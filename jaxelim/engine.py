@@ -37,6 +37,7 @@ class Program:
         Program.alive.add(self)
         self.spec, self.step = spec, Step(spec)
         self.traces = 0  # how often `advance` was traced; the tests count them
+        self.cost = 0.0  # seconds that it took to compile
         self._shapes: dict = {}
         options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
         if options and spec.form != "diagonal":

@@ -47,9 +47,9 @@ def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Arr
         for r in range(kept):
             out.append(jnp.maximum(best[r], x))
             x = jnp.minimum(best[r], x)
-        return jnp.stack(out)
+        return tuple(out)  # not stacked: XLA's CPU backend computes what feeds a concatenation element by element
 
-    best = jnp.full((kept, *like.shape), -jnp.inf, like.dtype)
+    best = (jnp.full_like(like, -jnp.inf),) * kept
     return sign * jax.lax.fori_loop(np.int32(0), np.int32(count), body, best)[-1]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
 from jaxelim.job import float64_scope
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import SEVERAL, Lanes, by_several, index_like
 from jaxelim.problems.top_m import pack, unpack
 
 B = 5
@@ -87,6 +87,13 @@ def test_several_at_once():
         np.testing.assert_allclose(one, many[..., 2], atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [1, 3, SEVERAL, SEVERAL + 1, 3 * SEVERAL - 1])
+def test_all_come_by_several(n):
+    seen = by_several(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
+    assert seen.min() == 1 and seen.max() <= 2
+    assert (seen == 1).all() or n % SEVERAL
+
+
 @pytest.mark.parametrize("k", [1, 31, 32, 33, 50, 64, 70])
 def test_packed_bits(k):
     rng = np.random.default_rng(k)
@@ -153,6 +160,19 @@ def test_designs(owned):
         for two, singly in both(of_two, form):
             for got, one in zip(two, singly, strict=True):
                 np.testing.assert_allclose(got, one, atol=1e-12)
+
+        def of_all(lanes, form, features=features):
+            space, g = Space(lanes, jnp.asarray(features)), form.g
+
+            def more(found, arms):
+                return jax.lax.dynamic_update_slice_in_dim(found, form.cross(space, arms), arms.first, 1)
+
+            return by_several(k, more, jnp.zeros((k, *g.shape)))
+
+        start = np.repeat((phi @ v0 @ phi.T)[..., None], B, -1)
+        for got in both(of_all, form):
+            np.testing.assert_allclose(got, start, atol=1e-12)
+        np.testing.assert_allclose(of_all(Lanes(None), jax.tree.map(lambda x: x[..., 1], form), phi), start[..., 1], atol=1e-12)
     weights = rng.random((k, B))
     for got in both(lambda lanes, w: weighted(Space(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
         for b in range(B):
