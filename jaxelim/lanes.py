@@ -92,7 +92,7 @@ def _by_blocks(x: Array, fold: Callable) -> Tree:
     folded = fold([blocks[:, i] for i in range(width)])
     if whole == n:
         return folded
-    rest = fold([x[i] for i in range(whole, n)])
+    rest = fold(_rows(x[whole:]))
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), folded, rest)
 
 
@@ -143,14 +143,13 @@ class Lanes:
         """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
         if not self._tuned(x):
             return jnp.argmax(x, 0).astype(jnp.int32)
-        n = x.shape[0]
-        if n <= _WIDEST_TREE:
-            pairs = lambda x: [(row, jax.lax.full_like(row, i, jnp.int32)) for i, row in enumerate(_rows(x))]  # noqa: E731
-            return self.pin(lambda x: balanced(_first_of_largest, pairs(x))[1], x)
 
         def largest(parts):
-            return balanced(_first_of_largest, [(x, jnp.full(x.shape, i, jnp.int32)) for i, x in enumerate(parts)])
+            return balanced(_first_of_largest, [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)])
 
+        n = x.shape[0]
+        if n <= _WIDEST_TREE:
+            return self.pin(lambda x: largest(_rows(x))[1], x)
         values, place = self.pin(lambda x: _by_blocks(x, largest), x)
         row = self.argmax(values)
         return row * _block(n) + self.take(place, row)
