@@ -3,7 +3,7 @@
 B_ij bounds mu_i - mu_j from above. Shapes leave the lanes out (see `jaxelim.lanes`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.base import Problem, View
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import SEVERAL, Lanes, Several, balanced
 from jaxelim.problems.best_arm import pairwise_gap
 from jaxelim.problems.top_m import TopM, largest
 
@@ -31,26 +31,47 @@ def gaps(view: View, i: Array) -> Array:
     return pairwise_gap(view.space, view.means, view.theta_hat, i)
 
 
-def rank(rows: Callable[[Array], Array], count: int, m: int, like: Array) -> Array:
+def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: int, like: Array) -> Array:
     """The m-th largest over i of rows(i) [K], entry by entry and equal entries counted apart: [K].
 
-    `rows` gives count rows, of which one entry in each column is -inf and stands for nothing. The m largest so far, or
-    where that is shorter the count - m smallest, are kept in order, and every row is passed along them.
+    `rows` gives the rows of some arms; of all count rows one entry in each column is -inf and stands for nothing. The m
+    largest so far, or where that is shorter the count - m smallest, are kept in order, and some rows at a time, put in order
+    themselves, are merged with them.
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
+    some = min(SEVERAL, count)
 
-    def body(i, best):
-        x = sign * rows(i)
-        x = jnp.where(x == jnp.inf, -jnp.inf, x) if smallest else x
-        out = []
-        for r in range(kept):
-            out.append(jnp.maximum(best[r], x))
-            x = jnp.minimum(best[r], x)
-        return tuple(out)  # not stacked: XLA's CPU backend computes what feeds a concatenation element by element
+    def body(b, best):
+        arms = Several(jnp.minimum(b * some, count - some), some)
+        fresh = []
+        for r, x in enumerate(rows(arms)):
+            x = jnp.where(x == -jnp.inf, jnp.inf, x) if smallest else x
+            fresh.append(jnp.where(arms.first + r < b * some, -jnp.inf, sign * x))  # not once more
+        return _merged(best, lanes.pin(_sorted, fresh))
 
     best = (jnp.full_like(like, -jnp.inf),) * kept
-    return sign * jax.lax.fori_loop(np.int32(0), np.int32(count), body, best)[-1]
+    return sign * jax.lax.fori_loop(np.int32(0), np.int32(-(-count // some)), body, best)[-1]
+
+
+def _sorted(x: list[Array]) -> list[Array]:
+    """Arrays in descending order, entry by entry."""
+    x = list(x)
+    for n in range(1, len(x)):
+        for i in range(n, 0, -1):
+            x[i - 1], x[i] = jnp.maximum(x[i - 1], x[i]), jnp.minimum(x[i - 1], x[i])
+    return x
+
+
+def _merged(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
+    """The len(a) largest of a and b together, both in descending order, as it is: the r-th from some of a and the rest of b."""
+    out = []
+    for r in range(len(a)):
+        ways = [a[r]]
+        for n in range(1, min(r + 1, len(b)) + 1):
+            ways.append(jnp.minimum(a[r - n], b[n - 1]) if n <= r else b[r])
+        out.append(balanced(jnp.maximum, ways))
+    return tuple(out)  # not stacked: XLA's CPU backend computes what feeds a concatenation element by element
 
 
 def ambiguous_pair(

@@ -10,6 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.indices import rank
+from jaxelim.lanes import Lanes
 from tests import twin
 
 DATA = Path(__file__).parent / "data"
@@ -136,7 +137,7 @@ def test_rank_is_that_of_a_sorted_column():
     np.fill_diagonal(values, -np.inf)
     values = jax.numpy.asarray(values)
     for m in range(1, 6):
-        ours = rank(lambda i: values[i], 6, m, values[0])
+        ours = rank(Lanes(), lambda some: list(some.of(values)), 6, m, values[0])
         np.testing.assert_array_equal(ours, np.sort(values, 0)[-m])
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Problem, Statistics, refutes
+from jaxelim.base import Problem, Statistics, View, refutes
 from jaxelim.design import Space
 from jaxelim.errors import TieError
 from jaxelim.lanes import Several, by_several, index_like
@@ -21,15 +21,19 @@ def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) 
     return space.lanes.take(means, i) - means
 
 
-def refuted_rows(space: Space, stats: Statistics, arms: Several, beta: Array) -> list[tuple[Array, Array]]:
-    """For each of some arms: i, and which of the pieces "k is better than i", y = phi_i - phi_k, are refuted, [K] bool."""
-    design, rows = stats.design, []
+def pair_rows(space: Space, seen: Statistics | View, arms: Several) -> list[tuple[Array, Array, Array]]:
+    """For each of some arms: i, (phi_i - phi_k) . theta_hat and ||phi_i - phi_k||^2_{V^-1} for every k, [K]."""
+    design, rows = seen.design, []
     cross = design.cross(space, arms)  # one product for all of them
     for r in range(arms.m):
         i = arms.first + r
-        gap = pairwise_gap(space, stats.means, stats.theta_hat, i)
-        rows.append((i, refutes(gap, design.distances(space, cross[:, r], i), beta)))
+        rows.append((i, pairwise_gap(space, seen.means, seen.theta_hat, i), design.distances(space, cross[:, r], i)))
     return rows
+
+
+def refuted_rows(space: Space, stats: Statistics, arms: Several, beta: Array) -> list[tuple[Array, Array]]:
+    """For each of some arms: i, and which of the pieces "k is better than i", y = phi_i - phi_k, are refuted, [K] bool."""
+    return [(i, refutes(gap, norm, beta)) for i, gap, norm in pair_rows(space, stats, arms)]
 
 
 @jax.tree_util.register_dataclass

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxelim.base import SamplingRule
 from jaxelim.indices import ambiguous_pair, answer_size, distances, gaps, rank
 from jaxelim.lanes import index_like
+from jaxelim.problems.best_arm import pair_rows
 
 
 @jax.tree_util.register_static
@@ -36,14 +37,13 @@ class LinGIFA(SamplingRule):
         m, arms = answer_size(view.problem), view.means.shape[0]
         width = jnp.sqrt(2 * view.beta)
 
-        def row(i):
-            bounds = gaps(view, i) + width * jnp.sqrt(distances(view, i))
-            bounds = jnp.where(index_like(bounds) == i, -jnp.inf, bounds)
-            return view.lanes.pin(lambda x: x, bounds)  # `rank` reads it many times
+        def rows(some):
+            bounds = ((i, gap + width * jnp.sqrt(norm)) for i, gap, norm in pair_rows(view.space, view, some))
+            return [jnp.where(index_like(bound) == i, -jnp.inf, bound) for i, bound in bounds]
 
         def column(j):
             return width * jnp.sqrt(distances(view, j)) - gaps(view, j)
 
-        _, b, c = ambiguous_pair(view.lanes, rank(row, arms, m, view.means), column, m)
+        _, b, c = ambiguous_pair(view.lanes, rank(view.lanes, rows, arms, m, view.means), column, m)
         along = view.design.difference(view.space, view.design.cross(view.space, b), b, c)
         return view.narrowing(along), state
