@@ -19,7 +19,8 @@ def run(sitting: Sitting) -> Section:
         plans += [(deltas, stopping, 200, 1_000_000) for deltas, stopping in variants[::3]]
     one = {}  # by whether runs are whole: the step with one observer
     for deltas, stopping, many, most in plans:
-        case = Case("lingame", stopping=stopping, elimination=None, delta=deltas, runs=many, max_samples=most)
+        case = Case("lingame", stopping=stopping, elimination=None, delta=deltas, runs=many, lanes=64,
+                    max_samples=most)  # fmt: skip
         whole = most == 1_000_000
 
         def measure(case=case, whole=whole):

@@ -19,7 +19,8 @@ def run(sitting: Sitting) -> Section:
         cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 8 if rule == "tas" else 40)
         plain = []
         for stopping, sampling in VARIANTS[:2] if sitting.quick else VARIANTS:
-            case = Case(rule, problem, m, stopping=(stopping,), elimination=sampling, runs=64, max_samples=cap)
+            case = Case(rule, problem, m, stopping=(stopping,), elimination=sampling, runs=64, lanes=64,
+                        max_samples=cap)  # fmt: skip
 
             def measure(case=case):
                 return apart(case, sitting.pinned(1 if sitting.quick else 3))

@@ -73,7 +73,7 @@ def planned(given: tuple, settings: dict) -> tuple:
 
 
 def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
-    """The state that a lane carries from step to step, and the noise drawn for it at a time."""
+    """The state that a lane carries from step to step, and the noise drawn for it at a time: K initial pulls' and a chunk's."""
     import jax
     import numpy as np
 
@@ -85,7 +85,7 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
         lane = engine.program(spec).empty(inputs, queue)["lane"]
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
-    return {"state_bytes_per_lane": state, "noise_bytes_per_lane": plan["chunk"] * spec.dtype.itemsize}
+    return {"state_bytes_per_lane": state, "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize}
 
 
 def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:

@@ -24,13 +24,13 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
     for runs in pick((), (100, 300, 1000, 3000, 10_000)):
         yield "runs", runs, case(runs=runs)
     for K in pick((50, 200), (10, 20, 50, 100, 200, 500, 1000, 2000)):
-        yield "K", K, case(K, instance=f"{K} x 20", runs=128)
+        yield "K", K, case(K, instance=f"{K} x 20", runs=128, lanes=64)
     for d in pick((), (2, 5, 10, 20, 50, 100)):
-        yield "d", d, case(instance=f"50 x {d}", runs=256)
+        yield "d", d, case(instance=f"50 x {d}", runs=256, lanes=64)
     for m in pick((), (1, 2, 5, 10, 20)):
-        yield "m", m, case(problem="top-m", m=m, instance="50 x 20", runs=256)
+        yield "m", m, case(problem="top-m", m=m, instance="50 x 20", runs=256, lanes=64)
     for deltas in pick((), (1, 3, 9)):
-        yield "deltas", deltas, case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192)
+        yield "deltas", deltas, case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192, lanes=64)
 
 
 def run(sitting: Sitting) -> Section:

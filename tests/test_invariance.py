@@ -229,6 +229,21 @@ def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
     assert {8, 16, 32} <= {p.spec.lanes for p in engine.Program.alive if p.traces == 1}
 
 
+def test_few_runs_take_few_lanes():
+    """About eight runs a lane, where nobody says how many lanes; what a run does is the same on any number of them."""
+    few = jax.default_backend() == "cpu"  # a GPU takes as many as there are runs
+    easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
+    results = {}
+    sizes = (8, None, 8), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
+    for runs, lanes, expected in sizes:
+        engine = je.Engine(lanes=lanes, devices=1)
+        results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=engine)
+        assert result.plan["lanes"] == expected
+    for key in ((8, None), (1000, None), (100, 64)):
+        np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
+    np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
+
+
 def test_useful_samples():
     """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
