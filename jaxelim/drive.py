@@ -141,10 +141,13 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         carry = program.advance(*placed, carry, np.int32(chunks))
         live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
         took = time.perf_counter() - last
-        if took < 0.5:
+        # Seldom, since the device waits meanwhile; but often where a program for the last runs may soon take over.
+        ending = int(np.max(live)) < 3 * spec.lanes and _fewer_lanes(job, spec, 0) is not None
+        pause = 0.05 if ending else 0.5
+        if took < pause:
             chunks = min(2 * chunks, 4096)
-        elif took > 2 and chunks > 1:
-            chunks //= 2
+        elif took > 4 * pause:
+            chunks = max(1, int(chunks * pause / took))
         bar.update(int(np.sum(finished)), int(np.sum(samples)))
         total = int(np.sum(carry["iterations"]))
         computed, iterations = computed + (total - iterations) * spec.lanes, total
