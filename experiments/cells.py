@@ -26,6 +26,7 @@ import xarray as xr
 from tqdm import tqdm
 
 import jaxelim as je
+from experiments.workers import Worker
 from jaxelim import checks, cli
 from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
@@ -118,6 +119,8 @@ class Options:
     """Most runs in one file: what a killed job loses at most, and what shards are made of."""
     max_samples: int = 1_000_000
     """A run that has drawn so many is cut off, and flagged."""
+    processes: bool = True
+    """On a CPU of several cores: a process for each, rather than a thread; half as fast again, and a few seconds to start."""
 
     def __post_init__(self) -> None:
         checks.integer("runs", self.runs, low=1, high=checks.MAX_RUNS)
@@ -296,7 +299,9 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
     total = sum(part.runs.size for part in parts)
     left = sum(part.runs.size for part in todo)
     devices = jax.devices()
+    apart = options.processes and len(devices) > 1 and devices[0].platform == "cpu"
     board = Board(total, total - left, len(todo), len(devices))
+    helpers: list[Worker] = []
 
     def do(worker: int, part: Part, check: Callable[[], None]) -> None:
         def update(runs: int, _: int, samples: int, seconds: float) -> None:
@@ -305,21 +310,25 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
 
         board.begin(worker, part)
         began = time.perf_counter()
-        with jax.default_device(devices[worker]):
-            data, work = part.job.compute(part.runs, update)
+        if apart:
+            data, work = helpers[worker].compute(part.job, part.runs, update, check)
+        else:
+            with jax.default_device(devices[worker]):
+                data, work = part.job.compute(part.runs, update)
         store.write(Block(part.job.name, settings[part.job.name], data, work))
         board.end(worker, part, work, time.perf_counter() - began)
 
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(board.close)
+        if apart:
+            helpers += [stack.enter_context(Worker()) for _ in range(min(len(devices), len(todo)))]
         _side_by_side(todo, do, len(devices))
-    finally:
-        board.close()
     return Done(left, total - left, damaged)
 
 
 def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int) -> None:
     """do(worker, part, check) for every part in turn, on `workers` threads: a block keeps one device, so that compiling one and
-    waiting for the longest run of another leave no device idle. A program is compiled once for each device that runs it, so a
+    waiting for the longest run of another leave no device idle. A program is compiled once by each that runs it, so a
     worker leaves out the parts whose program another one has, as long as there are others. The first error, or an interrupt,
     ends all of them at their next `check`, and is raised."""
     waiting, stop, lock = list(todo), threading.Event(), threading.Lock()

@@ -55,7 +55,7 @@ def jobs() -> list[Cheap]:
 
 
 def options(folder: Path) -> cells.Options:
-    return cells.Options(runs=RUNS, block=BLOCK, output=folder)
+    return cells.Options(runs=RUNS, block=BLOCK, output=folder, processes=False)
 
 
 def slowly() -> None:

@@ -20,7 +20,8 @@ from experiments import cells, figure1_left, figure1_middle, figure1_right, pape
 from jaxelim import store
 
 ROOT = Path(__file__).parents[1]
-TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3"]
+HERE = "--no-processes"  # what this process has compiled is not compiled again
+TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 
 
 def read_csv(path: Path) -> list[dict]:
@@ -70,7 +71,7 @@ def test_cells_are_those_of_the_paper():
 
 def test_table4(tmp_path, capsys):
     """LUCB on signs: every run stops; the numbers are those of `simulate`."""
-    arguments = ["--runs", "6", "--rules", "lucb", "--problems", "osi", "--output", str(tmp_path)]
+    arguments = ["--runs", "6", "--rules", "lucb", "--problems", "osi", HERE, "--output", str(tmp_path)]
     assert table4.main(arguments) == 0
     page = capsys.readouterr().out
     lines = {line["column"]: line for line in read_csv(tmp_path / "table4.csv")}
@@ -154,8 +155,8 @@ def arrays(folder: Path) -> dict[str, xr.Dataset]:
 
 
 def compare_with_undisturbed(disturbed: Path, whole: Path, arguments: list[str]) -> None:
-    assert table1.main([*arguments, "--output", str(disturbed)]) == 0
-    assert table1.main([*arguments, "--output", str(whole)]) == 0
+    assert table1.main([*arguments, HERE, "--output", str(disturbed)]) == 0
+    assert table1.main([*arguments, HERE, "--output", str(whole)]) == 0
     one, other = arrays(disturbed), arrays(whole)
     assert list(one) == list(other) and len(one) == COUNT
     assert all(one[name].identical(other[name]) for name in one)
@@ -179,7 +180,7 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", kept + 2, process)
     process.kill()
-    process.communicate()
+    process.communicate(timeout=60)  # until those that compute for it have ended too: they hold the other end of the pipes
     assert 2 <= kept < len(arrays(tmp_path / "disturbed")) < COUNT
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", BLOCKS)
 
@@ -192,12 +193,12 @@ def test_a_table_that_is_killed_at_random_moments(tmp_path):
         wait_for_blocks(tmp_path / "disturbed", min(kill + 1, COUNT), process)
         time.sleep(rng.uniform(0, 0.15))
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", BLOCKS)
 
 
 def test_sharded_tables_are_the_whole(tmp_path, capsys):
-    arguments = ["--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai", "--max-samples", "2000"]
+    arguments = ["--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai", "--max-samples", "2000", HERE]
     for i in (1, 2):
         assert table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
         assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / str(i) / "table1.md").exists()
@@ -227,14 +228,14 @@ def test_seeds_have_names_of_their_own():
 
 
 def test_figure1_middle(tmp_path, capsys):
-    assert figure1_middle.main(["--runs", "4", "--rule", "lingape", "--output", str(tmp_path)]) == 0
+    assert figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)]) == 0
     names = capsys.readouterr().out.split()
     assert [Path(name).name for name in names] == ["figure1_middle_lingape.png", "figure1_middle_lingape.pdf"]
     assert all(Path(name).stat().st_size > 5000 for name in names)
     cells_ = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
     assert set(cells_) == {f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")}
     # Figure 1, left, draws from the same runs.
-    assert figure1_left.main(["--runs", "4", "--rules", "lingape", "--output", str(tmp_path)]) == 0
+    assert figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert "0 runs computed, 4 were there already" in said.err and len(said.out.split()) == 8
     assert all(Path(name).stat().st_size > 5000 for name in said.out.split())
@@ -242,7 +243,7 @@ def test_figure1_middle(tmp_path, capsys):
 
 def test_figure1_right(tmp_path, capsys):
     """The ratios are those of the runs; none is below 1; all deltas are read off one trajectory."""
-    arguments = ["--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", "--output", str(tmp_path)]
+    arguments = ["--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", HERE, "--output", str(tmp_path)]
     assert figure1_right.main(arguments) == 0
     assert all(Path(name).stat().st_size > 0 for name in capsys.readouterr().out.split())
     data = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import multiprocessing
 import os
 import pickle
 import resource
@@ -12,6 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ import pytest
 import xarray as xr
 
 import jaxelim as je
-from experiments import cells
+from experiments import cells, workers
 from jaxelim import cli, store
 from tests.store_worker import BLOCK, RUNS, Cheap, jobs, options
 
@@ -313,6 +315,38 @@ def test_workers_leave_each_others_programs_alone():
         part.job.program for worker, part in first if worker == 1
     )
     assert all(part.job.program == 40 for _, part in others)
+
+
+class Refused(Cheap):
+    def compute(self, runs, progress=None):
+        raise je.ArgumentError("seed", self.seed, "another")
+
+
+class Doomed(Cheap):
+    def compute(self, runs, progress=None):
+        assert multiprocessing.parent_process() is not None
+        if runs[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().compute(runs)
+
+
+class Endless(Cheap):
+    def compute(self, runs, progress=None):
+        time.sleep(1000)
+
+
+def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
+    asked = jobs()
+    assert run(tmp_path, asked, processes=True).computed == 2 * RUNS
+    assert finished(tmp_path) == finished(whole) and not any(job.asked for job in asked)
+    # What is raised there is raised here, and ends those that are at work.
+    with pytest.raises(je.ArgumentError, match="allowed: another"):
+        run(tmp_path, [Endless("endless", seed=2), Refused("refused", seed=3, arms=60)], processes=True)
+    with pytest.raises(workers.WorkerError, match=f"cheap/one.* exit code {-signal.SIGKILL}; .*out of memory"):
+        run(tmp_path / "doomed", [Doomed()], processes=True, runs=2 * BLOCK)
+    kept = finished(tmp_path / "doomed")
+    assert kept.items() < finished(whole).items() and len(kept) < 2
+    assert run(tmp_path / "doomed").found == BLOCK * len(kept) and finished(tmp_path / "doomed") == finished(whole)
 
 
 def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):

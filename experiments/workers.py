@@ -1,0 +1,102 @@
+"""Processes that compute for the one that keeps what they have computed.
+
+Two threads that simulate in one process hold each other up, though each has a device of its own: Python runs in one at a time,
+and XLA lends each the other's core (measured: a cell takes half as long again, and twice as long to compile).
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxelim.errors import JaxelimError
+
+PATIENCE = 0.1
+"""Seconds between two looks at whether the caller still wants the answer."""
+
+
+class WorkerError(JaxelimError):
+    """A process that ended without an answer.
+
+    Args:
+        asked: what it was computing.
+        code: its exit code; negative for the signal that ended it.
+    """
+
+    def __init__(self, asked: str, code: int | None):
+        super().__init__(asked, code)
+        self.asked, self.code = asked, code
+
+    def __str__(self) -> str:
+        likely = "; was the machine out of memory?" if self.code == -signal.SIGKILL else ""
+        return f"{self.asked}: the process that computed it ended with exit code {self.code}{likely}"
+
+
+class Worker(contextlib.AbstractContextManager):
+    """A process with one CPU device and one thread, from entering to leaving; it dies with the process that started it."""
+
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")  # JAX has threads: nothing that it runs in may fork
+        self._here, there = context.Pipe()
+        cache = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+        self._process = context.Process(target=_serve, args=(there, cache), daemon=True)
+        self._process.start()
+        there.close()
+
+    def compute(self, job: Any, runs: np.ndarray, progress: Callable[..., None], check: Callable[[], None]) -> tuple:
+        """`job.compute(runs, progress)` over there. `check`, called often, may raise to end the wait.
+
+        Raises:
+            WorkerError: the process died.
+            Exception: whatever `job.compute` raised.
+        """
+        try:
+            self._here.send((job, runs))
+            while True:
+                while not self._here.poll(PATIENCE):
+                    check()
+                kind, content = self._here.recv()
+                if kind == "done":
+                    return content
+                if kind == "error":
+                    raise content
+                progress(*content)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join(5)
+            raise WorkerError(job.name, self._process.exitcode) from None
+
+    def __exit__(self, *_: Any) -> None:
+        self._here.close()
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(connection: Any, cache: str | None) -> None:
+    """Answer until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_die_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    os.environ["NPROC"] = "1"
+    jax.config.update("jax_num_cpu_devices", 1)
+    jax.config.update("jax_compilation_cache_dir", cache)
+    while True:
+        try:
+            job, runs = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = "done", job.compute(runs, lambda *numbers: connection.send(("progress", numbers)))
+        except Exception as error:
+            answer = "error", error
+        connection.send(answer)
+
+
+def _die_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
