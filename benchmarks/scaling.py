@@ -19,7 +19,7 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
     def pick(few: tuple, many: tuple) -> tuple:
         return few if quick else many
 
-    for lanes in pick((8, 64), (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)):
+    for lanes in pick((16, 64), (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)):
         yield "lanes", lanes, case(lanes=lanes, runs=max(128 if quick else 512, 2 * lanes))
     for runs in pick((), (100, 300, 1000, 3000, 10_000)):
         yield "runs", runs, case(runs=runs)

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxelim.lanes import where
 from jaxelim.step import LANE_GROUP, Lane, Spec, Step
 
-FEW_LANES = (8, 32)
+FEW_LANES = (16, 32)
 """Sizes that the last runs of a queue may be moved to."""
 BURST = 4
 """Fast steps between two looks at who waits for `choose`; with a group or less one at a time, since then most of them wait."""

@@ -24,7 +24,7 @@ class Engine:
     """How the work is laid out; nothing here changes a result.
 
     Args:
-        lanes: runs side by side on each device, rounded up to a multiple of 8; None: chosen by backend and number of runs.
+        lanes: runs side by side on each device, rounded up to a multiple of 16; None: chosen by backend and number of runs.
         chunk: steps between two looks at who has finished; None: chosen by backend.
         devices: how many of JAX's devices to use; None: all of them (never more than there are runs).
         precision: "float64" or "float32". In float32 the statistics are made anew from counts and compensated reward sums, in

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from benchmarks.measure import planned
 from jaxelim import engine
 from jaxelim.base import ASK, OK, WORKING
+from jaxelim.job import float64_scope
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
@@ -234,7 +236,7 @@ def test_few_runs_take_few_lanes():
     few = jax.default_backend() == "cpu"  # a GPU takes as many as there are runs
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     results = {}
-    sizes = (8, None, 8), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
+    sizes = (8, None, 16), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
     for runs, lanes, expected in sizes:
         engine = je.Engine(lanes=lanes, devices=1)
         results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=engine)
@@ -242,6 +244,25 @@ def test_few_runs_take_few_lanes():
     for key in ((8, None), (1000, None), (100, 64)):
         np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
     np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
+
+
+def test_lanes_do_not_change_the_last_digit():
+    """What a rule carries is equal to the bit on any number of lanes: else long runs part, sooner or later."""
+    inside = {}
+    for lanes in (16, 64):
+        given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
+        settings = {"delta": [0.01], "stopping": (je.LLR(),), "elimination": None, "runs": lanes, "max_samples": 10**6,
+                    "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        with float64_scope():
+            spec, *host = planned(given, settings)
+            program = engine.program(spec)
+            placed = program.place(*host, program.empty(*host))
+            carry = program.advance(*placed, np.int32(4))
+        order = np.argsort(np.asarray(carry["lane"].run))[:16]
+        own = jax.tree.map(lambda x, order=order: np.asarray(x)[..., order], carry["lane"].own)
+        inside[lanes] = own, np.asarray(carry["lane"].stats.means)[:, order]
+        assert (np.asarray(carry["lane"].stats.t) == 50 + 4 * 256).all()
+    jax.tree.map(np.testing.assert_array_equal, inside[16], inside[64])
 
 
 def test_useful_samples():
