@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -39,7 +39,7 @@ class WorkerError(JaxelimError):
 
 
 class Worker(contextlib.AbstractContextManager):
-    """A process with one CPU device and one thread, from entering to leaving; it dies with the process that started it."""
+    """A process with one CPU device and one thread, until it is left; it dies with the process that started it."""
 
     def __init__(self):
         context = multiprocessing.get_context("spawn")  # JAX has threads: nothing that it runs in may fork
@@ -56,17 +56,23 @@ class Worker(contextlib.AbstractContextManager):
             WorkerError: the process died.
             Exception: whatever `job.compute` raised.
         """
-        try:
+        with self._alive(job):
             self._here.send((job, runs))
-            while True:
-                while not self._here.poll(PATIENCE):
-                    check()
+        while True:
+            while not self._here.poll(PATIENCE):
+                check()
+            with self._alive(job):
                 kind, content = self._here.recv()
-                if kind == "done":
-                    return content
-                if kind == "error":
-                    raise content
-                progress(*content)
+            if kind == "done":
+                return content
+            if kind == "error":
+                raise content
+            progress(*content)
+
+    @contextlib.contextmanager
+    def _alive(self, job: Any) -> Iterator[None]:
+        try:
+            yield
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join(5)
             raise WorkerError(job.name, self._process.exitcode) from None

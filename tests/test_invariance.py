@@ -238,8 +238,8 @@ def test_few_runs_take_few_lanes():
     results = {}
     sizes = (8, None, 16), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
     for runs, lanes, expected in sizes:
-        engine = je.Engine(lanes=lanes, devices=1)
-        results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=engine)
+        layout = je.Engine(lanes=lanes, devices=1)
+        results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout)
         assert result.plan["lanes"] == expected
     for key in ((8, None), (1000, None), (100, 64)):
         np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
