@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.base import Problem, View
-from jaxelim.lanes import Lanes, Several, balanced, by_several
+from jaxelim.lanes import SEVERAL, Lanes, Several, balanced
 from jaxelim.problems.best_arm import pairwise_gap
 from jaxelim.problems.top_m import TopM, largest
 
@@ -40,17 +40,18 @@ def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: in
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
+    some = min(SEVERAL, count)
 
-    def more(c, arms):
-        best, seen = c
+    def body(b, best):
+        arms = Several(jnp.minimum(b * some, count - some), some)
         fresh = []
         for r, x in enumerate(rows(arms)):
             x = jnp.where(x == -jnp.inf, jnp.inf, x) if smallest else x
-            fresh.append(jnp.where(arms.first + r < seen, -jnp.inf, sign * x))  # not once more
-        return _merged(best, lanes.pin(_sorted, fresh)), arms.first + arms.m
+            fresh.append(jnp.where(arms.first + r < b * some, -jnp.inf, sign * x))  # not once more
+        return _merged(best, lanes.pin(_sorted, fresh))
 
     best = (jnp.full_like(like, -jnp.inf),) * kept
-    return sign * by_several(count, more, (best, np.int32(0)))[0][-1]
+    return sign * jax.lax.fori_loop(np.int32(0), np.int32(-(-count // some)), body, best)[-1]
 
 
 def _sorted(x: list[Array]) -> list[Array]:

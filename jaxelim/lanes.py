@@ -64,8 +64,7 @@ SEVERAL = 4
 def by_several(n: int, f: Callable[[Tree, Several], Tree], state: Tree) -> Tree:
     """f(state, arms) for all of n arms, several at a time; where they do not come out even, some come twice."""
     m = min(SEVERAL, n)
-    blocks = np.int32(0), np.int32(-(-n // m))
-    return jax.lax.fori_loop(*blocks, lambda b, state: f(state, Several(jnp.minimum(b * m, n - m), m)), state)
+    return jax.lax.fori_loop(0, -(-n // m), lambda b, state: f(state, Several(jnp.minimum(b * m, n - m), m)), state)
 
 
 def _each(n: int, i: Array) -> np.ndarray:
