@@ -24,7 +24,7 @@ PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)), 
 
 
 @pytest.mark.parametrize(("name", "pulls"), [
-    ("rage", 2000),
+    ("rage", 2000), ("lingifa", 500),
     *(pytest.param(name, 100_000, marks=pytest.mark.slow) for name in ("lingifa", "rage", "xya")),
 ])
 def test_traces_of_the_authors_program(name, pulls):
