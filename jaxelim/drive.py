@@ -133,9 +133,8 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
     placed, carry = _ready(program, *host, program.empty(*host))
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     program.cost = max(program.cost, compiling)
-    cost = program.cost  # of what this job has gone through, whoever compiled it
     bar = Progress(progress, int(np.sum(queue["length"])))
-    chunks, computed, iterations, waited = 1, 0, 0, 0.0
+    chunks, computed, iterations = 1, 0, 0
     while True:
         last = time.perf_counter()
         carry = program.advance(*placed, carry, np.int32(chunks))
@@ -156,17 +155,17 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         fewer = _fewer_lanes(job, spec, int(np.max(live)))
         if fewer is None:
             continue
-        # Nobody knows how long the last runs will be. To compile once as much has been spent on waiting for them as
-        # compiling costs is never worse than twice the best that can be done.
-        waited += took
-        if job.layout.shrink or engine.compiled(fewer) or waited > cost:
+        # Nobody knows how long the last runs will be, nor how many such jobs will come. To compile once as much has been spent
+        # on waiting for them, in all jobs so far, as compiling costs is never worse than twice the best that can be done.
+        program.waited += took
+        if job.layout.shrink or engine.compiled(fewer) or program.waited > program.cost:
             before = time.perf_counter(), time.process_time()
             smaller = engine.program(fewer)
             placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
-            program, spec, chunks, waited = smaller, fewer, 1, 0.0
+            program, spec, chunks = smaller, fewer, 1
             took = time.perf_counter() - before[0]
             smaller.cost = max(smaller.cost, took)
-            compiling, cost = compiling + took, cost + smaller.cost
+            compiling += took
             processor += time.process_time() - before[1]
     bar.close()
     out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})

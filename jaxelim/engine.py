@@ -38,6 +38,7 @@ class Program:
         self.spec, self.step = spec, Step(spec)
         self.traces = 0  # how often `advance` was traced; the tests count them
         self.cost = 0.0  # seconds that it took to compile
+        self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs, with no smaller program to go on with
         self._shapes: dict = {}
         options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
         if options and spec.form != "diagonal":
