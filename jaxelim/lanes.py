@@ -245,10 +245,6 @@ class Lanes:
         vector = jnp.broadcast_to(vector, vector.shape[:-1] + matrix.shape[2:])
         return jnp.einsum("nqb,q...b->n...b", matrix, vector, precision="highest")
 
-    def inner(self, x: Array, y: Array) -> Array:
-        """x . y of each lane, over axis 0."""
-        return self.sum(x * y)
-
     def inverse(self, a: Array) -> Array:
         """The inverse of symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:

@@ -5,6 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxelim as je
+from benchmarks.kernels import compiled_text
+from jaxelim import engine
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
 from jaxelim.job import float64_scope
 from jaxelim.lanes import SEVERAL, Lanes, by_several, index_like
@@ -106,7 +109,7 @@ def test_packed_bits(k):
     np.testing.assert_array_equal(unpack(pack(Lanes(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
 def test_inverse(d):
     rng = np.random.default_rng(d)
     root = rng.normal(size=(d, d + 3, B))
@@ -115,6 +118,20 @@ def test_inverse(d):
         product = np.einsum("deb,efb->dfb", a, np.asarray(got))
         np.testing.assert_allclose(product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9)
     np.testing.assert_allclose(Lanes(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [3, 64, 70])
+@pytest.mark.parametrize("method", ["dot", "symmetric_dot"])
+def test_products(method, n):
+    """A matrix of each lane's own with one vector and with three, up to and beyond the widest sum that is written out."""
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(n, n, B))
+    matrix += np.swapaxes(matrix, 0, 1)
+    for vector, sums in ((rng.normal(size=(n, B)), "pqb,qb->pb"), (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb")):
+        for got in both(lambda lanes, m, v: getattr(lanes, method)(m, v), jnp.asarray(matrix), jnp.asarray(vector)):
+            np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
+        one = getattr(Lanes(None), method)(jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0]))
+        np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -180,6 +197,34 @@ def test_designs(owned):
             np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("d", [4, 70])
+def test_quadratic_forms_and_mixed_designs(d):
+    """||y||^2_{V^-1} of directions that all lanes share and of their own, and keep V + new phi_k phi_k', against NumPy."""
+    rng = np.random.default_rng(d)
+    arms, directions = 5, 3
+    phi = rng.normal(size=(arms, d))
+    roots = rng.normal(size=(B, d, d + 4))
+    v = roots @ np.swapaxes(roots, 1, 2)
+    g = np.einsum("kd,bde,ke->kb", phi, np.linalg.inv(v), phi)
+    square = SquareDesign(jnp.asarray(g), jnp.asarray(np.moveaxis(np.linalg.inv(v), 0, -1)))
+    diagonal = DiagonalDesign(jnp.asarray(rng.uniform(0.1, 2, (d, B))))
+    shared, own = rng.normal(size=(directions, d, 1)), rng.normal(size=(directions, d, B))
+    full = np.einsum("db,de->deb", diagonal.g, np.eye(d))
+    for y in (shared, own):
+        for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
+            squares = lambda lanes, form, y: form.squares(Space(lanes, jnp.asarray(phi)), y)  # noqa: E731
+            for got in both(squares, form, jnp.asarray(y)):
+                each = np.broadcast_to(y, (directions, d, B))
+                np.testing.assert_allclose(got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9)
+    k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
+    mixed = lambda lanes, form, *x: form.mixed(Space(lanes, jnp.asarray(phi)), *x)  # noqa: E731
+    for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
+        for b in range(B):
+            anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))
+            np.testing.assert_allclose(got.v_inv[..., b], anew, rtol=1e-7, atol=1e-10)
+            np.testing.assert_allclose(got.g[:, b], np.diag(phi @ anew @ phi.T), rtol=1e-8)
+
+
 def test_near_equal_arms_keep_their_distance():
     """Arms 1e-9 apart: the Gram form would say 0 or noise, the careful one is right to eight digits."""
     phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
@@ -195,15 +240,48 @@ def test_near_equal_arms_keep_their_distance():
     assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
 
 
-def test_the_compiled_program_does_not_copy_the_argmax():
-    """With the traced flag a balanced tree of n - 1 compares is computed once, however many read it."""
+def comparisons(text, lanes):
+    return sum("direction=GT" in line and f"pred[{lanes}]" in line for line in text.splitlines())
+
+
+@pytest.fixture
+def unpinned(monkeypatch):
+    """Trees that XLA may compute anew in every consumer: what the pin is there to prevent."""
+    def bare():
+        monkeypatch.setattr(Lanes, "pin", lambda self, f, *x: f(*x))
+
+    return bare
+
+
+def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
+    """With the traced flag a balanced tree of n - 1 compares is computed once, however many read it; without, once for each."""
     def step(lanes, x):
         i = lanes.argmax(x)
         return lanes.take(x, i) * x, jnp.where(index_like(x) == i, x, 0), x + i.astype(x.dtype)
 
-    def compares(flagged):
-        f = jax.jit(lambda flag, x: step(Lanes(flag if flagged else None), x))
-        text = f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text()
-        return sum("direction=GT" in line and "pred[64]" in line for line in text.splitlines())
+    def compares():
+        f = jax.jit(lambda flag, x: step(Lanes(flag), x))
+        return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
 
-    assert compares(True) <= 49 + 2
+    assert compares() <= 49 + 2
+    unpinned()
+    assert compares() >= 2 * 49
+
+
+def test_the_engines_program_does_not_copy_its_argmax(unpinned):
+    """The whole loop of LinGapE: two trees a step, and two more where lanes begin anew; many times that without the pin."""
+    arms, lanes = 9, 16
+    instance = je.Instance(arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3]))
+    selective = je.SelectiveElimination()
+
+    def compares(seed):
+        settings = {"delta": 0.1, "stopping": selective, "elimination": selective, "runs": lanes, "seed": seed,
+                    "max_samples": 300, "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        return comparisons(compiled_text((instance, je.BestArm(), je.LinGapE()), settings), lanes)
+
+    pinned = compares(0)
+    assert pinned <= 4 * (arms - 1) + 8, pinned
+    unpinned()
+    engine.program.cache_clear()
+    assert compares(1) >= pinned + 2 * (arms - 1)
+    engine.program.cache_clear()
