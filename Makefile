@@ -34,7 +34,7 @@ $(TABLES) $(FIGURES): install
 	$(BIN)/python -m experiments.$@ --runs $(RUNS) --output $(RESULTS)
 
 two_dimensional: install
-	$(BIN)/python -m experiments.two_dimensional --results $(RESULTS) --output $(RESULTS)/two_dimensional
+	$(BIN)/python -m experiments.two_dimensional --runs $(RUNS) --results $(RESULTS) --output $(RESULTS)/two_dimensional
 
 # One after the other, whatever -j says: each uses all cores. A job that was stopped goes on where it was.
 reproduce: install

@@ -179,10 +179,14 @@ def missing(part: Part, held: np.ndarray) -> list[Part]:
     return [Part(part.job, int(one[0]), int(one[-1])) for one in stretches]
 
 
+EVERY = 60.0
+"""Seconds after which a job that finishes no block says how far it is, where there are no bars."""
+
+
 class Board:
     """Progress for people: runs done, samples per second and time left, of the cell at work and of everything.
 
-    Bars at a terminal; elsewhere a line per finished block.
+    Bars at a terminal; elsewhere a line per finished block, and one every minute in which none is finished.
 
     Args:
         total: runs in all.
@@ -197,6 +201,8 @@ class Board:
         self._began = time.perf_counter()
         self._lock = threading.Lock()
         self._at_work: dict[int, tuple[int, int]] = {}  # worker -> runs finished and samples drawn of its block
+        self._parts: dict[int, Part] = {}  # worker -> its block
+        self._said = self._began
         self._bars: list[tqdm] = []
         if sys.stderr.isatty():
             common: dict[str, Any] = dict(file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0)
@@ -206,6 +212,7 @@ class Board:
     def begin(self, worker: int, part: Part) -> None:
         """A worker begins a block."""
         with self._lock:
+            self._parts[worker] = part
             if self._bars:
                 self._bars[1 + worker].reset(part.runs.size)
                 self._bars[1 + worker].set_description(f"{part.job.name} {ranges(part.runs)}")
@@ -221,6 +228,19 @@ class Board:
                 for bar, (count, drawn, took) in zip((self._bars[1 + worker], self._bars[0]), (own, everything), strict=True):
                     bar.set_postfix_str(_rate(drawn, took), refresh=False)
                     bar.update(count - bar.n)
+            elif time.perf_counter() > self._said + EVERY:
+                self._say_how_far()
+
+    def _say_how_far(self) -> None:
+        runs, samples = np.sum(list(self._at_work.values()), 0)
+        runs, samples, self._said = self._computed + runs, self._samples + samples, time.perf_counter()
+        left = _clock(self._seconds() / runs * (self._total - self._done - runs)) if runs else "unknown time"
+        blocks = (
+            f"{part.job.name} {self._at_work.get(worker, (0, 0))[0]} of {part.runs.size} runs"
+            for worker, part in sorted(self._parts.items())
+        )
+        everything = f"{self._done + runs} of {self._total} runs, {_rate(samples, self._seconds())}; {left} left"
+        print(f"{everything}; at work: {', '.join(blocks)}", file=sys.stderr, flush=True)
 
     def end(self, worker: int, part: Part, work: dict, seconds: float) -> None:
         """A block is finished and kept."""
@@ -229,6 +249,8 @@ class Board:
 
     def _ended(self, worker: int, part: Part, work: dict, seconds: float) -> None:
         self._at_work.pop(worker, None)
+        self._parts.pop(worker, None)
+        self._said = time.perf_counter()
         self._finished += 1
         self._computed += part.runs.size
         samples = int(work.get("samples_drawn", 0))

@@ -1,7 +1,7 @@
 """The paper's Figure 1, middle: selective against full elimination, at stopping and at both, for one sampling rule.
 
 `python -m experiments.figure1_middle --rule lingame --runs 1000`; linear d = 10, best arm. The runs are those of Table 3, and
-are shared with it. PNG and PDF.
+are shared with it; a rule that the table does not have is run here alone. PNG and PDF.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ class Middle(cells.Options):
     """Figure 1, middle: active arms over time under selective and full elimination, at stopping and at both."""
 
     rule: str = "lingame"
-    """A sampling rule of Table 3, by the name that `jaxelim rules` lists."""
+    """A sampling rule, by the name that `jaxelim rules` lists."""
 
 
 def draw(options: Middle) -> None:
@@ -26,7 +26,7 @@ def draw(options: Middle) -> None:
     kind = catalogue.find_rule(options.rule)
     rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
     if not rows:
-        raise UnsupportedError("rule", options.rule, "a rule of Table 3 that elimination can stop")
+        raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
     held = cells.run_and_load(tables.jobs(list(rows.values())), options)
     if held is None:
         return

@@ -80,7 +80,7 @@ class Row:
     column: str
     cell: cells.Cell
     stopping: str  # the observer's name
-    paper: dict[str, float]
+    paper: dict[str, float]  # nothing for a row that the paper does not have
 
     @property
     def reproduces(self) -> bool:
@@ -100,7 +100,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     problems = {catalogue.find("problems", name, layout.instances) and name for name in options.problems}
     found = []
     for (of_table, problem, algorithm, column), numbers in paper.cells().items():
-        kind = catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
+        kind = _kind(algorithm)
         if of_table != table or (wanted and kind not in wanted) or (problems and problem not in problems):
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
@@ -113,9 +113,33 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     return sorted(found, key=lambda row: order[row.problem, row.algorithm])
 
 
+def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
+    """The sampling rules that the paper has in a table."""
+    return {_kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)}
+
+
+def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions) -> list[Row]:
+    """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
+    found = []
+    plain = catalogue.spelled(kind.__name__)
+    for algorithm in (plain, f"{plain} + elim") if kind.elimination else (plain,):
+        for column in LAYOUTS[table].columns:
+            if (column if column == "full" else "llr" if column == "none" else "selective") not in kind.stopping:
+                continue
+            if column == "none" and algorithm != plain:
+                continue
+            cell, stopping = _cell(LAYOUTS[table], problem, algorithm, column, options)
+            found.append(Row(problem, algorithm, column, cell, stopping, {}))
+    return found
+
+
 def _plain(algorithm: str) -> str:
     """The sampling rule's name: Table 3 says "+ elim" of elimination at sampling."""
     return algorithm.removesuffix(" + elim")
+
+
+def _kind(algorithm: str) -> type[je.SamplingRule]:
+    return catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
 
 
 def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions) -> tuple[cells.Cell, str]:
@@ -124,7 +148,7 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
     if algorithm == EXACT:
         rule: Any = je.Oracle()
     else:
-        kind = catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
+        kind = _kind(algorithm)
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
     observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective, "full": full}
@@ -147,7 +171,7 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
 
 def jobs(found: Sequence[Row]) -> list[cells.Cell]:
     """The cells of rows, each once; first those that took the paper longest, lest a device wait for one at the end."""
-    dearest = sorted(found, key=lambda row: -row.paper["mean"] * row.paper["ms"])
+    dearest = sorted(found, key=lambda row: -row.paper.get("mean", 0) * row.paper.get("ms", 0))
     return list({row.cell.name: row.cell for row in dearest}.values())
 
 

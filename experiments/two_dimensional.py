@@ -25,6 +25,7 @@ from jaxelim import checks, figures
 from jaxelim.figures import Panel
 from jaxelim.instances import two_dimensional
 from jaxelim.result import aligned
+from jaxelim.store.files import make_folder
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2
@@ -260,6 +261,7 @@ def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str,
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
+    make_folder(config.output.parent)
     batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
@@ -302,7 +304,6 @@ def main(config: TwoDimensional) -> None:
             {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
             for i, x in enumerate(panel.x)
         ])))  # fmt: skip
-    config.output.parent.mkdir(parents=True, exist_ok=True)
     drawn = {config.output.name: [*times, *tests], f"{config.output.name}-bounds": panels_of_bounds(config, by_eps, curves)}
     written = []
     for name, panels in drawn.items():

@@ -17,7 +17,7 @@ from scipy import stats
 
 import jaxelim as je
 from experiments import cells, figure1_left, figure1_middle, figure1_right, paper, table1, table3, table4, tables
-from jaxelim import store
+from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[1]
 HERE = "--no-processes"  # what this process has compiled is not compiled again
@@ -223,17 +223,47 @@ def test_options_are_refused_in_a_sentence(tmp_path, capsys):
         assert left.value.code == 2 and re.search(bad[0][2:], capsys.readouterr().err)
 
 
+def test_a_long_job_says_how_far_it_is(capsys, monkeypatch):
+    """Where there are no bars: a line now and then, though no block ends, with the whole job and each block at work."""
+    job = cells.Cell("a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),))
+    board = cells.Board(total=300, done=100, blocks=2, workers=2)
+    for worker in (0, 1):
+        board.begin(worker, cells.Part(job, 100 * worker, 100 * worker + 99))
+    board.update(0, 5, 1000, 1.0)
+    assert capsys.readouterr().err == ""  # not yet
+    monkeypatch.setattr(cells, "EVERY", 0.0)
+    board.update(1, 20, 3000, 1.0)
+    said = capsys.readouterr().err
+    assert said.startswith("125 of 300 runs, ") and "samples/s; " in said and " left; " in said
+    assert said.endswith("at work: a/cell 5 of 100 runs, a/cell 20 of 100 runs\n")
+    board.end(1, cells.Part(job, 100, 199), {"samples_drawn": 5000}, 2.0)
+    assert "[1/2] a/cell runs 100-199" in capsys.readouterr().err
+    board.update(0, 50, 9000, 3.0)
+    assert capsys.readouterr().err.endswith("at work: a/cell 50 of 100 runs\n")
+    board.close()
+
+
 def test_seeds_have_names_of_their_own():
     assert cells.Options().named("x") == "x" and cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
 
 
-def test_figure1_middle(tmp_path, capsys):
+def test_figure1_middle(tmp_path, capsys, monkeypatch):
     assert figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)]) == 0
     names = capsys.readouterr().out.split()
     assert [Path(name).name for name in names] == ["figure1_middle_lingape.png", "figure1_middle_lingape.pdf"]
     assert all(Path(name).stat().st_size > 5000 for name in names)
     cells_ = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
     assert set(cells_) == {f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")}
+    # A rule that the table does not have, and that does not look at pieces: two curves.
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or ())
+    assert figure1_middle.main(["--runs", "4", "--rule", "uniform", HERE, "--output", str(tmp_path / "other")]) == 0
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert [cell.name for cell in store.Store(tmp_path / "other").cells()] == ["table3/bai/uniform/watched"]
+    (axes,) = drawn[0].axes
+    assert [line.get_label() for line in axes.lines] == ["selective, at stopping", "full, at stopping"]
+    assert all(line.get_ydata()[0] == 52 > line.get_ydata()[-1] for line in axes.lines)
     # Figure 1, left, draws from the same runs.
     assert figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)]) == 0
     said = capsys.readouterr()

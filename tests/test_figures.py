@@ -1,6 +1,9 @@
 """The figures: what is drawn is what was given, axes say what they are, bad input is refused."""
 
+import errno
 import functools
+import os
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from jaxelim import figures
 from jaxelim.complexity import Complexity, ExtraArm, InformationRegret, Search
 from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError
+from jaxelim.figures.style import STYLES
 
 RNG = np.random.default_rng(3)
 TAU = {"LinGapE": RNG.lognormal(7, 0.3, 60), "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan])}
@@ -57,6 +61,47 @@ FIGURES = {
 @functools.cache
 def made(name):
     return FIGURES[name]()
+
+
+BARE = ("eps", "arm, by falling w*", "piece, by rising information", "gradient step", "first coordinate", "second coordinate")
+"""Axes of numbers without a unit."""
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_axes_say_their_units(name):
+    """Samples, nats, shares, or a ratio; what is counted names itself."""
+    for axes in made(name).axes:
+        for label in (axes.get_xlabel(), axes.get_ylabel()):
+            unit = re.search(r"samples?\b|\(nats\)|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau", label)
+            assert unit or label.startswith(("arm, by falling weight", *BARE)), label
+
+
+def test_curves_are_told_apart_without_colour():
+    for name in ("active", "middle", "survival"):
+        dashes = [str(line._dash_pattern) for line in made(name).axes[0].lines if not line.get_label().startswith("_")]
+        drawn = [one for one in dashes if one]
+        assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
+    assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
+
+
+def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    """The disk fills up within a figure: a clear error, the older file stays, nothing is left behind."""
+    figures.save(made("survival"), tmp_path / "x")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"x.png", "x.pdf"}
+    write, room = os.write, [5000]
+
+    def full(handle, contents):
+        if room[0] <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= 4096
+        return write(handle, contents[:4096])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(je.StoreError, match="the disk is full"):
+        figures.save(made("tau"), tmp_path / "x")
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -77,21 +77,28 @@ def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
 def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
     """Selective against full elimination, at stopping and at stopping and sampling both, for one sampling rule.
 
-    (Paper, Figure 1, middle.) The colour tells the elimination, the dash the place.
+    (Paper, Figure 1, middle.) The colour tells the elimination, and each of the four has a dash of its own: lines for
+    selective elimination, broken at stopping and sampling; dots for full elimination, with dashes between there.
 
     Args:
         curves: by (elimination, place), elimination "selective" or "full", place "stopping" or "both": a `Result`, or
             times [points] in samples and counts [points, run]. Any of the four may be missing.
         band: share of the runs inside the band, in (0, 1).
     """
-    colours, dashes = {"selective": STYLES[0][0], "full": STYLES[1][0]}, {"stopping": "-", "both": (0, (5, 2))}
+    (selective, _), (full, _), *_ = STYLES
+    styles = {
+        ("selective", "stopping"): (selective, "-"),
+        ("selective", "both"): (selective, (0, (5, 2))),
+        ("full", "stopping"): (full, (0, (1, 1))),
+        ("full", "both"): (full, (0, (5, 1, 1, 1))),
+    }
     words = {"stopping": "at stopping", "both": "at stopping and sampling"}
     drawn = {}
     for (key, curve), _ in styled("curves", curves):
-        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in colours and key[1] in dashes):
+        if key not in styles:
             allowed = "keys (elimination, place): 'selective' or 'full', 'stopping' or 'both'"
             raise ArgumentError("curves", key, allowed)
-        drawn[f"{key[0]}, {words[key[1]]}"] = (curve, colours[key[0]], dashes[key[1]])
+        drawn[f"{key[0]}, {words[key[1]]}"] = (curve, *styles[key])
     return _active_figure(drawn, band)
 
 

@@ -1,6 +1,6 @@
 """The dress of all figures: colours, dashes, sizes; and how they are written."""
 
-import os
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
+from jaxelim.store.files import write_whole
 
 STYLES = (
     ("#0072B2", "-"),
@@ -27,7 +28,7 @@ GREY = "0.35"
 
 
 def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")) -> tuple[Path, ...]:
-    """Write `path` with the endings .png and .pdf, each under a temporary name first.
+    """Write `path` with the endings .png and .pdf, each whole or not at all.
 
     Args:
         figure: what to write.
@@ -40,6 +41,7 @@ def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("p
 
     Raises:
         ArgumentError: the folder does not exist.
+        StoreError: the disk is full, the folder cannot be written, or the like; an older file stays as it was.
     """
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
@@ -53,9 +55,9 @@ def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("p
         for ending in endings:
             metadata = empty[checks.choice("endings", ending, tuple(empty))]
             target = stem.with_name(f"{stem.name}.{ending}")
-            part = target.with_name(target.name + ".part")
-            figure.savefig(part, format=ending, dpi=dpi, metadata=metadata)
-            os.replace(part, target)
+            contents = io.BytesIO()
+            figure.savefig(contents, format=ending, dpi=dpi, metadata=metadata)
+            write_whole(target, contents.getvalue())
             written.append(target)
     return tuple(written)
 
