@@ -140,9 +140,13 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         carry = program.advance(*placed, carry, np.int32(chunks))
         live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
         took = time.perf_counter() - last
-        # Seldom, since the device waits meanwhile; but often where a program for the last runs may soon take over.
-        ending = int(np.max(live)) < 3 * spec.lanes and _fewer_lanes(job, spec, 0) is not None
-        pause = 0.05 if ending else 0.5
+        # Seldom, since the devices wait for it and for each other; but in time to see that a program for the last runs may take
+        # over: that is so many runs away, at the pace so far.
+        pause = 0.5
+        if _fewer_lanes(job, spec, 0) is not None:
+            away = int(np.max(live)) - engine.FEW_LANES[-1]
+            each = (last + took - began - compiling) * spec.devices / max(int(np.sum(finished)), 1)
+            pause = min(max(0.5 * away * each, 0.05), 0.5)
         if took < pause:
             chunks = min(2 * chunks, 4096)
         elif took > 4 * pause:
