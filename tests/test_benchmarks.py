@@ -13,7 +13,9 @@ from benchmarks import anchor, elimination, gpu, kernels, measure, report, rules
 from benchmarks.__main__ import Options
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
+import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.job import Job
 
 ROOT = Path(__file__).parents[1]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
@@ -101,13 +103,22 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     first |= {"samples_drawn": 1_000_000, "samples_computed": 2_000_000}
     found = {"first": first, "calls": [], "mean_tau": 9.0, "stopped": 1.0, "errors": 0, "process_wall_seconds": 1.0}
     monkeypatch.setattr(rules, "apart", lambda *_: found)
-    rows = rules.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
+    sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
+    rows, cases = rules.run(sitting).rows, rules.cases(sitting)
     assert {row["us/sample"] for row in rows} == {2.0} and {row["useful/computed"] for row in rows} == {0.5}
-    linear = [row["rule"] for row in rows if row["instance"] == "linear-d20"]
-    assert set(catalogue.rules()) - set(linear) == {"lucb", "ugape", "racing"} and len(rows) == 2 * len(linear) + 3
-    for row in rows:
-        case = Case(row["rule"], instance=row["instance"], stopping=(row["stopping"],), elimination=None)
-        assert measure.arguments(case)[1]["stopping"][0].name in catalogue.rules()[row["rule"]].stopping
+    known, seen = catalogue.rules(), {(row["rule"], row["problem"], row["instance"], row["sampling"]) for row in rows}
+    assert len(seen) == len(rows) == len(cases)
+    for structure, instance in rules.INSTANCES.items():
+        for problem, places in (("best arm", instance), ("top 5", instance), ("signs", f"{instance}-osi")):
+            spelled = {"best arm": "best-arm", "top 5": "top-m", "signs": "thresholding"}[problem]
+            for name, rule in known.items():
+                defined = structure in rule.structures and spelled in rule.problems
+                assert ((name, problem, places, "none") in seen) == defined
+                assert ((name, problem, places, "selective") in seen) == (defined and rule.elimination)
+    for case in cases:  # each can be asked for
+        given, asked = measure.arguments(case)
+        shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
+        Job.checked(*given, *shared, 1, 0, asked["max_samples"], 1.0, None, (), asked["engine"])
 
 
 def test_kernels_are_told_by_the_functions_they_come_from():
