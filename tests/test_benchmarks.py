@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import jaxelim as je
 from benchmarks import anchor, elimination, gpu, kernels, measure, report, rules, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
-import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.job import Job
 
