@@ -261,7 +261,8 @@ def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str,
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
-    make_folder(config.output.parent)
+    if cells.parse_shard(config.shard) == (1, 1):
+        make_folder(config.output.parent)  # before anything is computed: it may be one that cannot be made
     batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:

@@ -166,7 +166,7 @@ def compare_with_undisturbed(disturbed: Path, whole: Path, arguments: list[str])
 
 
 COUNT = 48  # blocks: two oracles, 24 runs; so many that no process is through with them before it is stopped
-BLOCKS = ["--runs", "24", "--block", "1", "--rules", "oracle", "--problems", "bai", "--max-samples", "2000"]
+BLOCKS = ["--runs", "24", "--block", "1", "--rules", "oracle", "--problems", "bai", "--max-samples", "10000"]
 
 
 def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
