@@ -234,7 +234,7 @@ class Board:
     def _say_how_far(self) -> None:
         runs, samples = np.sum(list(self._at_work.values()), 0)
         runs, samples, self._said = self._computed + runs, self._samples + samples, time.perf_counter()
-        left = _clock(self._seconds() / runs * (self._total - self._done - runs)) if runs else "unknown time"
+        left = self._left(runs) if runs else "unknown time"
         blocks = (
             f"{part.job.name} {self._at_work.get(worker, (0, 0))[0]} of {part.runs.size} runs"
             for worker, part in sorted(self._parts.items())
@@ -256,10 +256,9 @@ class Board:
         samples = int(work.get("samples_drawn", 0))
         self._samples += samples
         if not self._bars:
-            left = self._seconds() / self._computed * (self._total - self._done - self._computed)
             print(
                 f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: {seconds:.1f} s, "
-                f"{_rate(samples, work.get('seconds', seconds))}; {_clock(left)} left",
+                f"{_rate(samples, work.get('seconds', seconds))}; {self._left(self._computed)} left",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 
@@ -267,6 +266,9 @@ class Board:
         """End the bars."""
         for bar in reversed(self._bars or ()):
             bar.close()
+
+    def _left(self, runs: int) -> str:
+        return _clock(self._seconds() / runs * (self._total - self._done - runs))
 
     def _seconds(self) -> float:
         return time.perf_counter() - self._began

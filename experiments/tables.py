@@ -124,9 +124,8 @@ def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: 
     plain = catalogue.spelled(kind.__name__)
     for algorithm in (plain, f"{plain} + elim") if kind.elimination else (plain,):
         for column in LAYOUTS[table].columns:
-            if (column if column == "full" else "llr" if column == "none" else "selective") not in kind.stopping:
-                continue
-            if column == "none" and algorithm != plain:
+            observer = {"none": "llr", "full": "full"}.get(column, "selective")
+            if observer not in kind.stopping or (column == "none" and algorithm != plain):
                 continue
             cell, stopping = _cell(LAYOUTS[table], problem, algorithm, column, options)
             found.append(Row(problem, algorithm, column, cell, stopping, {}))

@@ -144,7 +144,7 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         # over: that is so many runs away, at the pace so far.
         pause = 0.5
         if _fewer_lanes(job, spec, 0) is not None:
-            away = int(np.max(live)) - engine.FEW_LANES[-1]
+            away = int(np.max(live)) - min(engine.FEW_LANES[-1], spec.lanes // 2)
             each = (last + took - began - compiling) * spec.devices / max(int(np.sum(finished)), 1)
             pause = min(max(0.5 * away * each, 0.05), 0.5)
         if took < pause:
