@@ -21,6 +21,7 @@ class Case:
         elimination: at sampling, where the rule looks at pieces at all: "selective", "full" or None.
         max_samples: the cap; a run that meets it is over, which makes runs equally long.
         lanes, devices: None leaves the choice to the engine.
+        schedule: every how many samples a rule solves for its allocation; None: as it does by default.
     """
 
     rule: str
@@ -34,6 +35,7 @@ class Case:
     max_samples: int = 1_000_000
     lanes: int | None = None
     devices: int | None = 1
+    schedule: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,10 +51,9 @@ def compiled_text(given: tuple, settings: dict) -> str:
     import numpy as np
 
     from benchmarks.measure import planned
-    from jaxelim import engine
-    from jaxelim.job import float64_scope
+    from jaxelim import engine, scope
 
-    with float64_scope():
+    with scope.engine():
         spec, inputs, queue = planned(given, settings)
         program = engine.program(spec)
         placed = program.place(inputs, queue, program.empty(inputs, queue))

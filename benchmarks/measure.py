@@ -46,7 +46,7 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     import jaxelim as je
     from jaxelim import catalogue
 
-    rule = catalogue.find_rule(case.rule)()
+    rule = catalogue.find_rule(case.rule)(**({} if case.schedule is None else {"schedule": case.schedule}))
     known = catalogue.stopping_rules()
     looks = case.elimination is not None and rule.elimination
     settings = {
@@ -61,7 +61,7 @@ def arguments(case: Case) -> tuple[tuple, dict]:
 
 
 def planned(given: tuple, settings: dict) -> tuple:
-    """The spec that such a call is compiled for, and the inputs and queue of its program. Under `float64_scope`."""
+    """The spec that such a call is compiled for, and the inputs and queue of its program. Under `scope.engine`."""
     from jaxelim import thresholds
     from jaxelim.drive import inputs_of, queue_of, spec_of
     from jaxelim.job import Job
@@ -77,10 +77,9 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
     import jax
     import numpy as np
 
-    from jaxelim import engine
-    from jaxelim.job import float64_scope
+    from jaxelim import engine, scope
 
-    with float64_scope():
+    with scope.engine():
         spec, inputs, queue = planned(given, settings)
         lane = engine.program(spec).empty(inputs, queue)["lane"]
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others

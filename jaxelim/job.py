@@ -1,15 +1,13 @@
 """What a call asks for, checked on the host before anything compiles."""
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import ArgumentError, UnsupportedError
@@ -55,13 +53,6 @@ class Engine:
             raise ArgumentError("shrink", self.shrink, "None, True or False")
         if self.form is not None:
             checks.choice("form", self.form, gaussian.FORMS)
-
-
-@contextlib.contextmanager
-def float64_scope() -> Iterator[None]:
-    """Float64 and lanes-last broadcasting for our own tracing, whatever the caller's flags; they are never touched."""
-    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +161,7 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
     if not callable(threshold) or isinstance(threshold, type):
         raise ArgumentError("threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)")
     times = np.unique(np.round(np.geomspace(first, max(last, first + 1), 200)))
-    with float64_scope():
+    with scope.engine():
         falling = np.sort(deltas)[::-1]
         try:
             values = np.array([np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, d))) for d in falling])

@@ -120,6 +120,16 @@ class Lanes:
     """The primitives, in the form the engine has chosen (see the module's docstring)."""
 
     flag: Array | None = None
+    read: Array | None = None  # [] int32: how many lanes, from the first on, anyone will read; None: all
+
+    def one_by_one(self, f: Callable[[Array], Tree], start: Tree) -> Tree:
+        """f(lane), of one run, for each lane that is read, after each other, in its place in `start` ([.., B])."""
+        def put(i, out):
+            return jax.tree.map(lambda o, x: o.at[i].set(x), out, f(i))
+
+        out = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), start)
+        count = jax.tree.leaves(out)[0].shape[0] if self.read is None else self.read
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), jax.lax.fori_loop(0, count, put, out))
 
     def _tuned(self, x: Array) -> bool:
         return self.flag is not None and x.ndim > 1

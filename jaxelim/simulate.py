@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.drive import drive, queue_of, spec_of
 from jaxelim.elimination import LLR, StoppingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
-from jaxelim.job import Engine, Job, float64_scope
+from jaxelim.job import Engine, Job
 from jaxelim.result import Result, Trace
 from jaxelim.thresholds import Heuristic
 
@@ -70,7 +70,7 @@ def simulate(
     job = Job.checked(
         instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, engine
     )
-    with float64_scope():
+    with scope.engine():
         return _simulated(job, progress)
 
 
@@ -127,7 +127,7 @@ def trace(
         (),
         dataclasses.replace(engine, devices=1),
     )
-    with float64_scope():
+    with scope.engine():
         return _traced(job)
 
 

@@ -300,7 +300,8 @@ class Step:
         taken = lane.asks & (place < batch)
         order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
         # Places left over repeat the first lane that asks, so that loops in `choose` are as long as those that asked need.
-        order = jnp.where(jnp.arange(batch) < jnp.sum(lane.asks), order, order[0])
+        asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
+        order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
         few = jax.tree.map(lambda x: x[..., order], lane if spec.owned else dataclasses.replace(lane, prepared=()))
         if not spec.owned:  # shared by all lanes, and without their axis
             few = dataclasses.replace(few, prepared=lane.prepared)
@@ -313,6 +314,8 @@ class Step:
             else:
                 sampling = spec.elimination.update(check, sampling, few.delta[0], spec.threshold)
         view = self._view(inputs, check, few, observers, sampling)
+        lanes = dataclasses.replace(view.lanes, read=asking)
+        view = dataclasses.replace(view, space=dataclasses.replace(view.space, lanes=lanes))
         arm, own = self._ask(rule.choose, view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731

@@ -13,13 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxelim import engine, problems, sampling, thresholds
+from jaxelim import engine, problems, sampling, scope, thresholds
 from jaxelim.base import Problem, SamplingRule, Statistics, check_of
 from jaxelim.design import Space, SquareDesign
 from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
 from jaxelim.errors import JaxelimError
 from jaxelim.instance import Instance
-from jaxelim.job import float64_scope
 from jaxelim.lanes import Lanes
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.result import Result
@@ -219,7 +218,7 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
     rng = np.random.default_rng(seed)
     arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
     k, d = arms.shape
-    with float64_scope():
+    with scope.engine():
         space = Space(Lanes(None), jnp.asarray(arms), problem.constants())
         answer = jax.jit(lambda theta: problem.mask(problem.answer(space, space.features @ theta, theta), space.features @ theta))
 
@@ -282,7 +281,7 @@ def check_threshold(
         ContractError: beta is not finite, or falls in t.
     """
     rng = np.random.default_rng(seed)
-    with float64_scope():
+    with scope.engine():
         times = np.arange(dimension, steps + 1, dtype=float)
         beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
     _require(np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(), "beta is not finite, or falls in t")

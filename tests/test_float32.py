@@ -7,11 +7,10 @@ import pytest
 
 import jaxelim as je
 from benchmarks.precision import parting, z_score
-from jaxelim import engine
+from jaxelim import engine, scope
 from jaxelim.base import Statistics
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
 from jaxelim.families import gaussian
-from jaxelim.job import float64_scope
 from jaxelim.lanes import Lanes
 
 RNG = np.random.default_rng(32)
@@ -35,7 +34,7 @@ def spoilt(form: str) -> tuple[np.ndarray, Statistics]:
 
 @pytest.mark.parametrize("form", ["arms", "square", "diagonal"])
 def test_statistics_afresh_are_those_of_the_definition(form):
-    with float64_scope():
+    with scope.engine():
         phi, stats = spoilt(form)
         new = gaussian.afresh(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
     exact = phi.astype(np.float32).astype(float)
@@ -58,7 +57,7 @@ def test_statistics_afresh_are_those_of_the_definition(form):
 def test_sums_of_rewards_lose_nothing():
     """100,000 rewards near 1 of one arm: a plain float32 sum is off by more than the last digit of a reward, ours is not."""
     rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
-    with float64_scope():
+    with scope.engine():
         space = Space(Lanes(None), jnp.eye(2, dtype=jnp.float32))
         zero = jnp.zeros(2, jnp.float32)
         stats = Statistics(jnp.int32(2), zero + 1, zero, DiagonalDesign(zero + 1), None, zero, zero)

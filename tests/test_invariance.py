@@ -10,9 +10,8 @@ import pytest
 
 import jaxelim as je
 from benchmarks.measure import planned
-from jaxelim import engine
+from jaxelim import engine, scope
 from jaxelim.base import ASK, OK, WORKING
-from jaxelim.job import float64_scope
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
@@ -253,7 +252,7 @@ def test_lanes_do_not_change_the_last_digit():
         given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
         settings = {"delta": [0.01], "stopping": (je.LLR(),), "elimination": None, "runs": lanes, "max_samples": 10**6,
                     "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
-        with float64_scope():
+        with scope.engine():
             spec, *host = planned(given, settings)
             program = engine.program(spec)
             placed = program.place(*host, program.empty(*host))

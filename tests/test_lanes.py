@@ -7,9 +7,8 @@ import pytest
 
 import jaxelim as je
 from benchmarks.kernels import compiled_text
-from jaxelim import engine
+from jaxelim import engine, scope
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
-from jaxelim.job import float64_scope
 from jaxelim.lanes import SEVERAL, Lanes, by_several, index_like
 from jaxelim.problems.top_m import pack, unpack
 
@@ -18,7 +17,7 @@ B = 5
 
 @pytest.fixture(autouse=True)
 def x64():
-    with float64_scope():
+    with scope.engine():
         yield
 
 
@@ -95,6 +94,22 @@ def test_all_come_by_several(n):
     seen = by_several(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
     assert seen.min() == 1 and seen.max() <= 2
     assert (seen == 1).all() or n % SEVERAL
+
+
+def test_one_by_one():
+    """In its own place, whatever the type and rank; lanes that nobody reads keep what was there."""
+    given = jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2, 3], jnp.int32)
+
+    def f(lane):
+        return given[0][:, lane] * 10, given[1][lane] + 100
+
+    whole = jax.jit(lambda: Lanes(jnp.int32(1)).one_by_one(f, given))()
+    part = jax.jit(lambda read: Lanes(jnp.int32(1), read).one_by_one(f, given))(jnp.int32(2))
+    np.testing.assert_array_equal(whole[0], [[0, 10, 20], [30, 40, 50]])
+    np.testing.assert_array_equal(whole[1], [101, 102, 103])
+    np.testing.assert_array_equal(part[0], [[0, 10, 2], [30, 40, 5]])
+    np.testing.assert_array_equal(part[1], [101, 102, 3])
+    assert part[1].dtype == jnp.int32
 
 
 @pytest.mark.parametrize("k", [1, 31, 32, 33, 50, 64, 70])

@@ -7,7 +7,7 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
-    ("errors", "lanes", "progress", "families", "complexity.information"),
+    ("errors", "lanes", "progress", "scope", "families", "complexity.information"),
     ("checks", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
     ("base", "instance", "thresholds", "complexity.solver", "figures.style"),
     ("elimination", "families.gaussian", "instances.*", "store.settings", "complexity.pieces", "complexity.derivatives",

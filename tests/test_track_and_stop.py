@@ -57,11 +57,11 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
 class Certified(je.TrackAndStop):
     """Stops at the first pair that was not solved to its gap."""
 
-    stopping = ("llr", "native")
+    stopping = ("llr", "selective", "native")
     always_native = True
 
     def native(self, view, state):
-        return state.found.gap > self.gap, view.means > jnp.inf
+        return ~(state.found.gap <= self.gap), view.means > jnp.inf
 
 
 jax.tree_util.register_static(Certified)
@@ -92,6 +92,38 @@ def test_pulls_approach_the_optimal_allocation():
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
+def test_sizes_of_solves():
+    assert allocation._sizes(16, 8) == [16, 8, 4] and allocation._sizes(7, 8) == [7] and allocation._sizes(1, 1) == [1]
+    for active, size in ((0, 4), (1, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16)):
+        mask = jnp.asarray(np.random.default_rng(active).permutation(16) < active)
+        assert [16, 8, 4][int(allocation._fitting([16, 8, 4], mask))] == size
+
+
+@pytest.mark.slow
+def test_a_bonus_may_be_a_numpy_array():
+    rule = je.OptimisticTaS(bonus=lambda t, norm: np.zeros(norm.shape), schedule=50)
+    result = je.simulate(batch("linear")[0], je.BestArm(), rule, runs=1, max_samples=20)
+    assert result.pulls.sum() == result.samples.sum()
+
+
+def test_solves_over_the_active_pieces_alone():
+    """Certified, and the same pulls as where every run is under vmap, over all pieces, the fallen ones masked."""
+    rng = np.random.default_rng(4)
+    instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
+    selective = je.SelectiveElimination()
+    asked = dict(
+        delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective, elimination=selective, record="pair_times"
+    )
+    few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked)
+    assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
+    best = np.argsort(instance.arms @ instance.theta)[-2:]
+    times = few.elimination_times[0, 0][:, best]
+    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8  # of 12: four left, and less
+    whole = je.simulate(instance, je.TopM(2), Certified(schedule=2), engine=je.Engine(vmapped=True), **asked)
+    for name in ("samples", "pulls", "tests_sampling", "answer"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
+
+
 def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
@@ -113,6 +145,28 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
     assert again.iterations == 0 and moved.iterations < afresh.iterations
     np.testing.assert_array_equal(again.allocation, cold.allocation)
     np.testing.assert_allclose(moved.value, afresh.value, rtol=3e-9)
+
+
+def test_a_start_that_leads_nowhere_is_given_up():
+    """Met in a run: an arm that needs a quarter of the weight starts at 0.003, and from there every step is cut short."""
+    arms = [[-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771], [0.3224, 1.235, 2.064],
+            [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445], [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582]]  # fmt: skip
+    y = [[-2.176, 1.252, 8.186], [4.746, -3.867, 8.682], [9.467, -7.548, 8.216], [8.078, -6.822, 11.38]]
+    gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
+    weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def solve(weights, mixture, gap):
+            where, live = coordinates(jnp.asarray(arms), jnp.asarray(y)), jnp.ones(4, bool)
+            return climb(where, jnp.asarray(gaps), live, jnp.zeros(8), weights, mixture, gap, 60)
+
+        found = solve(jnp.asarray(weights / weights.sum()), jnp.asarray(mixture), 1e-6)
+        uniform = jnp.full(8, 1 / 8), jnp.zeros(4)
+        cold, never = solve(*uniform, 1e-6), solve(*uniform, 0.0)
+    assert found.converged and 30 < found.iterations <= 30 + cold.iterations + 5
+    np.testing.assert_allclose(found.value, cold.value, rtol=3e-6)
+    assert not never.converged and never.iterations == 60  # uniform weights are tried once
 
 
 def test_forced_exploration_feeds_the_starved():

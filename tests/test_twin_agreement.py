@@ -143,7 +143,9 @@ def label(row) -> str:
 
 SLOW = ("uniform, top-m, K >> d, None", "oracle, top-m, identical, None", "lingape, top-m, near-equal, full",
         "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective",
-        "lingame, thresholding, K = d, None", "lingape, top-m, unstructured, selective")
+        "lingame, thresholding, K = d, None", "lingape, top-m, unstructured, selective", "lingame, top-m, unstructured, None",
+        "lingame, best-arm, K >> d, selective", "lingape, thresholding, identical, selective",
+        "uniform, thresholding, K = d, None")
 """Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
 
 

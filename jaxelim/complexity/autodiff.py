@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import GAP, Inputs
 from jaxelim.complexity.optimum import scaled, solve_many
@@ -211,7 +211,7 @@ def complexity_gradients(
     K = instance.K
     extra = np.zeros(K) if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
     parts = []
-    with jax.enable_x64(True):
+    with scope.float64():
         for i in range(len(arms)):
             rows = combinations(problem, instance.arms.reshape(arms.shape)[i], theta[i] * instance.noise_std)
             P = len(unit.offsets[i])

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.complexity.optimum import complexity, scaled
 from jaxelim.complexity.pieces import Pieces
 from jaxelim.complexity.region import Region, least_information
@@ -86,7 +85,7 @@ def first_time(needed: Callable[[int], float], start: int = 2) -> int:
 
 def _beta(threshold: Threshold, t: float, delta: float) -> float:
     # As floats in float64: a threshold made of jax.numpy would wrap large integers, and lose digits, in 32 bits.
-    with jax.enable_x64(True):
+    with scope.float64():
         value = float(threshold(float(t), float(delta)))
     if not (math.isfinite(value) and value >= 0):
         raise ArgumentError("threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import Inputs
 from jaxelim.complexity.optimum import allocation_value, complexity, scaled, solve_many
@@ -201,7 +201,7 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     steps = checks.integer("steps", steps, low=1)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    with scope.float64(), jax.numpy_dtype_promotion("standard"):
         base = Inputs(*map(jnp.asarray, (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K))))
         marks = jnp.ones(len(base.offsets))
         rows = starts.shape[1] if starts.ndim > 2 else 1

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks
+from jaxelim import checks, scope
 from jaxelim.complexity.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.complexity.solver import Solution, solve
 from jaxelim.errors import ArgumentError
@@ -71,7 +71,7 @@ def solve_many(arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations
     bonus = np.zeros((size, K)) if bonus is None else bonus
     given = (arms, theta, *pieces, bonus)
     parts = []
-    with jax.enable_x64(True):
+    with scope.float64():
         for start in range(0, size, lanes):
             index = np.minimum(np.arange(start, start + lanes), size - 1)
             arrays = [jnp.asarray(array[index]) for array in given]

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxelim import scope
 from jaxelim.complexity.information import Information, coordinates, information
 from jaxelim.complexity.newton import State, newton
 from jaxelim.complexity.optimum import information_of
@@ -111,7 +112,7 @@ class Region(NamedTuple):
         # strictly positive, as the interior-point method asks
         start = 0.999 * self.allocation + 0.001 / len(self.allocation)
         weights, bounds = [], []
-        with jax.enable_x64(True):
+        with scope.float64():
             shared = [jnp.asarray(x) for x in (self.arms, self.theta, *self.pieces, np.float64(self.value), start)]
             for first in range(0, len(eps), _LANES):
                 index = np.minimum(np.arange(first, first + _LANES), len(eps) - 1)

@@ -24,6 +24,9 @@ from jaxelim.complexity.newton import State, newton
 Array = jax.Array | np.ndarray
 
 
+_WARM = 30  # steps from a pair at hand before it is given up
+
+
 class Solution(NamedTuple):
     """What `solve` returns; every field is an array of the dtype of the arms but for the last two."""
 
@@ -111,6 +114,8 @@ def climb(
 ) -> Solution:
     """The interior-point iterations, from a pair at hand: warm-started where that pair solves a problem close by.
 
+    Where that is not solved in 30 steps, once more, from uniform weights.
+
     Args:
         where: coordinates of features and directions.
         gaps: [P] y . theta - c, 0 where not live.
@@ -119,10 +124,10 @@ def climb(
         weights: [K] on the simplex, positive.
         mixture: [P] non-negative, of any sum; all zero: none is known.
         gap: relative duality gap to stop at; a pair that has it is returned as it is.
-        max_iterations: bound on the steps.
+        max_iterations: bound on the steps from one start.
         go: [] bool, False to return the pair as it is.
     """
-    dtype = weights.dtype
+    dtype, go = weights.dtype, jnp.asarray(go)
     K = weights.shape[0]
     terms = (jnp.sum(live) + K).astype(dtype)
     info = information(weights, where, gaps)
@@ -155,30 +160,42 @@ def climb(
 
     known = jnp.where(live, mixture, 0)
     warm = jnp.any(known > 0)
-    least = jnp.min(jnp.where(live, info.value, jnp.inf))
-    even = jnp.where(live, 1 / jnp.where(live, info.value - least / 2, 1), 0)
-    known = jnp.where(warm, known, even)
+    known = jnp.where(warm, known, _even(info.value, live))
     known = known / jnp.sum(known)
     low, reached = certificate(info, weights, known)
     # A pair further from the optimum is drawn further from the boundary, to where steps of its size are not cut short.
     share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
-    start = (1 - share) * weights + share / K
-    inside = information(start, where, gaps)
-    least = jnp.min(jnp.where(live, inside.value, jnp.inf))
     uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
-    even = jnp.where(live, 1 / jnp.where(live, inside.value - least / 2, 1), 0)
-    q = jnp.where(share < 0.5, (1 - share) * known + share * uniform, even / jnp.sum(even))
-    slope = inside.gradient @ q + bonus
-    most = jnp.max(slope)
-    short = jnp.maximum(most - least - bonus @ start, 4 * jnp.finfo(dtype).eps * most)
-    s = least - jnp.minimum(short, least) / 2
-    r = jnp.where(live, inside.value - s, 1)
-    nu = most + jnp.minimum(short, most / 10)
-    nu = jnp.where(nu > 0, nu, 1)
-    state = State(start, s, r, q, nu - slope, nu)
-    carry = _Carry(state, inside, weights, known, low, reached, jnp.int32(0))
-    more = lambda c: jnp.asarray(go) & (c.gap > gap) & (c.iterations < max_iterations)  # noqa: E731
-    carry = jax.lax.while_loop(more, body, carry)
-    return Solution(
-        carry.w, carry.q / jnp.sum(carry.q), carry.value * scale, carry.gap, carry.iterations, carry.gap <= gap
-    )
+
+    def attempt(carry):
+        tries, (w, q, value, reached, iterations) = carry
+        again = tries > 0
+        start = jnp.where(again, 1 / K, (1 - share) * weights + share / K)
+        inside = information(start, where, gaps)
+        least = jnp.min(jnp.where(live, inside.value, jnp.inf))
+        even = _even(inside.value, live)
+        mixed = jnp.where(~again & (share < 0.5), (1 - share) * known + share * uniform, even / jnp.sum(even))
+        slope = inside.gradient @ mixed + bonus
+        most = jnp.max(slope)
+        short = jnp.maximum(most - least - bonus @ start, 4 * jnp.finfo(dtype).eps * most)
+        s = least - jnp.minimum(short, least) / 2
+        r = jnp.where(live, inside.value - s, 1)
+        nu = most + jnp.minimum(short, most / 10)
+        nu = jnp.where(nu > 0, nu, 1)
+        state = State(start, s, r, mixed, nu - slope, nu)
+        # A pair near the boundary can hold all steps up; from the middle most problems take 10 to 15.
+        most_steps = jnp.where(warm & ~again, min(_WARM, max_iterations), max_iterations)
+        more = lambda c: go & (c.gap > gap) & (c.iterations - iterations < most_steps)  # noqa: E731
+        found = jax.lax.while_loop(more, body, _Carry(state, inside, w, q, value, reached, iterations))
+        return tries + 1, (found.w, found.q, found.value, found.gap, found.iterations)
+
+    best = (weights, known, low, reached, jnp.int32(0))
+    unsolved = lambda c: go & (c[1][3] > gap) & (c[0] < jnp.where(warm, 2, 1))  # noqa: E731
+    w, q, value, reached, iterations = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))[1]
+    return Solution(w, q / jnp.sum(q), value * scale, reached, iterations, reached <= gap)
+
+
+def _even(value, live):
+    """Multipliers [P], of any sum, that grow towards the piece of least information."""
+    least = jnp.min(jnp.where(live, value, jnp.inf))
+    return jnp.where(live, 1 / jnp.where(live, value - least / 2, 1), 0)

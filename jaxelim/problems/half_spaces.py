@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim import scope
 from jaxelim.base import Problem, refutes
 from jaxelim.checks import real_array
 from jaxelim.errors import ArgumentError, TieError
@@ -108,7 +109,7 @@ class HalfSpaces(Problem):
     def _answer_of(self, theta: np.ndarray) -> int:
         allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
         try:
-            with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):  # as in the engine, whatever the caller's flags
+            with scope.engine():  # as in the engine, whatever the caller's flags
                 index = np.asarray(self.answer_map(jnp.asarray(theta)))
         except Exception as error:
             raise ArgumentError("answer", self.answer_map, allowed, f"it raised {type(error).__name__}: {error}") from error

@@ -54,7 +54,7 @@ class OptimisticTaS(SamplingRule):
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
     batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 0.25
+    patience: ClassVar[float] = 1 / 16
     source: ClassVar[str] = "Degenne et al. 2019"
 
     def __post_init__(self):

@@ -50,7 +50,7 @@ class TrackAndStop(SamplingRule):
     uses_rewards: ClassVar[bool] = False
     lanes_last: ClassVar[bool] = True
     batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 0.25
+    patience: ClassVar[float] = 1 / 16
     source: ClassVar[str] = "Garivier & Kaufmann 2016"
 
     def __post_init__(self):
