@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.design import Design, DiagonalDesign, Space, weighted
+from jaxelim.kept import Kept
 from jaxelim.lanes import Lanes
 
 Tree = Any
@@ -48,6 +49,7 @@ class Statistics:
     theta_hat: Array | None = None  # [d]; kept where a problem or near-equal arms need it
     reward_sums: Array | None = None  # [K]; kept where the rule says `uses_rewards`, and in float32
     lost: Array | None = None  # [K]: what rounding has taken from each of them so far, negated; in float32
+    kept: Kept | None = None  # of the last check, moved on by the sample since; None where every check makes its own
 
 
 @jax.tree_util.register_dataclass
@@ -59,10 +61,14 @@ class Check:
     problem: "Problem"
     stats: Statistics
     answer: Tree
-    mask: Array  # [K] bool, the public form of the empirical answer
     gap: Array  # [Q]
     exists: Array  # [Q] bool: which of the Q places hold a piece
     metric: "Metric"
+
+    @property
+    def mask(self) -> Array:
+        """The public form of the empirical answer: [K] bool."""
+        return self.problem.mask(self.answer, self.stats.means)
 
     @property
     def llr(self) -> Array:
@@ -190,11 +196,13 @@ def check_of(problem: "Problem", space: Space, stats: Statistics) -> Check:
     """All that is read at one t, computed once and shared by everyone who looks."""
     answer = problem.answer(space, stats.means, stats.theta_hat)
     gap = problem.gap(space, stats.means, stats.theta_hat, answer)
-    norm, cross = problem.measure(space, stats.design, answer)
+    if stats.kept is None:
+        norm, cross = problem.measure(space, stats.design, answer)
+    else:
+        stats = dataclasses.replace(stats, kept=stats.kept.of(space, stats.design, problem.rows(answer)))
+        norm, cross = problem.measure(space, stats.design, answer, stats.kept.cross)
     metric = Metric(space, problem, stats.design, answer, norm, cross)
-    return Check(
-        space, problem, stats, answer, problem.mask(answer, stats.means), gap, problem.exists(answer, stats.means), metric
-    )
+    return Check(space, problem, stats, answer, gap, problem.exists(answer, stats.means), metric)
 
 
 class SamplingRule:
@@ -296,8 +304,14 @@ class Problem:
         """Which of the Q places hold a piece of this answer: [Q] bool."""
         raise TypeError(f"{type(self).__name__} does not define exists")
 
-    def measure(self, space: Space, design: Design, answer: Tree) -> tuple[Array, Tree]:
-        """||y_p||^2_{V^-1} of the answer's pieces, [Q], and what `along` can use again."""
+    def rows(self, answer: Tree) -> Array | None:
+        """The arms i, [] or [m], for which `measure` asks the design for `cross(i)`, where that is all it needs of products;
+        the engine then keeps those from sample to sample. None: `measure` asks for what it needs."""
+        return None
+
+    def measure(self, space: Space, design: Design, answer: Tree, cross: Array | None = None) -> tuple[Array, Tree]:
+        """||y_p||^2_{V^-1} of the answer's pieces, [Q], and what `along` can use again. `cross`: that of `rows`, where it is
+        known; only given to a problem that defines those."""
         raise TypeError(f"{type(self).__name__} does not define measure")
 
     def along(self, space: Space, design: Design, answer: Tree, cross: Tree, piece: Array) -> Array:

@@ -21,6 +21,7 @@ from jaxelim.base import ASK, OK, Check, Problem, SamplingRule, Statistics, Tree
 from jaxelim.design import Space
 from jaxelim.elimination import Native, StoppingRule
 from jaxelim.families import gaussian
+from jaxelim.kept import Kept
 from jaxelim.lanes import Lanes, where
 
 LANE_GROUP = 16
@@ -56,6 +57,11 @@ class Spec:
     @property
     def dtype(self) -> Any:
         return jnp.dtype(self.precision)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether products of the answer's arms are kept: where they cost more than to look whether they are still right."""
+        return self.tuned and self.form != "diagonal" and not self.careful
 
     @property
     def observers(self) -> int:
@@ -268,7 +274,7 @@ class Step:
         reads_now = self._ask(rule.reads, view, own)
         reward = inputs["mu"][0] if lane.mu is None else lane.mu
         reward = lanes.take(reward, arm) + noise
-        after = gaussian.update(check.space, stats, arm, reward, go)
+        after = gaussian.update(check.space, dataclasses.replace(stats, kept=check.stats.kept), arm, reward, go)
         if rule.fast is not None:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
@@ -353,6 +359,8 @@ class Step:
             spec.rule.uses_rewards,
         )
         check = check_of(spec.problem, space, stats)
+        if spec.keeps and (rows := spec.problem.rows(check.answer)) is not None:
+            stats = dataclasses.replace(stats, kept=Kept.nothing(rows, stats.means))
         observers = []
         for stopping in spec.stopping:
             state = stopping.start(check, spec.pair_times)

@@ -35,10 +35,11 @@ def test_reductions(n):
         for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
             np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
         np.testing.assert_array_equal(getattr(Lanes(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
-    for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2)), jnp.asarray(x)):
+    for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)):
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
-        assert got[0].dtype == jnp.int32
+        np.testing.assert_array_equal(got[2], (x == 0).sum(0))
+        assert got[0].dtype == got[2].dtype == jnp.int32
     nothing = jnp.full((n, B), -jnp.inf)
     for got in both(lambda lanes, x: lanes.argmax(x), nothing):
         np.testing.assert_array_equal(got, 0)

@@ -9,6 +9,7 @@ ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
     ("errors", "lanes", "progress", "scope", "families", "complexity.information"),
     ("checks", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
+    ("kept",),
     ("base", "instance", "thresholds", "complexity.solver", "figures.style"),
     ("elimination", "families.gaussian", "instances.*", "store.settings", "complexity.pieces", "complexity.derivatives",
      "problems.best_arm", "problems.thresholding", "problems.half_spaces"),

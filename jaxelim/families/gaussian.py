@@ -25,7 +25,7 @@ def choose_form(instance: Instance, uses_theta: bool, careful: bool) -> str:
     """The cheapest form of the design that is exact for this instance (measured; see docs/performance.md)."""
     if instance.structure == "unstructured":
         return "diagonal"
-    if uses_theta or careful or instance.K >= 4 * instance.d:
+    if uses_theta or careful or instance.K > 2 * instance.d:
         return "square"
     return "arms"
 
@@ -125,6 +125,7 @@ def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array
     return Statistics(
         stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype),
         stats.means + along * surprise, design, theta_hat, sums, lost,
+        None if stats.kept is None else stats.kept.after(space, along, arm),
     )
 
 
@@ -149,7 +150,8 @@ def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
         design = ArmDesign(g, w) if isinstance(stats.design, ArmDesign) else SquareDesign(g, v_inv)
     design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
     theta_hat = None if stats.theta_hat is None else theta_hat
-    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat)
+    kept = None if stats.kept is None else stats.kept.forgotten()
+    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat, kept=kept)
 
 
 def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:

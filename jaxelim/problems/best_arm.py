@@ -78,8 +78,11 @@ class BestArm(Problem):
     def exists(self, answer, means):
         return index_like(means) != answer
 
-    def measure(self, space, design, answer):
-        cross = design.cross(space, answer)
+    def rows(self, answer):
+        return answer
+
+    def measure(self, space, design, answer, cross=None):
+        cross = design.cross(space, answer) if cross is None else cross
         return design.distances(space, cross, answer), cross
 
     def along(self, space, design, answer, cross, piece):
@@ -99,7 +102,7 @@ class BestArm(Problem):
 
     def drop(self, lanes, pieces, answer, refuted, t):
         dropped = jnp.where(refuted & (pieces.dropped == 0), t, pieces.dropped)
-        return ArmTimes(dropped, lanes.sum(dropped == 0))
+        return ArmTimes(dropped, lanes.zeros(dropped))
 
     def all_refuted(self, space, stats, beta):
         """Against which arms some piece is refuted, over all other arms, dropped ones too: [K]."""

@@ -18,8 +18,7 @@ from jaxelim.errors import TieError
 class SignTimes:
     """When each arm was dropped, and the sign found then."""
 
-    dropped: Array  # [K] int32, 0 while active
-    positive: Array  # [K] bool
+    dropped: Array  # [K] int32: 0 while active, then that time, negated where the sign is
     left: Array  # [] int32: how many are active
 
 
@@ -77,7 +76,7 @@ class Thresholding(Problem):
 
     def start(self, means, pair_times=False):
         left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
-        return SignTimes(jnp.zeros(means.shape, jnp.int32), jnp.zeros(means.shape, bool), left)
+        return SignTimes(jnp.zeros(means.shape, jnp.int32), left)
 
     def reading(self, lanes, pieces, answer):
         return pieces.left
@@ -86,9 +85,8 @@ class Thresholding(Problem):
         return pieces.dropped == 0
 
     def drop(self, lanes, pieces, answer, refuted, t):
-        now = refuted & (pieces.dropped == 0)
-        dropped = jnp.where(now, t, pieces.dropped)
-        return SignTimes(dropped, jnp.where(now, answer, pieces.positive), lanes.sum(dropped == 0))
+        dropped = jnp.where(refuted & (pieces.dropped == 0), jnp.where(answer, t, -t), pieces.dropped)
+        return SignTimes(dropped, lanes.zeros(dropped))
 
     def tests(self, lanes, pieces, answer, full):
         return pieces.left
@@ -97,7 +95,7 @@ class Thresholding(Problem):
         return pieces.left == 0
 
     def verdict(self, lanes, pieces, answer, means, full):
-        return pieces.positive
+        return pieces.dropped > 0
 
     def everything(self, means):
         return jnp.ones((means.shape[0], 2, *means.shape[1:]), bool)
@@ -109,7 +107,7 @@ class Thresholding(Problem):
         return jnp.stack([pieces[:, 0] & ~(refuted & ~answer), pieces[:, 1] & ~(refuted & answer)], 1)
 
     def times(self, pieces):
-        return pieces.dropped
+        return jnp.abs(pieces.dropped)
 
     def remaining(self, lanes, pieces):
         return pieces.left

@@ -122,8 +122,11 @@ class TopM(Problem):
     def exists(self, answer, means):
         return self._pieces(jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape)))
 
-    def measure(self, space, design, answer):
-        cross = design.cross(space, answer.top)
+    def rows(self, answer):
+        return answer.top
+
+    def measure(self, space, design, answer, cross=None):
+        cross = design.cross(space, answer.top) if cross is None else cross
         return self._pieces(jnp.swapaxes(design.distances(space, cross, answer.top), 0, 1)), cross
 
     def along(self, space, design, answer, cross, piece):

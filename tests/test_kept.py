@@ -1,0 +1,123 @@
+"""Products kept from sample to sample are those that would be made anew, and what is kept changes no choice."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from benchmarks.measure import planned
+from jaxelim import engine, scope
+from jaxelim.design import ArmDesign, Space, SquareDesign
+from jaxelim.kept import Kept
+from jaxelim.lanes import Lanes
+from jaxelim.step import Spec
+from tests.test_invariance import equal
+
+B, K, D = 6, 9, 4
+
+
+def world(rng, form, owned):
+    """Features, the design after one pull of every arm, and 60 steps of an answer's arms that change now and then."""
+    features = rng.normal(size=(K, D, B) if owned else (K, D))
+    each = np.broadcast_to(features if owned else features[..., None], (K, D, B))
+    v = np.einsum("kdb,keb->deb", each, each) + np.eye(D)[..., None]
+    v_inv = np.moveaxis(np.linalg.inv(np.moveaxis(v, -1, 0)), 0, -1)
+    g = np.einsum("kdb,deb,keb->kb", each, v_inv, each)
+    matrix = v_inv if form is SquareDesign else np.einsum("deb,keb->dkb", v_inv, each)
+    return jnp.asarray(features), form(jnp.asarray(g), jnp.asarray(matrix))
+
+
+@pytest.mark.parametrize("form", [ArmDesign, SquareDesign])
+@pytest.mark.parametrize("m", [None, 3])
+@pytest.mark.parametrize("owned", [False, True])
+def test_kept_products_are_those_made_anew(form, m, owned):
+    rng = np.random.default_rng(0)
+    with scope.engine():
+        features, design = world(rng, form, owned)
+        shape = (B,) if m is None else (m, B)
+        arms = jnp.asarray(rng.integers(0, K, shape), jnp.int32)
+        kept = Kept.nothing(arms, design.g)
+        assert kept.cross.shape == (K, *shape) and np.all(kept.arms == -1)
+
+        @jax.jit
+        def step(flag, design, kept, arms, arm, weight):
+            space = Space(Lanes(flag), features)
+            kept = kept.of(space, design, arms)
+            after, gain, _ = design.add(space, arm, weight)
+            return kept, design.cross(space, arms), after, kept.after(space, gain, arm)
+
+        renewed = 0
+        for t in range(60):
+            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)  # in two steps of three nobody's does
+            arms = jnp.where(changes, jnp.asarray(rng.integers(0, K, shape), jnp.int32), arms)
+            stale = np.asarray(kept.arms != arms)
+            renewed += stale.sum()
+            weight = jnp.asarray(rng.random(B) < 0.8, float)  # a lane that stands still pulls with weight 0
+            arm = jnp.asarray(rng.integers(0, K, B), jnp.int32)
+            given = kept
+            kept, anew, design, kept_on = step(jnp.int32(1), design, kept, arms, arm, weight)
+            np.testing.assert_array_equal(kept.arms, arms)
+            np.testing.assert_allclose(kept.cross, anew, rtol=0, atol=1e-13)
+            # Whoever else has changed, a lane whose arms have not keeps its numbers to the last bit.
+            same = ~np.broadcast_to(stale, kept.cross.shape)
+            np.testing.assert_array_equal(np.asarray(kept.cross)[same], np.asarray(given.cross)[same])
+            still = np.asarray(weight) == 0
+            np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
+            kept = kept_on
+        assert np.size(arms) < renewed < 60 * np.size(arms) / 4
+        forgotten = step(jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight)
+        np.testing.assert_array_equal(forgotten[0].cross, forgotten[1])
+
+
+INSTANCE = je.instances.linear_d20(7, K=24)
+
+
+@pytest.fixture
+def own_programs():
+    """Programs that are compiled in a test whose patches they must not outlive."""
+    engine.program.cache_clear()
+    yield
+    engine.program.cache_clear()
+
+
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(5)], ids=repr)
+@pytest.mark.parametrize("form", ["arms", "square"])
+def test_nothing_kept_is_the_same_run(problem, form, monkeypatch, own_programs):
+    """Lazy TaS has lanes that stand still, and a `choose` for those that are gathered."""
+    given = dict(delta=0.05, runs=20, seed=11, max_samples=1500, stopping=(je.LLR(), je.SelectiveElimination()))
+    runs = lambda rule: je.simulate(INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given)  # noqa: E731
+    rules = (je.LinGapE(), je.LazyTaS())
+    usual = [runs(rule) for rule in rules]
+    engine.program.cache_clear()
+    monkeypatch.setattr(Spec, "keeps", property(lambda self: False))
+    for rule, found in zip(rules, usual, strict=True):
+        equal(found, runs(rule))
+
+
+def test_lanes_do_not_matter_where_rows_are_kept():
+    """Top m: whose rows are made anew depends on the lane alone, and not on who else has some that are."""
+    given = dict(delta=0.05, runs=40, seed=11, max_samples=2000, stopping=(je.LLR(), je.SelectiveElimination()))
+    one, other = (
+        je.simulate(INSTANCE, je.TopM(5), je.LinGapE(), engine=je.Engine(lanes=lanes, devices=1, form="square"), **given)
+        for lanes in (16, 48)
+    )
+    equal(one, other)
+
+
+def test_where_products_are_kept():
+    """Neither for identity features, nor where squared distances take more care, nor for a problem without such rows."""
+    near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
+    cases = [
+        (INSTANCE, je.BestArm(), True),
+        (INSTANCE, je.TopM(5), True),
+        (INSTANCE, je.Thresholding(0.01), False),
+        (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
+        (near, je.BestArm(), False),
+    ]
+    for instance, problem, kept in cases:
+        settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2, max_samples=100, engine=je.Engine(devices=1))
+        with scope.engine():
+            spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
+            stats = engine.Program(spec).empty(inputs, queue)["lane"].stats
+        assert (stats.kept is not None) == kept
