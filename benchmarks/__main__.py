@@ -27,7 +27,7 @@ from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "kernels", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
+SectionName = Literal["targets", "kernels", "parts", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -196,11 +196,13 @@ def check_of(problem: "Problem", space: Space, stats: Statistics) -> Check:
     """All that is read at one t, computed once and shared by everyone who looks."""
     answer = problem.answer(space, stats.means, stats.theta_hat)
     gap = problem.gap(space, stats.means, stats.theta_hat, answer)
-    if stats.kept is None:
+    rows = problem.rows(answer)
+    if stats.kept is None or rows is None:
         norm, cross = problem.measure(space, stats.design, answer)
     else:
-        stats = dataclasses.replace(stats, kept=stats.kept.of(space, stats.design, problem.rows(answer)))
-        norm, cross = problem.measure(space, stats.design, answer, stats.kept.cross)
+        kept = stats.kept.of(space, stats.design, rows)
+        stats = dataclasses.replace(stats, kept=kept)
+        norm, cross = problem.measure(space, stats.design, answer, kept.cross)
     metric = Metric(space, problem, stats.design, answer, norm, cross)
     return Check(space, problem, stats, answer, gap, problem.exists(answer, stats.means), metric)
 

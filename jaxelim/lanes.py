@@ -274,33 +274,33 @@ class Lanes:
 
     def _swept(self, a: Array) -> Array:
         """The block sweep: two pivots a pass, as the update A - (C - E) D (C - E)' - 2 E E' of the whole matrix, which has
-        no writes to single rows (C the pivots' columns, D the inverse of the pivot block, E unit columns)."""
+        no writes to single rows (C the pivots' columns, D the inverse of the pivot block, E unit columns). In a loop, so that
+        XLA updates A in its place: a pass into another array takes half as long again."""
         q = a.shape[0]
-        for first in range(0, q, 2):
-            n = min(2, q - first)
-            unit = np.zeros((q, n, 1))
-            unit[np.arange(first, first + n), np.arange(n)] = 1
+        each = np.arange(q, dtype=np.int32)
 
-            def factors(a, first=first, n=n, unit=unit):
-                e = jnp.asarray(unit, a.dtype)
+        def passed(a, first, n):
+            rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
+            block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
+
+            def factors(rows, block, first):
+                columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
                 if n == 1:
-                    d = [[1 / a[first, first]]]
+                    d = [[1 / block[0, 0]]]
                 else:
-                    x, y, z = a[first, first], a[first, first + 1], a[first + 1, first + 1]
+                    x, y, z = block[0, 0], block[0, 1], block[1, 1]
                     det = 1 / (x * z - y * y)
                     d = [[z * det, -y * det], [-y * det, x * det]]
-                columns = [a[:, first + r] - e[:, r] for r in range(n)]
-                return jnp.stack([balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)])
+                scaled = [balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)]
+                return jnp.stack(columns + scaled)
 
-            def update(a, scaled, first=first, n=n, unit=unit):
-                e = jnp.asarray(unit, a.dtype)
-                twice = np.zeros(a.shape[:2] + (1,))
-                twice[np.arange(first, first + n), np.arange(first, first + n)] = 2
-                a = a - jnp.asarray(twice, a.dtype)
-                rows = [a[first + s] + (jnp.asarray(twice, a.dtype)[first + s] - e[:, s]) for s in range(n)]
-                for s in range(n):
-                    a = a - scaled[s][:, None] * rows[s][None]
-                return a
+            factor = self.pin(factors, rows, block, first)
+            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
+            a = a - 2 * pivots.astype(a.dtype)[..., None]
+            for s in range(n):
+                a = a - factor[n + s][:, None] * factor[s][None]
+            return a
 
-            a = self.pin(update, a, self.pin(factors, a))
-        return -a
+        if q > 1:
+            a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
+        return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
-from benchmarks import anchor, elimination, gpu, kernels, measure, report, rules, targets
+from benchmarks import anchor, elimination, gpu, kernels, measure, parts, report, rules, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
@@ -52,6 +52,16 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
         else:
             assert row["x C"] is None and "no gcc" in done.stdout
         assert row["reached"] is None  # targets are meant for whole runs
+
+
+def test_parts_of_a_step():
+    """One process times them all; what does a thousand times the arithmetic of another takes longer."""
+    section = parts.run(report.Sitting(quick=True, core=None, cores=1, anchor=None))
+    assert not section.failed
+    found = {row["part"]: row["us"] for row in section.rows}
+    assert all(math.isfinite(us) for us in found.values()) and len(found) == 14
+    assert 0 < found["a loop with nothing in it"] < found["V_w, inverted"]
+    assert found["vector of K, in its place"] < found["V_w, inverted"]
 
 
 @needs_gcc

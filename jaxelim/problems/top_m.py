@@ -227,12 +227,11 @@ class TopM(Problem):
 def largest(lanes: Lanes, means: Array, m: int) -> TopAnswer:
     """The m largest entries of means [K], ties to the lowest index."""
     each = index_like(means)
-    member = jnp.zeros(means.shape, bool)
+    # Entries of -inf can still be chosen, each once: they are told apart from those already taken.
+    left = jnp.maximum(means, jnp.finfo(means.dtype).min)
     top = []
     for _ in range(m):
-        # Entries of -inf can still be chosen, each once: they are told apart from those already taken.
-        floor = jnp.maximum(means, jnp.finfo(means.dtype).min)
-        i = lanes.argmax(jnp.where(member, -jnp.inf, floor))
-        member = member | (each == i)
+        i = lanes.argmax(left)
+        left = jnp.where(each == i, -jnp.inf, left)
         top.append(i)
-    return TopAnswer(jnp.stack(top), member)
+    return TopAnswer(jnp.stack(top), left == -jnp.inf)
