@@ -222,7 +222,7 @@ def test_the_state_of_a_lane_does_not_grow_with_their_number():
         given, settings = measure.arguments(Case("lingape", runs=64, lanes=lanes))
         sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
     assert sizes[16] == sizes[64] and sizes[16]["noise_bytes_per_lane"] == 8 * (50 + 256)
-    assert 8 * 50 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 50 * 20  # V^-1 Phi' and some vectors of K
+    assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20  # V^-1 and some vectors of K
 
 
 def test_every_target_is_a_call_that_the_library_takes():
