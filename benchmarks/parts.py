@@ -22,12 +22,12 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxelim import scope
+    from jaxelim import engine, scope
     from jaxelim.design import ArmDesign, Space, SquareDesign, weighted
     from jaxelim.lanes import Lanes
 
     rng = np.random.default_rng(0)
-    options = {"xla_cpu_prefer_vector_width": "512", "xla_backend_optimization_level": "1"}
+    options = {**engine.CPU_OPTIONS, "xla_backend_optimization_level": "1"}  # as the engine has them for these forms
 
     def timed(f, *state):
         """`f(space, step, *state)` gives the next state: each of its inputs changes, lest XLA takes it out of the loop."""

@@ -5,6 +5,7 @@ last; shapes in docstrings leave the lanes out (see `jaxelim.lanes`).
 """
 
 import dataclasses
+import inspect
 from typing import Any, ClassVar
 
 import jax
@@ -49,7 +50,7 @@ class Statistics:
     theta_hat: Array | None = None  # [d]; kept where a problem or near-equal arms need it
     reward_sums: Array | None = None  # [K]; kept where the rule says `uses_rewards`, and in float32
     lost: Array | None = None  # [K]: what rounding has taken from each of them so far, negated; in float32
-    kept: Kept | None = None  # of the last check, moved on by the sample since; None where every check makes its own
+    products: Kept | None = None  # the last check's, moved on by the sample since; None where every check makes its own
 
 
 @jax.tree_util.register_dataclass
@@ -196,13 +197,13 @@ def check_of(problem: "Problem", space: Space, stats: Statistics) -> Check:
     """All that is read at one t, computed once and shared by everyone who looks."""
     answer = problem.answer(space, stats.means, stats.theta_hat)
     gap = problem.gap(space, stats.means, stats.theta_hat, answer)
-    rows = problem.rows(answer)
-    if stats.kept is None or rows is None:
+    arms = problem.rows(answer)
+    if stats.products is None or arms is None:
         norm, cross = problem.measure(space, stats.design, answer)
     else:
-        kept = stats.kept.of(space, stats.design, rows)
-        stats = dataclasses.replace(stats, kept=kept)
-        norm, cross = problem.measure(space, stats.design, answer, kept.cross)
+        products = stats.products.of(space, stats.design, arms)
+        stats = dataclasses.replace(stats, products=products)
+        norm, cross = problem.measure(space, stats.design, answer, products.cross)
     metric = Metric(space, problem, stats.design, answer, norm, cross)
     return Check(space, problem, stats, answer, gap, problem.exists(answer, stats.means), metric)
 
@@ -311,9 +312,13 @@ class Problem:
         the engine then keeps those from sample to sample. None: `measure` asks for what it needs."""
         return None
 
+    def takes_rows(self) -> bool:
+        """Whether `measure` takes the products of `rows`: not one of a subclass that leaves that argument out."""
+        return "cross" in inspect.signature(self.measure).parameters
+
     def measure(self, space: Space, design: Design, answer: Tree, cross: Array | None = None) -> tuple[Array, Tree]:
         """||y_p||^2_{V^-1} of the answer's pieces, [Q], and what `along` can use again. `cross`: that of `rows`, where it is
-        known; only given to a problem that defines those."""
+        known. A problem without `rows` can leave this argument out."""
         raise TypeError(f"{type(self).__name__} does not define measure")
 
     def along(self, space: Space, design: Design, answer: Tree, cross: Tree, piece: Array) -> Array:

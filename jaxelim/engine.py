@@ -28,6 +28,9 @@ BURST = 4
 """Fast steps between two looks at who waits for `choose`; with a group or less one at a time, since then most of them wait."""
 
 
+CPU_OPTIONS = {"xla_cpu_prefer_vector_width": "512"}
+
+
 class Program:
     """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
 
@@ -40,7 +43,7 @@ class Program:
         self.cost = 0.0  # seconds that it took to compile
         self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs, with no smaller program to go on with
         self._shapes: dict = {}
-        options = {"xla_cpu_prefer_vector_width": "512"} if spec.tuned else None
+        options = dict(CPU_OPTIONS) if spec.tuned else None
         if options and spec.form != "diagonal":
             # LLVM's higher levels compile a quarter longer, for steps that take as long; but for the small ones (measured).
             # By the form alone: what is compiled must not depend on how many runs there are, lest rounding does.

@@ -16,7 +16,7 @@ from jaxelim.design import Design, Space
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """The products of some arms, in an order of their own."""
+    """The products of some arms, in the order of `Problem.rows`; of lanes side by side, whose axis tells [] from [m]."""
 
     arms: Array  # [] or [m] int32; -1 where there is none yet
     cross: Array  # [K] or [K, m]

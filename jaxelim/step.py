@@ -61,7 +61,7 @@ class Spec:
     @property
     def keeps(self) -> bool:
         """Whether products of the answer's arms are kept: where they cost more than to look whether they are still right."""
-        return self.tuned and self.form != "diagonal" and not self.careful
+        return self.tuned and self.form != "diagonal" and not self.careful and self.problem.takes_rows()
 
     @property
     def observers(self) -> int:
@@ -274,7 +274,7 @@ class Step:
         reads_now = self._ask(rule.reads, view, own)
         reward = inputs["mu"][0] if lane.mu is None else lane.mu
         reward = lanes.take(reward, arm) + noise
-        after = gaussian.update(check.space, dataclasses.replace(stats, kept=check.stats.kept), arm, reward, go)
+        after = gaussian.update(check.space, dataclasses.replace(stats, products=check.stats.products), arm, reward, go)
         if rule.fast is not None:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
@@ -359,8 +359,8 @@ class Step:
             spec.rule.uses_rewards,
         )
         check = check_of(spec.problem, space, stats)
-        if spec.keeps and (rows := spec.problem.rows(check.answer)) is not None:
-            stats = dataclasses.replace(stats, kept=Kept.nothing(rows, stats.means))
+        if spec.keeps and (arms := spec.problem.rows(check.answer)) is not None:
+            stats = dataclasses.replace(stats, products=Kept.nothing(arms, stats.means))
         observers = []
         for stopping in spec.stopping:
             state = stopping.start(check, spec.pair_times)

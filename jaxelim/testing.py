@@ -227,7 +227,10 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
             state = Statistics(jnp.int32(k), jnp.ones(k), space.features @ theta, SquareDesign(g, v_inv), theta)
             check = check_of(problem, space, state)
             each = jnp.arange(check.gap.shape[0], dtype=jnp.int32)
-            return check.gap, check.exists, check.metric.norm, jax.vmap(check.metric.along)(each)
+            of_rows, arms = check.metric.norm, problem.rows(check.answer)
+            if arms is not None and problem.takes_rows():
+                of_rows, _ = problem.measure(space, state.design, check.answer, state.design.cross(space, arms))
+            return check.gap, check.exists, check.metric.norm, jax.vmap(check.metric.along)(each), of_rows
 
         look = jax.jit(look)
         for _ in range(draws):
@@ -238,7 +241,7 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
             _require(inside == differs, f"theta = {theta}, lambda = {other}: in a piece is {inside}, another answer is {differs}")
             root = rng.normal(size=(d, d + 2))
             v_inv = np.linalg.inv(root @ root.T)
-            gap, exists, norm, along = (np.asarray(x) for x in look(theta, v_inv))
+            gap, exists, norm, along, of_rows = (np.asarray(x) for x in look(theta, v_inv))
             order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
             ours = order(np.column_stack([gap, norm, along])[exists])
             theirs = order(
@@ -254,6 +257,7 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
                 ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7),
                 f"theta = {theta}: gaps, norms or along are not those of half_spaces",
             )
+            _require(np.array_equal(of_rows, norm), f"theta = {theta}: with the products of `rows` measure says something else")
     return Report(
         repr(problem), (f"{draws} draws: another answer exactly inside a piece; gaps, norms, along as half_spaces has them",)
     )

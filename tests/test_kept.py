@@ -1,5 +1,7 @@
 """Products kept from sample to sample are those that would be made anew, and what is kept changes no choice."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,13 @@ import pytest
 import jaxelim as je
 from benchmarks.measure import planned
 from jaxelim import engine, scope
+from jaxelim.base import Statistics
 from jaxelim.design import ArmDesign, Space, SquareDesign
+from jaxelim.families import gaussian
 from jaxelim.kept import Kept
 from jaxelim.lanes import Lanes
 from jaxelim.step import Spec
+from jaxelim.testing import ContractError, check_problem
 from tests.test_invariance import equal
 
 B, K, D = 6, 9, 4
@@ -70,6 +75,43 @@ def test_kept_products_are_those_made_anew(form, m, owned):
         np.testing.assert_array_equal(forgotten[0].cross, forgotten[1])
 
 
+def test_statistics_made_afresh_forget_products():
+    """In float32 products would else carry their rounding past the refresh of all that they are made of."""
+    stats = Statistics(
+        jnp.int32(9), jnp.ones(2), jnp.zeros(2), SquareDesign(jnp.ones(2), jnp.eye(2)), None, jnp.zeros(2), jnp.zeros(2),
+        Kept(jnp.int32(1), jnp.ones(2)),
+    )  # fmt: skip
+    with scope.engine():
+        assert gaussian.afresh(jnp.eye(2), stats, 1.0).products.arms == -1
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class OfOnesOwn(je.BestArm):
+    """Best arm as a user may have it, who measures without products."""
+
+    def measure(self, space, design, answer):
+        return super().measure(space, design, answer)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Wrong(je.BestArm):
+    """It names another arm than the one whose products it takes."""
+
+    def rows(self, answer):
+        return (answer + 1) % 5
+
+
+def test_problems_of_ones_own():
+    check_problem(OfOnesOwn())
+    with pytest.raises(ContractError, match="products of `rows`"):
+        check_problem(Wrong())
+    given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
+    one, other = (je.simulate(INSTANCE, problem, je.LinGapE(), **given) for problem in (je.BestArm(), OfOnesOwn()))
+    equal(one, other)
+
+
 INSTANCE = je.instances.linear_d20(7, K=24)
 
 
@@ -112,6 +154,7 @@ def test_where_products_are_kept():
     cases = [
         (INSTANCE, je.BestArm(), True),
         (INSTANCE, je.TopM(5), True),
+        (INSTANCE, OfOnesOwn(), False),
         (INSTANCE, je.Thresholding(0.01), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
         (near, je.BestArm(), False),
@@ -121,4 +164,4 @@ def test_where_products_are_kept():
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
             stats = engine.Program(spec).empty(inputs, queue)["lane"].stats
-        assert (stats.kept is not None) == kept
+        assert (stats.products is not None) == kept

@@ -125,7 +125,7 @@ def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array
     return Statistics(
         stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype),
         stats.means + along * surprise, design, theta_hat, sums, lost,
-        None if stats.kept is None else stats.kept.after(space, along, arm),
+        None if stats.products is None else stats.products.after(space, along, arm),
     )
 
 
@@ -150,8 +150,8 @@ def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
         design = ArmDesign(g, w) if isinstance(stats.design, ArmDesign) else SquareDesign(g, v_inv)
     design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
     theta_hat = None if stats.theta_hat is None else theta_hat
-    kept = None if stats.kept is None else stats.kept.forgotten()
-    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat, kept=kept)
+    products = None if stats.products is None else stats.products.forgotten()
+    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat, products=products)
 
 
 def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:

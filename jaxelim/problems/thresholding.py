@@ -18,7 +18,7 @@ from jaxelim.errors import TieError
 class SignTimes:
     """When each arm was dropped, and the sign found then."""
 
-    dropped: Array  # [K] int32: 0 while active, then that time, negated where the sign is
+    dropped: Array  # [K] int32: 0 while active; then that time, its sign the one found
     left: Array  # [] int32: how many are active
 
 
