@@ -27,16 +27,16 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     from jaxelim.lanes import Lanes
 
     rng = np.random.default_rng(0)
-    options = {**engine.CPU_OPTIONS, "xla_backend_optimization_level": "1"}  # as the engine has them for these forms
 
     def timed(f, *state):
-        """`f(space, step, *state)` gives the next state: each of its inputs changes, lest XLA takes it out of the loop."""
+        """`f(space, step, *state)` gives the next state (trees too): inputs change, lest XLA takes them out of the loop."""
 
         def run(flag, phi, *state):
             space = Space(Lanes(flag), phi)
             return jax.lax.fori_loop(0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state)
 
-        call, given = jax.jit(run, compiler_options=options), (jnp.int32(1), phi, *map(jnp.asarray, state))
+        call = jax.jit(run, compiler_options=engine.cpu_options("square"))
+        given = (jnp.int32(1), phi, *jax.tree.map(jnp.asarray, state))
         jax.block_until_ready(call(*given))
         times = []
         for _ in range(repeats):
@@ -75,22 +75,9 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         found = {"a loop with nothing in it": bare} | {name: timed(*part) - bare for name, part in parts.items()}
         for name, design in (("V^-1", SquareDesign), ("Phi V^-1", ArmDesign)):
             g = own(np.sum(np.asarray(phi @ v_inv) * np.asarray(phi), 1))
-            start = jax.tree.map(jnp.asarray, design(g, square if design is SquareDesign else arms))
-            found[f"a pull, {name}"] = timed_tree(timed, pull, start, arm) - bare
+            start = design(g, square if design is SquareDesign else arms)
+            found[f"a pull, {name}"] = timed(pull, start, arm) - bare
         return found
-
-
-def timed_tree(timed, f, tree, *more) -> float:
-    """`timed`, of a state that begins with a pytree."""
-    import jax
-
-    leaves, shape = jax.tree.flatten(tree)
-
-    def flat(space, i, *state):
-        new, *rest = f(space, i, jax.tree.unflatten(shape, state[: len(leaves)]), *state[len(leaves) :])
-        return (*jax.tree.leaves(new), *rest)
-
-    return timed(flat, *leaves, *more)
 
 
 def run(sitting: Sitting) -> Section:

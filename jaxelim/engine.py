@@ -28,7 +28,14 @@ BURST = 4
 """Fast steps between two looks at who waits for `choose`; with a group or less one at a time, since then most of them wait."""
 
 
-CPU_OPTIONS = {"xla_cpu_prefer_vector_width": "512"}
+def cpu_options(form: str) -> dict[str, str]:
+    """How XLA's CPU backend compiles a program whose design has this form."""
+    options = {"xla_cpu_prefer_vector_width": "512"}
+    if form != "diagonal":
+        # LLVM's higher levels compile a quarter longer, for steps that take as long; but for the small ones (measured).
+        # By the form alone: what is compiled must not depend on how many runs there are, lest rounding does.
+        options["xla_backend_optimization_level"] = "1"
+    return options
 
 
 class Program:
@@ -43,11 +50,7 @@ class Program:
         self.cost = 0.0  # seconds that it took to compile
         self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs, with no smaller program to go on with
         self._shapes: dict = {}
-        options = dict(CPU_OPTIONS) if spec.tuned else None
-        if options and spec.form != "diagonal":
-            # LLVM's higher levels compile a quarter longer, for steps that take as long; but for the small ones (measured).
-            # By the form alone: what is compiled must not depend on how many runs there are, lest rounding does.
-            options["xla_backend_optimization_level"] = "1"
+        options = cpu_options(spec.form) if spec.tuned else None
         advance = self._advance
         self._one = self._everyone = None
         if spec.devices > 1:

@@ -23,7 +23,7 @@ B, K, D = 6, 9, 4
 
 
 def world(rng, form, owned):
-    """Features, the design after one pull of every arm, and 60 steps of an answer's arms that change now and then."""
+    """Features, and the design after one pull of every arm."""
     features = rng.normal(size=(K, D, B) if owned else (K, D))
     each = np.broadcast_to(features if owned else features[..., None], (K, D, B))
     v = np.einsum("kdb,keb->deb", each, each) + np.eye(D)[..., None]
