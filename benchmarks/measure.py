@@ -55,6 +55,7 @@ def arguments(case: Case) -> tuple[tuple, dict]:
         "elimination": known[case.elimination]() if looks else None,
         "runs": case.runs,
         "max_samples": case.max_samples,
+        "ridge": 1.0,  # the paper's setting
         "engine": je.Engine(lanes=case.lanes, devices=case.devices),
     }
     return (find_instance(case.instance), catalogue.find_problem(case.problem, case.m, 0.0), rule), settings
@@ -67,7 +68,7 @@ def planned(given: tuple, settings: dict) -> tuple:
     from jaxelim.job import Job
 
     job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
-                      settings["runs"], 0, settings["max_samples"], 1.0, None, (), settings["engine"])  # fmt: skip
+                      settings["runs"], 0, settings["max_samples"], settings["ridge"], None, (), settings["engine"])  # fmt: skip
     spec = spec_of(job)
     return spec, inputs_of(job, spec), queue_of(job, spec)[0]
 

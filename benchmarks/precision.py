@@ -49,7 +49,7 @@ def compare(name: str, options: Options) -> dict:
     found = {
         precision: je.simulate(
             instance, problem, rule, stopping=stopping, runs=options.runs, seed=options.seed, max_samples=options.max_samples,
-            engine=je.Engine(precision=precision),
+            ridge=1.0, engine=je.Engine(precision=precision),
         )
         for precision in ("float32", "float64")
     }  # fmt: skip
@@ -59,7 +59,7 @@ def compare(name: str, options: Options) -> dict:
         length = int(max(single[run], double[run])) + 1
         first.append(parting(*(
             je.trace(instance, problem, rule, stopping=stopping, seed=options.seed, run=run, max_samples=max(length, instance.K),
-                     engine=je.Engine(lanes=1, devices=1, precision=precision))
+                     ridge=1.0, engine=je.Engine(lanes=1, devices=1, precision=precision))
             for precision in ("float32", "float64")
         )))  # fmt: skip
     parted = [pull for pull in first if pull is not None]

@@ -186,7 +186,7 @@ def regret(config: Allocations) -> None:
                        ("LinGapE", je.LinGapE())):  # fmt: skip
         given = None
         if rule is not None:
-            common = dict(threshold=never, max_samples=config.length)
+            common = dict(threshold=never, max_samples=config.length, ridge=1.0)
             traces = [je.trace(instance, problem, rule, run=run, **common) for run in range(5)]
             each = [je.information_regret(one, instance, problem, times) for one in traces]
             drawn[name] = times, np.stack([one.regret for one in each])
@@ -205,7 +205,7 @@ def runs(config: Allocations) -> None:
     lower, practical = je.sample_bound(delta, found.value), je.practical_time(delta, float(found.value))
     rules = {"LinGapE": je.LinGapE(), "Oracle": je.Oracle(), "Uniform": je.Uniform()}
     results = {
-        name: je.simulate(instance, problem, rule, delta=delta, runs=config.runs, stopping=je.LLR())
+        name: je.simulate(instance, problem, rule, delta=delta, runs=config.runs, stopping=je.LLR(), ridge=1.0)
         for name, rule in rules.items()
     }
     print(f"runs: linear-d10, best arm, delta = {delta}, {config.runs} runs: lower bound {lower:.0f}, practical {practical}")

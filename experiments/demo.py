@@ -51,7 +51,7 @@ def main(config: Demo) -> None:
     rows, shown = [], {}
     for name, rule in rules.items():
         print(f"{name} ...", flush=True)
-        common = dict(delta=0.01, runs=config.runs, seed=config.seed, progress=True)
+        common = dict(delta=0.01, runs=config.runs, seed=config.seed, ridge=1.0, progress=True)
         watched = je.simulate(instance, je.BestArm(), rule, stopping=(je.LLR(), selective), **common)
         rows += [row(name, "none", watched, 0), row(name, "stopping", watched, 1)]
         shown[name] = watched

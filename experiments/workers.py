@@ -9,13 +9,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxelim.errors import JaxelimError
+from jaxelim.errors import JaxelimError, RidgeWarning
 
 PATIENCE = 0.1
 """Seconds between two looks at whether the caller still wants the answer."""
@@ -89,6 +90,7 @@ def _serve(connection: Any, cache: str | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with, args=(multiprocessing.parent_process(),), daemon=True).start()
     os.environ["NPROC"] = "1"
+    warnings.simplefilter("ignore", RidgeWarning)  # as in `cells.script`
     jax.config.update("jax_num_cpu_devices", 1)
     jax.config.update("jax_compilation_cache_dir", cache)
     while True:

@@ -7,6 +7,7 @@ from typing import Any
 from jaxelim import elimination, problems, sampling, thresholds
 from jaxelim.base import SamplingRule
 from jaxelim.errors import UnknownNameError
+from jaxelim.instance import Instance
 
 _SPELLINGS = {
     "LinGapE": "lingape",
@@ -47,9 +48,15 @@ def stopping_rules() -> dict[str, Any]:
     return {kind.name: kind for kind in kinds}
 
 
-def threshold_names() -> dict[str, Any]:
-    """Command-line name -> threshold that needs no argument."""
-    return {"heuristic": thresholds.Heuristic, "gk16": thresholds.GK16, "log-log": thresholds.LogLogThreshold}
+def find_threshold(name: str, instance: Instance, ridge: float | None) -> Any:
+    """The threshold of a name; "linear" has d, L and S from the instance, and ridge 1 if None."""
+    known = {
+        "heuristic": thresholds.Heuristic,
+        "gk16": thresholds.GK16,
+        "log-log": thresholds.LogLogThreshold,
+        "linear": lambda: thresholds.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
+    }
+    return known[_known("threshold", name, known)]()
 
 
 def find_problem(name: str, m: int | None, level: float) -> Any:

@@ -9,10 +9,10 @@ from typing import Annotated
 import jax
 import tyro
 
-from jaxelim import catalogue, instances, store
+from jaxelim import catalogue, instances, scope, store
 from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.elimination import StoppingRule
-from jaxelim.errors import ArgumentError, JaxelimError, StoreError
+from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure
 from jaxelim.result import aligned
 from jaxelim.simulate import Engine, simulate
@@ -22,9 +22,18 @@ def use_all_cores() -> None:
     """One CPU device per core, one thread each, and compiled programs kept between processes (in ~/.cache/jaxelim).
 
     Only before JAX has started, and only for a process that is ours: the command line and the experiments call it, the library
-    never does. What the environment already says is left as it is."""
+    never does. What the environment already says is left as it is.
+
+    Raises:
+        SetupError: JAX has started.
+    """
     os.environ.setdefault("NPROC", "1")
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        if scope.jax_started():
+            raise SetupError(
+                "JAX has started, so the number of its CPU devices is fixed",
+                "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
+            )
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         jax.config.update("jax_num_cpu_devices", cores)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -58,15 +67,15 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16 or log-log."""
+    """heuristic, gk16, log-log or linear (its L and S from the instance)."""
     runs: int = 1000
     """How many runs."""
     seed: int = 0
     """Seed of the noise."""
     max_samples: int = 1_000_000
     """A run that has drawn so many is cut off, and flagged."""
-    ridge: float = 1.0
-    """The ridge lambda of the design matrix."""
+    ridge: float | None = None
+    """The ridge lambda of the design matrix; left out: 0, and 1 with --threshold linear."""
     lanes: int | None = None
     """Runs side by side on each device; chosen if left out."""
     precision: str = "float64"
@@ -157,7 +166,7 @@ def _run(config: Run) -> None:
         instance, catalogue.find_problem(config.problem, m, config.level), catalogue.find_rule(config.rule)(),
         delta=config.delta, stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
-        threshold=catalogue.find("threshold", config.threshold, catalogue.threshold_names())(),
+        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge),
         runs=config.runs, seed=config.seed, max_samples=config.max_samples, ridge=config.ridge,
         engine=Engine(lanes=config.lanes, precision=config.precision), progress=sys.stderr.isatty(),
     )
@@ -213,8 +222,8 @@ def main(arguments: list[str] | None = None) -> int:
     """The console script; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances, "results": Results, "merge": Merge}
     config = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="jaxelim", description=__doc__)
-    use_all_cores()
     try:
+        use_all_cores()
         actions = {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances, Results: _results, Merge: _merge}
         return actions[type(config)](config) or 0
     except JaxelimError as error:

@@ -117,7 +117,7 @@ def inputs_of(job: Job, spec: Spec) -> dict:
         "estimator": real(beginning.estimator),
         "prepared": jax.tree.map(as_is, prepared),
         "problem": jax.tree.map(as_is, job.problem.scaled(job.instance.noise_std).constants()),
-        "key": jax.random.key(np.uint64(job.seed)),
+        "key": gaussian.key(job.seed),
     }
     if job.noise is not None:
         inputs["noise"] = job.noise

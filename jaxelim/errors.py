@@ -85,6 +85,27 @@ class UnknownNameError(ArgumentError):
         self.args = (argument, given, self.known)
 
 
+class SetupError(JaxelimError, RuntimeError):
+    """The process or JAX's settings do not let jaxelim compute.
+
+    Args:
+        problem: what is wrong, in words.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, problem: str, remedy: str):
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
+class RidgeWarning(UserWarning):
+    """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
+
+
 class StoreError(JaxelimError):
     """A file or folder of stored results that cannot be read or written.
 

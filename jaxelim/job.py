@@ -1,6 +1,7 @@
 """What a call asks for, checked on the host before anything compiles."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError, RidgeWarning, UnsupportedError
 from jaxelim.families import gaussian
 from jaxelim.instance import Instance
+from jaxelim.thresholds import LinearThreshold
 
 _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
+_WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +94,8 @@ class Job:
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
         max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
-        ridge = checks.real("ridge", ridge, low=0)
+        if ridge is not None:
+            ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
@@ -101,19 +105,11 @@ class Job:
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
             checks.choice("record", name, ("pair_times",))
-        if ridge == 0:
-            for i, one in enumerate(instance.singles):
-                rank = np.linalg.matrix_rank(one.arms)
-                if rank < instance.d:
-                    raise ArgumentError(
-                        "ridge",
-                        ridge,
-                        "a number above 0, or arms that span R^d",
-                        f"the arms of instance {i} span {rank} of {instance.d} dimensions",
-                    )
         for one in instance.singles:
             problem.check(one.arms, one.theta)
         _check_threshold(threshold, deltas, instance.K, max_samples)
+        ridge = _ridge_of(ridge, instance, threshold)
+        _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         job = Job(
             instance,
@@ -187,6 +183,49 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
     if np.any(np.diff(values, axis=0) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _ridge_of(ridge: float | None, instance: Instance, threshold: Any) -> float:
+    """The ridge lambda of V as given, or the one that None stands for."""
+    if isinstance(threshold, LinearThreshold):
+        if ridge is not None and ridge != threshold.ridge:
+            allowed = f"None or {threshold.ridge}: the ridge of the threshold, {threshold!r}"
+            raise ArgumentError("ridge", ridge, allowed)
+        return threshold.ridge
+    if ridge is not None and ridge > 0:
+        return ridge
+    arms = instance.arms.reshape(-1, instance.K, instance.d)
+    for i, one in enumerate(arms if instance.batched else arms[:1]):
+        rank = np.linalg.matrix_rank(one)
+        if rank < instance.d:
+            note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
+            raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
+        singular = np.linalg.svd(one, compute_uv=False)
+        condition = (singular[0] / singular[-1]) ** 2
+        if ridge is None and condition > _WORST_CONDITION:
+            note = f"V of instance {i} has condition {condition:.1e} after the initial pulls"
+            allowed = f"a number: None needs a condition of at most {_WORST_CONDITION:.0e}"
+            raise ArgumentError("ridge", ridge, allowed, note)
+    return 0.0
+
+
+def _warn_of_ridge(ridge: float, instance: Instance, threshold: Any, delta: float) -> None:
+    """Warn where the bias of a ridge exceeds what the threshold leaves room for at t = K."""
+    norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
+    if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
+        return
+    with scope.engine():
+        beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
+    bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
+    if bias > room:
+        warnings.warn(
+            f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = {bias:.3g} exceeds "
+            f"sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not cover its bias. Take "
+            "ridge=None (0 where the arms span R^d), or a LinearThreshold with theta_bound >= "
+            f"{norm:.3g}.",
+            RidgeWarning,
+            stacklevel=4,
+        )
 
 
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:

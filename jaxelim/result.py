@@ -4,7 +4,6 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -328,11 +327,11 @@ class Trace:
 
 
 def _first_noise(job: Any, k: int) -> np.ndarray:
-    from jaxelim.families.gaussian import seeded_noise
+    from jaxelim.families import gaussian
 
-    key = jax.random.key(np.uint64(job.seed))
     start = jnp.zeros((1,), jnp.int32)
-    return np.asarray(seeded_noise(key, jnp.asarray(job.runs, jnp.int32), start, k, jnp.float64))[:, 0]
+    key = gaussian.key(job.seed)
+    return np.asarray(gaussian.seeded_noise(key, jnp.asarray(job.runs, jnp.int32), start, k, jnp.float64))[:, 0]
 
 
 __all__ = ["ArgumentError", "Result", "Summary", "Trace", "correct_answer"]

@@ -30,7 +30,7 @@ def simulate(
     runs: Any = 1000,
     seed: int = 0,
     max_samples: int = 1_000_000,
-    ridge: float = 1.0,
+    ridge: float | None = None,
     noise: Any = None,
     record: Sequence[str] = (),
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
@@ -51,7 +51,9 @@ def simulate(
         runs: how many runs, or a 1-D array of run indexes. Run r of a seed is the same run in every call.
         seed: of the noise, an integer in [0, 2^63).
         max_samples: a run that has drawn so many without stopping is cut off, and flagged `truncated`.
-        ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k'; 0 is allowed where the arms span R^d.
+        ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that span R^d. None:
+            that of a `LinearThreshold`, else 0. The paper's experiments have 1. A ridge above 0
+            biases theta_hat, and only a `LinearThreshold` accounts for that.
         noise: standard normals [runs, T] in place of the seeded ones; a run that uses its row up is truncated.
         record: ("pair_times",) to keep, for top m, when each ordered pair of arms was eliminated.
         engine: how the work is laid out.
@@ -64,6 +66,11 @@ def simulate(
         ArgumentError: an argument is wrong; it is named, with what was given and what is allowed.
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
+        SetupError: the process or JAX's settings do not let jaxelim compute.
+
+    Warns:
+        RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the largest delta,
+            and the threshold is no `LinearThreshold` that covers theta.
     """
     if not isinstance(progress, bool) and not callable(progress):
         raise ArgumentError("progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)")
@@ -87,7 +94,7 @@ def trace(
     max_samples: int = 20_000,
     seed: int = 0,
     run: int = 0,
-    ridge: float = 1.0,
+    ridge: float | None = None,
     engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
 ) -> Trace:
     """One run, step by step, the K initial pulls included.

@@ -115,6 +115,7 @@ def check_sampling_rule(
     steps: int = 3000,
     stress: int = 20_000,
     seed: int = 0,
+    ridge: float | None = None,
 ) -> Report:
     """Certify a sampling rule: everything that the engine and its users rely on.
 
@@ -132,6 +133,7 @@ def check_sampling_rule(
         steps: the cap on samples of a run.
         stress: samples of the run with underflowing weights and nearly singular designs.
         seed: of the noise.
+        ridge: as in `simulate`; the stress run has 1.
 
     Raises:
         ContractError: the first law that is broken, in a sentence.
@@ -141,15 +143,17 @@ def check_sampling_rule(
     for one in natural_problems(rule) if problem is None else [problem]:
         for structure in rule.structures if instance is None else [instance.structure]:
             on = easy_instance(one, structure) if instance is None else instance
-            lines += _check_runs(rule, one, on, runs, delta, steps, seed)
+            lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
     lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
     return Report(repr(rule), tuple(lines))
 
 
-def _check_runs(rule, problem, instance, runs, delta, steps, seed) -> list[str]:
+def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> list[str]:
     where = f"{problem!r}, {instance.name or instance.structure}"
     stopping = natural_stopping(rule)
-    common: dict[str, Any] = dict(delta=delta, max_samples=steps, stopping=stopping, seed=seed)
+    common: dict[str, Any] = dict(
+        delta=delta, max_samples=steps, stopping=stopping, seed=seed, ridge=ridge
+    )
     before = {id(spec) for spec in _programs()}
     many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
     simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
@@ -193,7 +197,9 @@ def _check_stress(rule, problem, steps, seed) -> str:
     stopping = LLR() if "llr" in rule.stopping else Native()
     with jax.debug_nans(True):
         try:
-            run = trace(instance, problem, rule, stopping=stopping, threshold=never, max_samples=steps, seed=seed)
+            run = trace(
+                instance, problem, rule, stopping=stopping, threshold=never, max_samples=steps, seed=seed, ridge=1.0
+            )
         except FloatingPointError as error:
             raise ContractError(f"{rule!r} made a NaN under rewards of {scale:g} and nearly singular designs: {error}") from error
     _require(((run.arms >= 0) & (run.arms < instance.K)).all(), "an arm out of range under nearly singular designs")

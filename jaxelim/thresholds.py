@@ -8,10 +8,12 @@ import dataclasses
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError
+from jaxelim.instance import Instance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,13 @@ class LinearThreshold:
     feature_bound: float
     theta_bound: float
     ridge: float = 1.0
+
+    @classmethod
+    def of(cls, instance: Instance, ridge: float = 1.0) -> "LinearThreshold":
+        """d, L = max_k ||phi_k|| and S = ||theta||/noise_std of an instance; of a batch the largest."""
+        longest = float(np.linalg.norm(instance.arms, axis=-1).max())
+        norm = float(np.linalg.norm(instance.theta, axis=-1).max()) / instance.noise_std
+        return cls(instance.d, longest, norm, ridge)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dimension", integer("dimension", self.dimension, low=1))

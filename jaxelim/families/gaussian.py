@@ -154,6 +154,12 @@ def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
     return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat, products=products)
 
 
+def key(seed: int) -> Array:
+    """The key of a seed in [0, 2^63): Threefry's, whatever generator and offset JAX is set to."""
+    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
 def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:
     """Standard normals [length, B]: of run b at t = start_b .. start_b + length - 1, a function of (key, run, t) alone."""
     def one(run, t):

@@ -1,0 +1,28 @@
+"""One small job in a process of its own, for `test_flags`: prints its arrays' digest or the error."""
+
+import hashlib
+import json
+
+import numpy as np
+
+import jaxelim as je
+
+
+def digest() -> str:
+    """Of samples, stopped, answer and pulls: rules that draw at random and that solve, batches, sweeps."""
+    arms = np.array([[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, -0.8, 0.3], [-0.5, 0.5, 0.9], [0.3, 0.3, -1.0]])
+    instance = je.Instance(arms, [[0.9, 0.2, -0.1], [-0.2, 0.8, 0.4]])
+    stopping = (je.LLR(), je.SelectiveElimination())
+    linear = je.simulate(instance, je.BestArm(), je.LinGapE(), delta=0.1, stopping=stopping, runs=21, seed=2**40 + 5)
+    draws = je.simulate(
+        je.Instance(np.eye(3), [1.0, 0.3, 0.0]), je.BestArm(), je.FWS(), delta=[0.1, 0.01], runs=7, seed=3
+    )
+    arrays = [getattr(r, name) for r in (linear, draws) for name in ("samples", "stopped", "answer", "pulls")]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)).hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps({"digest": digest()}))
+    except je.JaxelimError as error:
+        print(json.dumps({"error": type(error).__name__, "text": str(error)}))

@@ -1,0 +1,208 @@
+"""A run is a function of (instance, rule, settings, seed, run): under every flag of JAX and XLA the
+same numbers come out, or a sentence.
+
+`python -m tests.test_flags` prints the table of all flags: which give equal numbers, which are refused.
+"""
+
+import functools
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import cli, engine, scope
+from tests import flags_job
+
+ROOT = Path(__file__).parent.parent
+
+EQUAL = (
+    "JAX_DEFAULT_PRNG_IMPL=rbg",
+    "JAX_DEFAULT_PRNG_IMPL=unsafe_rbg",
+    "JAX_THREEFRY_PARTITIONABLE=0",
+    "JAX_RANDOM_SEED_OFFSET=7",
+    "JAX_LEGACY_PRNG_KEY=error",
+    "JAX_ENABLE_CUSTOM_PRNG=1",
+    "JAX_ENABLE_X64=1",
+    "JAX_DEFAULT_MATMUL_PRECISION=bfloat16",
+    "JAX_NUMPY_DTYPE_PROMOTION=strict",
+    "JAX_NUMPY_RANK_PROMOTION=raise",
+    "JAX_DEBUG_NANS=1",
+    "JAX_DEBUG_INFS=1",
+    "JAX_DISABLE_JIT=1",
+    "JAX_CHECK_TRACER_LEAKS=1",
+    "JAX_ENABLE_CHECKS=1",
+    "JAX_DEBUG_KEY_REUSE=1",
+    "JAX_TRANSFER_GUARD=disallow",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS=1",
+    "JAX_USE_SHARDY_PARTITIONER=0",
+    "JAX_CPU_ENABLE_ASYNC_DISPATCH=0",
+    "JAX_ENABLE_COMPILATION_CACHE=0",
+    "JAX_NUM_CPU_DEVICES=1",
+    "JAX_NUM_CPU_DEVICES=3",
+    "NPROC=2",
+    "OMP_NUM_THREADS=2",
+    "XLA_FLAGS=--xla_force_host_platform_device_count=4",
+    "XLA_FLAGS=--xla_cpu_max_isa=AVX",
+    "XLA_FLAGS=--xla_cpu_max_isa=SSE4_2",
+    "XLA_FLAGS=--xla_backend_optimization_level=0",
+    "XLA_FLAGS=--xla_cpu_prefer_vector_width=128",
+    "XLA_FLAGS=--xla_cpu_multi_thread_eigen=false",
+    "XLA_FLAGS=--xla_allow_excess_precision=false",
+    "XLA_FLAGS=--xla_cpu_enable_fast_min_max=true",
+    "XLA_FLAGS=--xla_cpu_enable_fast_math=false",
+)
+REFUSED = {
+    "JAX_NO_TRACING=1": "jax_no_tracing is set",
+    "JAX_NO_EXECUTION=1": "jax_no_execution is set",
+    "JAX_PLATFORMS=cuda": "JAX finds no device to compute on (JAX_PLATFORMS is 'cuda')",
+    "XLA_FLAGS=--xla_cpu_enable_fast_math=true": "XLA_FLAGS has --xla_cpu_enable_fast_math",
+    "XLA_FLAGS=--xla_cpu_enable_fast_math": "XLA_FLAGS has --xla_cpu_enable_fast_math",
+}
+FAST = {"JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=0", "JAX_RANDOM_SEED_OFFSET=7", "JAX_NO_TRACING=1"}
+
+
+def plain() -> dict[str, str]:
+    """The environment of this process without what JAX or XLA would read."""
+    kept = ("JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES")
+    return {
+        key: value for key, value in os.environ.items()
+        if key in kept or not key.startswith(("JAX_", "XLA_", "NPROC", "OMP_"))
+    }  # fmt: skip
+
+
+def said(flag: str) -> dict:
+    """What the job says under a flag."""
+    name, _, value = flag.partition("=")
+    environment = plain() | ({name: value} if flag else {})
+    command = [sys.executable, "-m", "tests.flags_job"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, f"{flag}: {done.stderr[-2000:]}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@functools.cache
+def here() -> str:
+    return flags_job.digest()
+
+
+def marked(flag):
+    return pytest.param(flag, id=flag, marks=() if flag in FAST else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("flag", map(marked, EQUAL))
+def test_numbers_are_the_same_under(flag):
+    assert said(flag) == {"digest": here()}
+
+
+@pytest.mark.parametrize("flag", map(marked, REFUSED))
+def test_a_sentence_under(flag):
+    found = said(flag)
+    assert found["error"] == "SetupError" and found["text"].startswith(REFUSED[flag])
+
+
+def test_the_digest_tells_generators_apart(monkeypatch):
+    """It does change where the key does."""
+    from jaxelim.families import gaussian
+
+    monkeypatch.setattr(gaussian, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32"))
+    assert flags_job.digest() != here()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("jax_default_prng_impl", "rbg"), ("jax_threefry_partitionable", False), ("jax_random_seed_offset", 3),
+     ("jax_transfer_guard", "disallow"), ("jax_default_matmul_precision", "bfloat16")],
+)  # fmt: skip
+def test_flags_changed_between_two_calls(name, value):
+    first = here()
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        assert flags_job.digest() == first
+        assert getattr(jax.config, name) == value
+    finally:
+        jax.config.update(name, before)
+
+
+def refused(*words):
+    with pytest.raises(je.SetupError) as caught:
+        je.simulate(je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_inside_jit():
+    @jax.jit
+    def outer(x):
+        refused("a call from inside a function that JAX is tracing")
+        return x
+
+    outer(jnp.float32(1))
+
+
+def test_no_tracing_by_the_context():
+    with jax.no_tracing(True):
+        refused("jax_no_tracing is set", "unset it")
+
+
+def _in_child(connection):
+    try:
+        refused("forked after JAX had started", "'spawn'")
+        connection.send("refused")
+    except BaseException as error:
+        connection.send(repr(error))
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child():
+    jax.devices()
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    child = context.Process(target=_in_child, args=(there,))
+    with pytest.warns(RuntimeWarning, match="fork"):  # JAX's own
+        child.start()
+    assert here.poll(60) and here.recv() == "refused"
+    child.join(10)
+
+
+def test_use_all_cores_after_jax_has_started(monkeypatch):
+    jax.devices()
+    assert scope.jax_started()
+    monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
+    with pytest.raises(je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"):
+        cli.use_all_cores()
+
+
+def test_nothing_is_compiled_anew_when_flags_change():
+    here()
+    program = next(iter(engine.Program.alive))
+    before = program.traces
+    with jax.threefry_partitionable(False), jax.default_prng_impl("rbg"):
+        assert flags_job.digest() == here()
+    assert program.traces == before
+
+
+def main() -> None:
+    """The table of `Must show`: flags tried, equal, refused."""
+    base = said("")
+    rows = {flag: said(flag) for flag in (*EQUAL, *REFUSED)}
+    for flag, found in rows.items():
+        verdict = "equal" if found == base else f"refused: {found['text']}" if "error" in found else "DIFFERS"
+        print(f"{flag:60s} {verdict}")
+    equal = sum(found == base for found in rows.values())
+    refusals = sum("error" in found for found in rows.values())
+    print(f"{len(rows)} flags tried, {equal} equal, {refusals} refused, {len(rows) - equal - refusals} differ")
+
+
+if __name__ == "__main__":
+    main()
