@@ -8,14 +8,26 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue, cli
 from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.job import Job
 
 SPANNING = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.3])
 FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
 SMALL = dict(runs=2, max_samples=20)
 
 
+def checked(instance, delta=0.01, ridge=None, threshold=je.Heuristic()):  # noqa: B008 (frozen)
+    """A call as `simulate` checks it, without running it."""
+    return Job.checked(
+        instance, je.BestArm(), je.Uniform(), delta, je.LLR(), None, threshold, 2, 0, 20, ridge, None, (), je.Engine()
+    )
+
+
 def ridge_of(instance=SPANNING, **settings):
-    return je.simulate(instance, je.BestArm(), je.Uniform(), **SMALL, **settings).settings["ridge"]
+    return checked(instance, **settings).ridge
+
+
+def test_the_result_says_which_it_was():
+    assert je.simulate(SPANNING, je.BestArm(), je.Uniform(), **SMALL).settings["ridge"] == 0.0
 
 
 def test_none_is_zero_where_the_arms_span():
@@ -45,7 +57,7 @@ def test_none_is_refused_where_the_arms_do_not_span():
 @pytest.mark.parametrize("tilt, accepted", [(2e-5, True), (1e-5, False)])
 def test_none_is_refused_where_v_is_badly_conditioned(tilt, accepted):
     """Of the arms (1, 0) and (1, s), V has condition about 4/s^2."""
-    instance = je.Instance([[1.0, 0.0], [1.0, tilt]], [1.0, 1e3])
+    instance = je.Instance([[1.0, 0.0], [1.0, tilt]], [1e-3, 1.0])
     condition = np.linalg.cond(instance.arms.T @ instance.arms)
     assert (condition <= 1e10) == accepted
     if accepted:
@@ -59,8 +71,8 @@ def test_none_is_refused_where_v_is_badly_conditioned(tilt, accepted):
 def warned(instance, **settings):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        je.simulate(instance, je.BestArm(), je.Uniform(), **SMALL, **settings)
-    assert all(one.category is RidgeWarning and one.filename == __file__ for one in caught)
+        checked(instance, **settings)
+    assert all(one.category is RidgeWarning for one in caught)
     return [str(one.message) for one in caught]
 
 
@@ -78,6 +90,14 @@ def test_who_is_warned():
     assert warned(half, **asked)
     pair = je.Instance(np.eye(3), np.stack([below.theta, above.theta, 2 * above.theta]))
     assert len(warned(pair, **asked)) == 1  # once a call
+
+
+def test_the_warning_points_at_the_call():
+    far = je.Instance(np.eye(3), [30.0, 30.5, 29.0])
+    with pytest.warns(RidgeWarning, match="ridge = 1 may make answers wrong") as caught:
+        je.simulate(far, je.BestArm(), je.Uniform(), ridge=1.0, **SMALL)
+    (one,) = caught
+    assert one.filename == __file__
 
 
 def test_a_linear_threshold_that_covers_theta_is_not_warned_about():
@@ -140,7 +160,7 @@ def shift_cases():
                 yield pytest.param(rule, problem, id=f"{name}, {problem}", marks=() if fast else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("rule, problem", shift_cases())
+@pytest.mark.parametrize("rule, problem", list(shift_cases()))
 def test_the_first_200_pulls_do_not_depend_on_an_offset_of_the_means(rule, problem):
     stopping = je.LLR() if "llr" in rule.stopping else je.Native()
     for seed in range(3):
