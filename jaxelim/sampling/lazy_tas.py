@@ -14,7 +14,7 @@ from jaxelim.design import DiagonalDesign, weighted
 from jaxelim.lanes import index_like, where
 
 _FLOOR = 1e-12  # of the weights inside V_w
-_STEPS, _LENGTH = 1000, 1000.0
+_STEPS, _SHORT = 1000, 0.001
 
 
 class Prepared(NamedTuple):
@@ -135,26 +135,45 @@ def _prepared(arms):
 def _frank_wolfe(view, weights, due):
     """The new allocation of the runs that are due, and how many steps it took, 0 for the others."""
     lanes, each = view.lanes, index_like(view.means)
-    floored = jnp.maximum(weights, _FLOOR)
-    if isinstance(view.design, DiagonalDesign):
-        design = DiagonalDesign(1 / floored)
+    diagonal = isinstance(view.design, DiagonalDesign)
+    if diagonal:
+        least = jnp.sqrt(jnp.finfo(weights.dtype).tiny)
+        design = None  # V_w, from w at every step
     else:
-        design = weighted(view.space, floored, view.prepared.ridge)
+        floored = jnp.maximum(weights, _FLOOR)
+        design = weighted(view.space, floored, view.prepared.ridge)  # V_U, U = i w
 
     def step(carry):
-        i, pulls, design, steps, go = carry
-        metric = view.measured(design)
+        i, weights, design, steps, go = carry
+        if diagonal:
+            metric = view.measured(DiagonalDesign(1 / jnp.maximum(weights, least)))
+        else:
+            metric = view.measured(design)
         closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
         arm = lanes.argmax(metric.gradient(view.gap, closest))
-        pulls = pulls + ((each == arm) & go).astype(pulls.dtype)
-        # V_U of a run that is not due, or over, is read no more.
-        design = design.add(view.space, arm)[0]
-        return i + 1, pulls, design, steps + go.astype(steps.dtype), go & (lanes.sum(pulls**2) <= _LENGTH**2)
+        chosen = each == arm
+        moved = mixed(weights, chosen, i)
+        weights = jnp.where(go, moved, weights)
+        if not diagonal:
+            # V_U of a run that is not due, or over, is read no more.
+            design = design.add(view.space, arm)[0]
+        size = (i + 1).astype(weights.dtype)
+        long = 1 / (size * jnp.sqrt(lanes.sum(weights**2))) < _SHORT
+        return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~long
 
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
-    _, pulls, _, steps, _ = jax.lax.while_loop(more, step, carry)
-    return pulls / (steps + 1).astype(pulls.dtype), steps
+    _, weights, _, steps, _ = jax.lax.while_loop(more, step, carry)
+    return weights, steps
+
+
+def mixed(weights, chosen, i):
+    """w (i/(i + 1)) + e/(i + 1), each operation rounded, e the unit vector of the `chosen` arm: [K]."""
+    i = i.astype(weights.dtype)
+    kept, added = i / (i + 1), 1 / (i + 1)
+    # Weights are not negative, so abs changes none. It parts the product from the sum, which the
+    # compiler would otherwise contract into a fused multiply-add, on CPUs and GPUs, in every form.
+    return jnp.abs(weights * kept) + jnp.where(chosen, added, jnp.zeros_like(added))
 
 
 def _least_eigenvalue(view):
