@@ -1,13 +1,18 @@
 """Lazy Track-and-Stop: the authors' traces, the twin, one run against many, what it converges to."""
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.engine import cpu_options
+from jaxelim.sampling.lazy_tas import averaged
 from tests import twin
 
 DATA = Path(__file__).parent / "data"
@@ -17,6 +22,18 @@ SETTINGS = {
     "stop": (je.SelectiveElimination(), None),
     "both": (je.SelectiveElimination(), je.SelectiveElimination()),
 }
+PAIRS = {
+    "linear-d10": ("linear-d10", je.BestArm(), ("bai",)),
+    "linear-d10-topm": ("linear-d10-topm", je.TopM(3), ("topm", 3)),
+    "unstructured-k40": ("unstructured-k40", je.BestArm(), ("bai",)),
+    "unstructured-k40, top 3": ("unstructured-k40", je.TopM(3), ("topm", 3)),
+    "unstructured-k40-osi": ("unstructured-k40-osi", je.Thresholding(), ("osi",)),
+}
+
+
+def never(t, delta):
+    """A threshold that no run reaches."""
+    return 1e9 + 0 * (t + delta)
 
 
 @functools.cache
@@ -31,7 +48,7 @@ def reproduce(entry, pulls):
     n = min(pulls, int(trace["samples"]))
     ours = je.trace(
         je.load_instance(entry["instance"]), problem, je.LazyTaS(), noise=noise(), stopping=stopping,
-        elimination=elimination, max_samples=n + 1,
+        elimination=elimination, max_samples=n + 1, ridge=1,
     )
     np.testing.assert_array_equal(ours.arms[:n], trace["arms"][:n])
     checks = n - len(ours.answer) + 1
@@ -56,6 +73,101 @@ def test_the_beginning_of_a_trace():
     reproduce(entry, 4000)
 
 
+def plainly(pair, pulls, rule="lazy_tas"):
+    """The twin's trajectory."""
+    name, _, spec = PAIRS[pair]
+    instance = je.load_instance(name)
+    return twin.run(
+        instance.arms, instance.theta, spec, rule, noise=noise()[:pulls], beta=never,
+        max_samples=pulls,
+    )
+
+
+def equal_pulls(pair, pulls):
+    name, problem, _ = PAIRS[pair]
+    ours = je.trace(
+        je.load_instance(name), problem, je.LazyTaS(), noise=noise()[:pulls], threshold=never,
+        max_samples=pulls, ridge=1,
+    )
+    np.testing.assert_array_equal(ours.arms[:pulls], plainly(pair, pulls).arms)
+
+
+@pytest.mark.parametrize("pair", ["linear-d10-topm", "unstructured-k40"])
+def test_the_beginning_is_the_plain_readings_pull_by_pull(pair):
+    equal_pulls(pair, 512)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+def test_5000_pulls_are_the_plain_readings(pair):
+    equal_pulls(pair, 5000)
+
+
+@pytest.mark.parametrize("form", ["one run", "lanes", "vmapped"])
+@pytest.mark.parametrize("design", ["square", "diagonal"])
+def test_every_operation_of_the_average_is_rounded(form, design):
+    """A fused multiply-add, with one rounding, gives other last digits."""
+    K, B, steps = 40, 16, 300
+    arms = np.random.default_rng(3).integers(K, size=(steps, B)).astype(np.int32)
+    expected = np.full((B, K), 1 / K)
+    for i, chosen in enumerate(arms, 1):
+        expected = expected * (i / (i + 1)) + np.eye(K)[chosen] / (i + 1)
+
+    def solve(arms, start):
+        each = np.arange(K, dtype=np.int32).reshape((K,) + (1,) * (start.ndim - 1))
+
+        def step(carry):
+            i, w = carry
+            return i + 1, averaged(w, each == arms[i - 1], i)
+
+        return jax.lax.while_loop(lambda carry: carry[0] <= steps, step, (jnp.int32(1), start))[1]
+
+    many = {"one run": solve, "lanes": solve, "vmapped": jax.vmap(solve, -1, -1)}[form]
+    last = () if form == "one run" else (B,)
+    with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
+        given = arms[:, 0] if form == "one run" else arms, np.full((K, *last), 1 / K)
+        found = jax.jit(many).lower(*given).compile(cpu_options(design))(*given)
+    expected = expected[0] if form == "one run" else expected.T
+    np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vmapped", [False, True], ids=["lanes", "vmapped"])
+@pytest.mark.parametrize("pair", ["linear-d10", "unstructured-k40"])
+def test_the_allocations_are_the_plain_readings_bit_by_bit(pair, vmapped, monkeypatch):
+    seen, solves, pulls = {}, [], 260
+
+    def record(t, bits):  # JAX calls back with its 64-bit types off, hence in two halves
+        weights = np.ascontiguousarray(bits).view(np.float64)[..., 0]
+        for time, w in zip(np.atleast_1d(t).tolist(), np.atleast_2d(weights.T), strict=True):
+            seen[time] = w
+
+    @jax.tree_util.register_static
+    @dataclasses.dataclass(frozen=True)
+    class Watched(je.LazyTaS):
+        def choose(self, view, state):
+            arm, state = super().choose(view, state)
+            bits = jax.lax.bitcast_convert_type(state.weights, jnp.uint32)
+            jax.debug.callback(record, view.t, bits)
+            return arm, state
+
+    class Kept(twin.LazyTas):
+        def _improve(self, stats, labels):
+            super()._improve(stats, labels)
+            solves.append(self.w)
+
+    monkeypatch.setitem(twin.RULES, "kept", Kept)
+    plainly(pair, pulls, "kept")
+    name, problem, _ = PAIRS[pair]
+    je.simulate(
+        je.load_instance(name), problem, Watched(), runs=1, noise=noise()[None, :pulls],
+        threshold=never, max_samples=pulls, ridge=1, engine=je.Engine(vmapped=vmapped),
+    )
+    jax.effects_barrier()
+    for t, w in zip((64, 128, 256), solves, strict=True):
+        np.testing.assert_array_equal(seen[t], w)
+
+
 def batch(structure, count=3, K=5, d=3):
     rng = np.random.default_rng(5)
     arms = np.stack([np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d)) for _ in range(count)])
@@ -75,7 +187,8 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, 600))
     stopping, elimination = SETTINGS[variant]
     ours = je.simulate(
-        instances, problem, je.LazyTaS(), runs=2, noise=eps, stopping=stopping, elimination=elimination,
+        instances, problem, je.LazyTaS(), runs=2, noise=eps, stopping=stopping,
+        elimination=elimination, ridge=1,
     )
     for i, one in enumerate(instances.singles):
         for run in range(2):
@@ -94,7 +207,8 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
 def test_one_run_at_a_time_gives_the_same_runs():
     instance = batch("linear", K=6)[0]
     asked = dict(
-        runs=8, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(), max_samples=500
+        runs=8, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(),
+        max_samples=500, ridge=1,
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
     plain = je.simulate(instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked)
@@ -105,8 +219,9 @@ def test_one_run_at_a_time_gives_the_same_runs():
 @pytest.mark.slow
 def test_pulls_approach_the_optimal_allocation():
     instance = je.instances.two_dimensional(4, 0.4)
-    never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
-    result = je.simulate(instance, je.BestArm(), je.LazyTaS(), runs=2, threshold=never, max_samples=100_000)
+    result = je.simulate(
+        instance, je.BestArm(), je.LazyTaS(), runs=2, threshold=never, max_samples=100_000, ridge=1
+    )
     shares = result.pulls[0, 0] / 100_000
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
@@ -119,7 +234,8 @@ def test_arms_that_do_not_span_are_never_explored_for():
     flat = je.Instance(instance.arms[:, :2], instance.theta[:2])
     eps = np.random.default_rng(2).standard_normal((4, 200))
     ends = [
-        je.simulate(one, je.BestArm(), je.LazyTaS(), runs=4, noise=eps, delta=0.001) for one in (instance, flat)
+        je.simulate(one, je.BestArm(), je.LazyTaS(), runs=4, noise=eps, delta=0.001, ridge=1)
+        for one in (instance, flat)
     ]
     assert ends[0].correct.all() and np.all(np.isfinite(ends[0].samples))
     # Without exploration, which the flat instance needs at the start, the runs are much alike.

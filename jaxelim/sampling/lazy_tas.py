@@ -13,8 +13,8 @@ from jaxelim.base import ASK, OK, SamplingRule
 from jaxelim.design import DiagonalDesign, weighted
 from jaxelim.lanes import index_like, where
 
-_FLOOR = 1e-12  # of the weights inside V_w
-_STEPS, _LENGTH = 1000, 1000.0
+_FLOOR = 1e-12  # of the weights inside V_U
+_STEPS, _SHORT = 1000, 0.001
 
 
 class Prepared(NamedTuple):
@@ -44,15 +44,21 @@ class LazyTaS(SamplingRule):
     """Track an allocation that is recomputed when t is a power of two; pull a spanner while V is thin.
 
     spanner = the first d linearly independent arms, A = sum of their phi phi', c0 = lambda_min(A)/sqrt(d).
-    t = 2^n: for i = 1 .. 1000: p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k, w <- (i w + e_k)/(i + 1),
-    until 1/((i + 1) ||w||_2) < 0.001, from the present w (uniform at the start).
+    t = 2^n: for i = 1 .. 1000: p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
+    w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001, from the present w
+    (uniform at the start).
     Each step W += w; pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
 
-    Jedra & Proutiere 2020. The loop is written for U = i w, which only ever gains whole pulls, U <- U + e_k: H_p is
-    homogeneous, so that nothing but the last digits changes, arms chosen equally often stay tied, and V_U^-1 takes
-    rank-one updates. At a solve's start, weights inside V_w are taken as at least 1e-12: an arm that is not chosen again
-    loses a factor 1000 with every power of two. lambda_min(V), ridge included, is computed only where the bounds kept
-    from its last computation leave the test open. Arms that do not span R^d: c0 = 0, and V_w gets a ridge of 1e-9.
+    Jedra & Proutiere 2020. Every operation on w is rounded, as in the authors' program: the last
+    digits of w decide between arms that exact arithmetic ties in N_k - W_k. In unstructured
+    problems they decide between gradients too, so V_w is computed from w in every iteration.
+
+    In linear problems V_U, U = i w, replaces V_w. H_p is homogeneous in w, and V_U^-1 takes
+    rank-one updates. At a solve's start the weights inside V_U are at least 1e-12: an arm that is
+    not chosen again loses a factor 1000 with every power of two.
+
+    lambda_min(V), ridge included, is computed only where the bounds kept from its last computation
+    leave the test open. Arms that do not span R^d: c0 = 0, and V_U gets a ridge of 1e-9.
     """
 
     uses_delta: ClassVar[bool] = False
@@ -135,26 +141,44 @@ def _prepared(arms):
 def _frank_wolfe(view, weights, due):
     """The new allocation of the runs that are due, and how many steps it took, 0 for the others."""
     lanes, each = view.lanes, index_like(view.means)
-    floored = jnp.maximum(weights, _FLOOR)
-    if isinstance(view.design, DiagonalDesign):
-        design = DiagonalDesign(1 / floored)
-    else:
-        design = weighted(view.space, floored, view.prepared.ridge)
+    diagonal = isinstance(view.design, DiagonalDesign)
+
+    def inverted(weights):
+        least = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
+        return DiagonalDesign(1 / jnp.maximum(weights, least))
 
     def step(carry):
-        i, pulls, design, steps, go = carry
+        i, weights, design, steps, go = carry
         metric = view.measured(design)
         closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
         arm = lanes.argmax(metric.gradient(view.gap, closest))
-        pulls = pulls + ((each == arm) & go).astype(pulls.dtype)
-        # V_U of a run that is not due, or over, is read no more.
-        design = design.add(view.space, arm)[0]
-        return i + 1, pulls, design, steps + go.astype(steps.dtype), go & (lanes.sum(pulls**2) <= _LENGTH**2)
+        weights = jnp.where(go, averaged(weights, each == arm, i), weights)
+        # The design of a run that is not due, or over, is read no more.
+        design = inverted(weights) if diagonal else design.add(view.space, arm)[0]
+        norm = jnp.sqrt(lanes.sum(weights**2))
+        short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
+        return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
 
+    if diagonal:
+        design = inverted(weights)
+    else:
+        design = weighted(view.space, jnp.maximum(weights, _FLOOR), view.prepared.ridge)  # V_U
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
-    _, pulls, _, steps, _ = jax.lax.while_loop(more, step, carry)
-    return pulls / (steps + 1).astype(pulls.dtype), steps
+    _, weights, _, steps, _ = jax.lax.while_loop(more, step, carry)
+    return weights, steps
+
+
+def averaged(weights, chosen, i):
+    """w (i/(i + 1)) + e/(i + 1), the quotients first, each operation rounded: [K].
+
+    e is the unit vector of the arm where `chosen` [K] holds, i [] int32 the step, from 1 on.
+    """
+    i = i.astype(weights.dtype)
+    kept, added = i / (i + 1), 1 / (i + 1)
+    # XLA contracts a product and a sum into one fused multiply-add, rounded once. abs between the
+    # two prevents that in every form of the loop, and changes no weight, since none is negative.
+    return jnp.abs(weights * kept) + jnp.where(chosen, added, jnp.zeros_like(added))
 
 
 def _least_eigenvalue(view):

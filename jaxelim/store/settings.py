@@ -10,7 +10,7 @@ import numpy as np
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
 
-REVISION = 3
+REVISION = 4
 """Of the numbers, and part of all settings: raised by whoever changes what a run draws or does, so that runs of the two kinds
 are never joined."""
 

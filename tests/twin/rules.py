@@ -133,13 +133,12 @@ class LazyTas(Rule):
 
     def _improve(self, stats, labels):
         y, c = self.problem.halfspaces(labels)
-        total = self.w.copy()  # i w: whole pulls are added, so that arms chosen equally often stay tied
+        w = self.w
         for i in range(1, 1001):
-            inverse = np.linalg.inv((self.phi.T * (total / i)) @ self.phi)
+            inverse = np.linalg.inv((self.phi.T * w) @ self.phi)
             p = np.argmin(llr(y, c, stats.theta, inverse))
             k = np.argmax(gradients(self.phi, y[p : p + 1], c[p : p + 1], stats.theta, inverse)[0])
-            total[k] += 1.0
-            w = total / (i + 1)
+            w = w * (i / (i + 1)) + np.eye(self.K)[k] / (i + 1)
             if 1.0 / ((i + 1) * np.linalg.norm(w)) < 0.001:
                 break
         self.w = w
