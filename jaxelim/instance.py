@@ -60,8 +60,7 @@ class Instance:
             allowed = f"shape ({d},), or (instances, {d})" if phi.ndim == 2 else f"shape ({phi.shape[0]}, {d})"
             raise ArgumentError("theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}")
         scale = checks.real("noise_std", noise_std, low=0, open=True)
-        if name is not None and not isinstance(name, str):
-            raise ArgumentError("name", name, "a string or None")
+        _refuse_unstorable(name)
         for array in (phi, parameter):
             array.setflags(write=False)
         object.__setattr__(self, "arms", phi)
@@ -192,6 +191,18 @@ class Instance:
             f' "theta": {json.dumps(self.theta.tolist())},\n "arms": [\n{rows}]}}\n'
         )
         Path(path).write_text(text, encoding="utf-8")
+
+
+def _refuse_unstorable(name: object) -> None:
+    """A name goes into files: NetCDF holds no NUL, UTF-8 no half of a surrogate pair."""
+    allowed = "a string without NUL and lone surrogates, or None"
+    if name is None:
+        return
+    if not isinstance(name, str):
+        raise ArgumentError("name", name, allowed)
+    bad = [i for i, letter in enumerate(name) if letter == "\0" or "\ud800" <= letter <= "\udfff"]
+    if bad:
+        raise ArgumentError("name", name, allowed, f"{name[bad[0]]!r} at [{bad[0]}]")
 
 
 def stack(instances: Instance | Iterable[Instance]) -> Instance:

@@ -18,6 +18,8 @@ from jaxelim.thresholds import LinearThreshold
 
 _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
+_LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
+_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding moves such a gap by 1% at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Job:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
                 raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
+            _refuse_large_noise(noise, layout.precision)
         if not isinstance(record, str | Sequence):
             raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
         record = (record,) if isinstance(record, str) else tuple(record)
@@ -107,6 +110,8 @@ class Job:
             checks.choice("record", name, ("pair_times",))
         for one in instance.singles:
             problem.check(one.arms, one.theta)
+        if layout.precision == "float32":
+            _check_float32(instance, problem)
         _check_threshold(threshold, deltas, instance.K, max_samples)
         ridge = _ridge_of(ridge, instance, threshold)
         _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
@@ -152,6 +157,37 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
     return tuple(rules)
 
 
+def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
+    """Given noise [runs, T] stands for standard normals; beyond the bound its squares overflow."""
+    bound = _LARGEST_NOISE[precision]
+    bad = np.argwhere(np.abs(noise) > bound)
+    if bad.size:
+        where = tuple(int(i) for i in bad[0])
+        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
+        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
+
+
+def _check_float32(instance: Instance, problem: Problem) -> None:
+    """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
+    if type(problem).half_spaces is Problem.half_spaces:  # a user's own, without them
+        return
+    for i, one in enumerate(instance.singles):
+        directions, offsets = problem.half_spaces(one.arms, one.theta)
+        # A mean is the sum of these terms, each rounded. Best arm and top m compare means.
+        size = np.abs(directions) @ np.abs(one.theta) + np.abs(offsets)
+        if problem.name in ("best-arm", "top-m"):
+            size = np.full(len(offsets), np.max(np.abs(one.arms) @ np.abs(one.theta)))
+        margin = directions @ one.theta - offsets
+        lost = margin < _LEAST_GAP * size
+        if lost.any():
+            p = int(np.argmax(lost))
+            which = f"of instance {i} " if instance.batched else ""
+            terms = f"{margin[p]:.3g} between terms of {size[p]:.3g}"
+            note = f"the answer {which}rests on a gap of {terms}"
+            allowed = f"'float64', or 'float32' for gaps of at least {_LEAST_GAP:.1e} of the terms"
+            raise ArgumentError("precision", "float32", allowed, note)
+
+
 def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
     """A threshold must be finite on the times that a run may see, must not fall in t nor rise in delta."""
     if not callable(threshold) or isinstance(threshold, type):
@@ -177,6 +213,14 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
             threshold,
             "finite values",
             f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}",
+        )
+    if (values <= 0).any():
+        bad = np.argwhere(values <= 0)[0]
+        raise ArgumentError(
+            "threshold",
+            threshold,
+            "values above 0",
+            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]:g}",
         )
     slack = 1e-12 * np.abs(values).max()
     if np.any(np.diff(values, axis=1) < -slack):

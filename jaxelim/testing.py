@@ -226,11 +226,17 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
     k, d = arms.shape
     with scope.engine():
         space = Space(Lanes(None), jnp.asarray(arms), problem.constants())
-        answer = jax.jit(lambda theta: problem.mask(problem.answer(space, space.features @ theta, theta), space.features @ theta))
+
+        @jax.jit
+        def answer(theta):
+            means = space.lanes.dot(space.features, theta)
+            return problem.mask(problem.answer(space, means, theta), means)
 
         def look(theta, v_inv):
-            g = jnp.einsum("kd,de,ke->k", space.features, v_inv, space.features)
-            state = Statistics(jnp.int32(k), jnp.ones(k), space.features @ theta, SquareDesign(g, v_inv), theta)
+            phi = space.features
+            g = jnp.einsum("kd,de,ke->k", phi, v_inv, phi, precision="highest")
+            means = space.lanes.dot(phi, theta)
+            state = Statistics(jnp.int32(k), jnp.ones(k), means, SquareDesign(g, v_inv), theta)
             check = check_of(problem, space, state)
             each = jnp.arange(check.gap.shape[0], dtype=jnp.int32)
             of_rows, arms = check.metric.norm, problem.rows(check.answer)

@@ -16,3 +16,4 @@ def refused(call, argument, *words, kind=ArgumentError):
     assert caught.value.argument == argument
     for word in words:
         assert word in str(caught.value)
+    return str(caught.value)

@@ -163,7 +163,16 @@ def concrete(t, delta):
     return float(t[0])[0]
 
 
+def negative_early(t, delta):
+    return jnp.log(t) - 2.5 - 0 * delta
+
+
+def zero(t, delta):
+    return 0 * t * delta
+
+
 BAD_THRESHOLDS = {
+    negative_early: "at t = 4, delta = 0.2 it is -1.1", zero: "it is 0); allowed: values above 0",
     falling: "decrease in t", undefined_late: "nan", infinite: "inf", rising_in_delta: "increase in delta",
     only_time: "TypeError", one_for_all: "one real number", complex_valued: "real", whole: "real", concrete: "TypeError",
 }
@@ -173,6 +182,64 @@ BAD_THRESHOLDS = {
 def test_threshold(threshold):
     error = refused(lambda: simulate(threshold=threshold, delta=[0.1, 0.2]), "threshold", BAD_THRESHOLDS[threshold])
     assert error.given is threshold
+
+
+# Numbers that overflow, or that float32 rounds away
+
+
+@pytest.mark.parametrize("precision, most, beyond", [("float64", 1e100, 1.1e100), ("float32", 1e15, 1e16)])
+def test_noise_whose_squares_overflow(precision, most, beyond):
+    layout = je.Engine(precision=precision)
+    for value in (beyond, -beyond):
+        noise = np.where(np.arange(100).reshape(2, 50) == 53, value, 0)
+        error = refused(lambda noise=noise: simulate(noise=noise, engine=layout), "noise", f"{value:g} at [1, 3]")
+        assert error.allowed == f"standard normals, at most {most:g} in absolute value in {precision}"
+        refused(lambda noise=noise: trace(noise=noise[1], engine=layout), "noise", "at [0, 3]")
+        # at the bound it passes: the next argument is named
+        fine = np.where(noise == 0, 0, np.sign(value) * most)
+        refused(lambda fine=fine: simulate(noise=fine, engine=layout, elimination="none"), "elimination")
+
+
+def above(theta):
+    return (theta[0] + theta[1] > 1e6).astype(jnp.int32)
+
+
+LOST = {
+    "best arm": (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 0]), je.BestArm(), "a gap of 0.1 between terms of 1e+04"),
+    "top m": (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 2e4]), je.TopM(2), "a gap of 0.1 between terms of 2e+04"),
+    "signs": (je.Instance(np.eye(3), [1, 7, 2e4]), je.Thresholding(2e4 + 0.1), "a gap of 0.1 between terms of 4e+04"),
+    "a shared coordinate": (je.Instance(np.hstack([PHI, np.ones((4, 1))]), [0.2, 0.05, -3e4]), je.BestArm(),
+                            "between terms of 3e+04"),
+    "half-spaces": (je.Instance(np.eye(2), [5e5, 5e5 + 1]), je.HalfSpaces(
+        above, [[[-1, -1]], [[1, 1]]], [[-1e6], [1e6]]), "a gap of 1 between terms of 2e+06"),
+    "one of a batch": (je.Instance(np.eye(2), [[1, 2], [1e6, 1e6 + 1]]), je.BestArm(), "of instance 1 rests on a gap of 1"),
+    "in units of the noise": (je.Instance(np.eye(2), [1e9, 1e9 + 1e3], 1e3), je.BestArm(), "a gap of 1e+03"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_gaps_that_float32_loses(name):
+    instance, problem, words = LOST[name]
+
+    def call(precision, **changes):
+        simulate(instance=instance, problem=problem, engine=je.Engine(precision=precision), ridge=1, **changes)
+
+    error = refused(lambda: call("float32"), "precision", words)
+    assert error.given == "float32"
+    assert error.allowed == "'float64', or 'float32' for gaps of at least 1.2e-05 of the terms"
+    refused(lambda: call("float64", elimination=1), "elimination")
+
+
+@pytest.mark.parametrize("instance, problem", [
+    (je.Instance(np.eye(3), [1e4, 1e4 + 0.3, 0]), je.BestArm()), (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, -1e4]), je.TopM(2)),
+    (je.Instance(np.eye(3), [0.01, 1e6, -1e6]), je.Thresholding()),
+    *((je.load_instance(name), problem) for name, problem in (
+        ("linear-d10", je.BestArm()), ("linear-d10-topm", je.TopM(3)), ("linear-d20", je.TopM(5)),
+        ("linear-d20-osi", je.Thresholding()), ("unstructured-k40", je.TopM(3)), ("unstructured-k40-osi", je.Thresholding()))),
+], ids=lambda x: getattr(x, "name", None) or repr(x)[:30])  # fmt: skip
+def test_gaps_that_float32_keeps(instance, problem):
+    layout = je.Engine(precision="float32")
+    refused(lambda: simulate(instance=instance, problem=problem, engine=layout, ridge=1, elimination=1), "elimination")
 
 
 def test_a_threshold_is_looked_at_as_far_as_the_run_may_go():
@@ -209,7 +276,7 @@ def test_loglog_threshold(name, value):
     "theta": [None, "theta", 1.0, [], [1.0], [1.0, 2.0, 3.0], [[1.0]], [[[1.0, 2.0]]], [True, False], [1j, 0], [NAN, 0.0],
               [INF, 0.0], np.array([1.0, 0.0], object), np.zeros((0, 2)), [1e308, 1e308]],
     "noise_std": [*NOT_REAL, 0, 0.0, -1.0, 1e-320],
-    "name": [1, b"name", ["name"]],
+    "name": [1, b"name", ["name"], "a\0b", "\ud800", "b\udfff"],
 }))
 def test_instance(name, value):
     arguments = {"arms": PHI, "theta": [2.0, 0.5]}
@@ -252,6 +319,8 @@ def test_ties_that_are_not_in_question_are_fine():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"theta": [1, 2]}', '{"theta": [1, 2], "arms": [[1, 0]]}',
+                                  '{"theta": [1, 2], "arms": [[1, 0], [0, 1]], "noise_sd": 2}',
+                                  '{"theta": [1, 2], "arms": [[1, 0], [0, 1]], "family": "bernoulli"}',
                                   '{"theta": [1, NaN], "arms": [[1, 0], [0, 1]]}', '{"theta": "x", "arms": [[1, 0], [0, 1]]}'])
 def test_a_file_that_is_no_instance(tmp_path, text):
     path = tmp_path / "instance.json"

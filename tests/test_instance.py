@@ -2,12 +2,14 @@
 
 import copy
 import dataclasses
+import io
 import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -18,6 +20,7 @@ from jaxelim.instance import Instance, stack
 from tests.instance_cases import INF, NAN, PHI, THETA, refused
 
 NUMBERS = st.floats(-1e6, 1e6)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
 @st.composite
@@ -26,7 +29,7 @@ def drawn_instances(draw, batched=None):
     lead = (size,) if (draw(st.booleans()) if batched is None else batched) else ()
     arms = draw(hnp.arrays(np.float64, (*lead, K, d), elements=NUMBERS))
     theta = draw(hnp.arrays(np.float64, (*lead, d), elements=NUMBERS))
-    return Instance(arms, theta, draw(st.floats(0.01, 100)), draw(st.none() | st.text()))
+    return Instance(arms, theta, draw(st.floats(0.01, 100)), draw(st.none() | NAMES))
 
 
 # Construction
@@ -138,6 +141,26 @@ def test_bad_name():
     refused(lambda: Instance(PHI, THETA, name=3), "name")
 
 
+@pytest.mark.parametrize("name, words", [("a\0b", "'\\x00' at [1]"), ("\0", "at [0]"), ("ab\ud800", "'\\ud800' at [2]"),
+                                         ("\udfff", "at [0]")], ids=ascii)  # fmt: skip
+def test_names_that_no_file_can_hold(tmp_path, name, words):
+    text = refused(lambda: Instance(PHI, THETA, name=name), "name", words)
+    assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "name": name}))
+    with pytest.raises(InstanceFileError, match="name: got"):
+        instances.load_instance(path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=NAMES)
+def test_every_other_name_can_be_stored(name):
+    named = xr.Dataset(attrs={"instance": Instance(PHI, THETA, name=name).name})
+    contents = io.BytesIO(named.to_netcdf(engine="h5netcdf"))
+    with xr.open_dataset(contents, engine="h5netcdf") as back:
+        assert back.attrs["instance"] == name
+
+
 def test_overflow_is_refused():
     refused(lambda: Instance(PHI * 1e200, THETA), "arms", "overflow")
     refused(lambda: Instance(PHI * 1e150, THETA * 1e200), "theta", "overflow")
@@ -220,13 +243,45 @@ def test_stack_refuses():
 
 # Files
 
-GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "other": {"a": [null]}}'
+GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
+KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'used_in', 'problems', 'm'"
 
 
-def test_other_keys_of_a_file_are_ignored(tmp_path):
+def test_keys_that_begin_with_an_underscore_are_free(tmp_path):
     path = tmp_path / "no-suffix"
     path.write_text(GOOD)
     assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
+
+
+def test_known_keys_of_a_file(tmp_path):
+    path = tmp_path / "one.json"
+    for family in ("null", '"gaussian"'):
+        known = f'"name": "one", "family": {family}, "used_in": "", "problems": ["bai"], "m": null'
+        path.write_text(GOOD.replace('"_other"', f'{known}, "_other"'))
+        assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
+
+
+@pytest.mark.parametrize("key, nearest", [("noise_sd", "noise_std"), ("Theta", "theta"), ("features", "theta"),
+                                          ("noise", "noise_std"), ("arm", "arms"), ("", "name")])  # fmt: skip
+def test_unknown_keys_of_a_file(tmp_path, key, nearest):
+    path = tmp_path / "one.json"
+    path.write_text(GOOD.replace("_other", key))
+    with pytest.raises(InstanceFileError) as caught:
+        instances.load_instance(path)
+    near = caught.value.problem.partition("nearest: ")[2].partition(")")[0]
+    assert near == repr(nearest) or key in ("features", "")  # for these no name is near
+    told = f"key: got {key!r} (nearest: {near}); allowed: {KNOWN}, and keys that begin with '_'"
+    assert caught.value.problem == told
+
+
+@pytest.mark.parametrize("family", ['"bernoulli"', '"Gaussian"', "1", "{}"])
+def test_families_that_are_unknown(tmp_path, family):
+    path = tmp_path / "one.json"
+    path.write_text(GOOD.replace('"_other"', f'"family": {family}, "_other"'))
+    with pytest.raises(InstanceFileError) as caught:
+        instances.load_instance(path)
+    assert caught.value.problem.startswith("family: got ")
+    assert caught.value.problem.endswith("allowed: 'gaussian'")
 
 
 def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
@@ -265,9 +320,10 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
         (GOOD.replace("[1, 0]", "[1]"), "arms"),
         (GOOD.replace("[1, 0],", ""), "arms"),
         (GOOD.replace("[1, 0]", "[1e200, 0]"), "overflow"),
-        (GOOD.replace('"other"', '"name": 3, "other"'), "name"),
-        (GOOD.replace('"other"', '"noise_std": 0, "other"'), "noise_std"),
-        (GOOD.replace('"other"', '"noise_std": null, "other"'), "noise_std"),
+        (GOOD.replace('"_other"', '"name": 3, "_other"'), "name"),
+        (GOOD.replace('"_other"', '"noise_std": 0, "_other"'), "noise_std"),
+        (GOOD.replace('"_other"', '"noise_std": null, "_other"'), "noise_std"),
+        (GOOD.replace('"_other"', '"_x": 1, "_x": 1, "_other"'), "'_x' is given twice"),
         (b"\xff\xfe{}", "not UTF-8"),
         (b"\x00\x01", "not JSON"),
         ("\ufeff" + GOOD, "not JSON"),

@@ -17,6 +17,7 @@ from jax.core import Tracer
 from jaxelim import checks, scope
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import GAP, Inputs
+from jaxelim.complexity.information import product
 from jaxelim.complexity.optimum import scaled, solve_many
 from jaxelim.complexity.pieces import combinations, half_spaces, pieces_of
 from jaxelim.errors import ArgumentError
@@ -159,11 +160,11 @@ def traced_half_spaces(problem: Any, arms, theta):
     width = K if rows is not None else d
     shapes = tuple(jax.ShapeDtypeStruct((*shape, words), np.uint32) for shape in ((P, width), (P,)))
     basis = jnp.eye(K, dtype=dtype) if rows is not None else arms
-    point = arms @ theta if rows is not None else theta
+    point = product(arms, theta) if rows is not None else theta
     fixed = jax.lax.stop_gradient((basis, point))
     directions, offsets = jax.pure_callback(ask, shapes, *map(bits, fixed), vmap_method="sequential")
     directions, offsets = number(directions), number(offsets)
-    return (directions @ arms if rows is not None else directions), offsets
+    return (product(directions, arms) if rows is not None else directions), offsets
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -238,7 +239,7 @@ def complexity_gradients(
 
 def _gradients_of(arms, theta, moves, still, offsets, bonus, marks, gap, jacobian):
     def inputs(arms, theta):
-        return Inputs(arms, theta, moves @ arms + still, offsets, bonus)
+        return Inputs(arms, theta, product(moves, arms) + still, offsets, bonus)
 
     best = derivatives.optimum(inputs(arms, theta), marks, gap)
     value, (by_arms, by_theta) = jax.value_and_grad(

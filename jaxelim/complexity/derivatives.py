@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxelim.complexity.information import Coordinates, coordinates, curvature, information
+from jaxelim.complexity.information import Coordinates, coordinates, curvature, information, product
 from jaxelim.complexity.solver import Array, solve
 
 # Solves for derivatives go to this gap: derivatives are about as exact as the pair (w*, q*).
@@ -57,21 +57,24 @@ def _fixed_coordinates(inputs: Inputs) -> Coordinates:
 
 def _at(inputs: Inputs, weights, valid, where: Coordinates):
     """Information at weights, differentiable in the inputs: the linear map of the coordinates is a constant."""
-    gaps = jnp.where(valid, jnp.maximum(inputs.directions @ inputs.theta - inputs.offsets, 0), 0)
-    moved = where._replace(phi=inputs.arms @ where.map, y=inputs.directions @ where.map)
+    margin = product(inputs.directions, inputs.theta) - inputs.offsets
+    gaps = jnp.where(valid, jnp.maximum(margin, 0), 0)
+    phi, y = product(inputs.arms, where.map), product(inputs.directions, where.map)
+    moved = where._replace(phi=phi, y=y)
     return information(weights, moved, gaps), gaps
 
 
 def lagrangian(inputs: Inputs, weights, mixture, valid, where: Coordinates):
     """sum_p q_p H_p(w) + c . w at a fixed pair: its derivative in the inputs is that of H* (Danskin)."""
     info, _ = _at(inputs, weights, valid, where)
-    return mixture @ info.value + inputs.bonus @ weights
+    return product(mixture, info.value) + product(inputs.bonus, weights)
 
 
 def _residuals(inputs: Inputs, weights, mixture, valid, where: Coordinates):
     """The left-hand sides of the optimality conditions that the inputs enter: [K] slopes in w and [P] levels."""
     info, _ = _at(inputs, weights, valid, where)
-    return info.gradient @ mixture + inputs.bonus, info.value + inputs.bonus @ weights
+    slopes = product(info.gradient, mixture) + inputs.bonus
+    return slopes, info.value + product(inputs.bonus, weights)
 
 
 def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
@@ -80,8 +83,8 @@ def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
     info, gaps = _at(inputs, weights, valid, where)
     K, P = info.gradient.shape
     slopes = info.gradient + inputs.bonus[:, None]
-    slope = slopes @ mixture
-    levels = jnp.where(valid, info.value + inputs.bonus @ weights, jnp.inf)
+    slope = product(slopes, mixture)
+    levels = jnp.where(valid, info.value + product(inputs.bonus, weights), jnp.inf)
     value = jnp.min(levels)
     # Relative slacks: how far an arm's slope falls short of the best, and a piece's level exceeds the least.
     short = jnp.maximum(1 - slope / jnp.max(slope), 0)
@@ -163,7 +166,8 @@ def value(inputs: Inputs, marks, gap: float = GAP):
     """
     best = optimum(inputs, marks, gap)
     info, _ = _at(inputs, best.allocation, marks > 0, _fixed_coordinates(inputs))
-    return jnp.min(jnp.where(marks > 0, info.value + inputs.bonus @ best.allocation, jnp.inf))
+    levels = info.value + product(inputs.bonus, best.allocation)
+    return jnp.min(jnp.where(marks > 0, levels, jnp.inf))
 
 
 @value.defjvp

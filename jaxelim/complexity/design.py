@@ -15,6 +15,7 @@ import optax
 from jaxelim import checks, scope
 from jaxelim.complexity import derivatives
 from jaxelim.complexity.derivatives import Inputs
+from jaxelim.complexity.information import product
 from jaxelim.complexity.optimum import allocation_value, complexity, scaled, solve_many
 from jaxelim.complexity.pieces import combinations, pieces_of
 from jaxelim.errors import ArgumentError, UnsupportedError
@@ -126,7 +127,8 @@ def design_features(
         return jax.vmap(lambda row: optax.projections.projection_l2_ball(row, radius))(shift)
 
     def inputs(shift, base: Inputs):
-        return base._replace(arms=base.arms + shift, directions=base.directions + jnp.asarray(rows) @ shift)
+        directions = base.directions + product(rows, shift)
+        return base._replace(arms=base.arms + shift, directions=directions)
 
     start = np.zeros((1, *instance.arms.shape))
     (shift,), (times,) = _search(instance, pieces, inputs, back, start, 1, steps, rate * radius)

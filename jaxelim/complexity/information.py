@@ -40,6 +40,11 @@ class Information(NamedTuple):
     norm: jax.Array  # [P] ||y_p||^2 in V_w^-1
 
 
+def product(a, b):
+    """a @ b for JAX arrays at the highest precision: TF32 must not reach a certificate."""
+    return jnp.matmul(a, b, precision="highest")
+
+
 def coordinates(arms, directions) -> Coordinates:
     """Whiten features [K, d] and directions [P, d] (singular value decomposition; works at any rank)."""
     _, s, vt = jnp.linalg.svd(arms, full_matrices=False)
@@ -48,27 +53,28 @@ def coordinates(arms, directions) -> Coordinates:
     scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
     basis = vt * reached[:, None].astype(vt.dtype)
     map = (basis * scale[:, None]).T
-    inside = (directions @ basis.T) @ basis
+    inside = product(product(directions, basis.T), basis)
     size = jnp.linalg.norm(directions, axis=1)
     spanned = jnp.linalg.norm(directions - inside, axis=1) <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
-    return Coordinates(map, arms @ map, directions @ map, (~reached).astype(s.dtype), spanned)
+    idle = (~reached).astype(s.dtype)
+    return Coordinates(map, product(arms, map), product(directions, map), idle, spanned)
 
 
 def information(weights, where: Coordinates, gaps) -> Information:
     """H_p and its gradient at positive weights [K], for gaps [P] = y . theta - c; a gap of 0 gives 0 everywhere."""
-    design = (where.phi * weights[:, None]).T @ where.phi + jnp.diag(where.idle)
+    design = product((where.phi * weights[:, None]).T, where.phi) + jnp.diag(where.idle)
     factor = jnp.linalg.cholesky(design)
     arms = jax.scipy.linalg.solve_triangular(factor, where.phi.T, lower=True)
     pieces = jax.scipy.linalg.solve_triangular(factor, where.y.T, lower=True)
     norm = jnp.sum(pieces**2, axis=0)
     norm = jnp.where(norm > 0, norm, 1)
-    cross = arms.T @ pieces
+    cross = product(arms.T, pieces)
     gradient = ((gaps / norm) ** 2)[None, :] * cross**2 / 2
-    return Information(gaps**2 / (2 * norm), gradient, cross, arms.T @ arms, norm)
+    return Information(gaps**2 / (2 * norm), gradient, cross, product(arms.T, arms), norm)
 
 
 def curvature(info: Information, gaps, mixture):
     """-sum_p q_p d2H_p/dw2, a positive semi-definite [K, K] matrix, for a mixture q [P]."""
     h = jnp.where(info.value > 0, 2 * mixture / jnp.where(info.value > 0, info.value, 1), 0)
-    inner = (info.cross * (mixture * (gaps / info.norm) ** 2)[None, :]) @ info.cross.T
-    return inner * info.gram - (info.gradient * h[None, :]) @ info.gradient.T
+    inner = product(info.cross * (mixture * (gaps / info.norm) ** 2)[None, :], info.cross.T)
+    return inner * info.gram - product(info.gradient * h[None, :], info.gradient.T)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxelim.complexity.information import Information, curvature
+from jaxelim.complexity.information import Information, curvature, product
 
 # Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
 # this, save a fifth of the steps but cycle on one instance in two hundred of few arms.
@@ -44,10 +44,10 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
     w, s, r, q, z, nu = state
     K = w.shape[0]
     slopes = info.gradient
-    dual = slopes @ q + objective + z - nu
+    dual = product(slopes, q) + objective + z - nu
     primal = jnp.where(live, info.value - s - r, 0)
     pull = jnp.where(live, q / r, 0)
-    matrix = curvature(info, gaps, q) + (slopes * pull[None, :]) @ slopes.T + jnp.diag(z / w)
+    matrix = curvature(info, gaps, q) + product(slopes * pull[None, :], slopes.T) + jnp.diag(z / w)
     # scaled to a unit diagonal: w spans many orders of magnitude
     size = jax.lax.rsqrt(jnp.diagonal(matrix))
     matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(K, dtype=w.dtype)
@@ -56,26 +56,26 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
     def inverse(b):
         return size[:, None] * jax.scipy.linalg.cho_solve((factor, True), size[:, None] * b)
 
-    pulled = slopes @ pull
+    pulled = product(slopes, pull)
     columns = inverse(jnp.stack([pulled, jnp.ones_like(w)], axis=1))
 
     def direction(target) -> State:
         eq = jnp.where(live, target - q * r, 0) - q * primal
         ew = target - z * w
         push = jnp.where(live, eq / r, 0)
-        base = inverse((dual + slopes @ push + ew / w)[:, None])[:, 0]
+        base = inverse((dual + product(slopes, push) + ew / w)[:, None])[:, 0]
         # what is left are the sums: one equation for dnu, and one for ds where the level is free
         a, b = jnp.sum(columns[:, 0]), -jnp.sum(columns[:, 1])
         e = 1 - jnp.sum(w) - jnp.sum(base)
         if level_is_free:
-            c, d = jnp.sum(pull) - pulled @ columns[:, 0], pulled @ columns[:, 1]
-            f = 1 - jnp.sum(q) - jnp.sum(push) + pulled @ base
+            c, d = jnp.sum(pull) - product(pulled, columns[:, 0]), product(pulled, columns[:, 1])
+            f = 1 - jnp.sum(q) - jnp.sum(push) + product(pulled, base)
             det = a * d - b * c
             ds, dnu = (d * e - b * f) / det, (a * f - c * e) / det
         else:
             ds, dnu = jnp.zeros_like(s), e / b
         dw = base + columns[:, 0] * ds - columns[:, 1] * dnu
-        dr = jnp.where(live, slopes.T @ dw - ds + primal, 0)
+        dr = jnp.where(live, product(slopes.T, dw) - ds + primal, 0)
         dq = jnp.where(live, push - pull * (dr - primal), 0)
         return State(dw, ds, dr, dq, (ew - z * dw) / w, dnu)
 
@@ -86,7 +86,8 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
         return jnp.min(jnp.where(dx < 0, -x / jnp.where(dx < 0, dx, 1), jnp.inf))
 
     def complementarity(x: State):
-        return (jnp.sum(jnp.where(live, x.q * x.r, 0)) + x.z @ x.w) / (jnp.sum(live) + K).astype(w.dtype)
+        total = jnp.sum(jnp.where(live, x.q * x.r, 0)) + product(x.z, x.w)
+        return total / (jnp.sum(live) + K).astype(w.dtype)
 
     def move(step: State, length) -> State:
         return jax.tree.map(lambda x, dx: x + length * dx, state, step)

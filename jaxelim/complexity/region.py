@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.complexity.information import Information, coordinates, information
+from jaxelim.complexity.information import Information, coordinates, information, product
 from jaxelim.complexity.newton import State, newton
 from jaxelim.complexity.optimum import information_of
 from jaxelim.complexity.pieces import Pieces
@@ -51,13 +51,14 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
         weights [K], feasible to about the tolerance, and an upper bound [] on the maximum that does not rest on them.
     """
     where = coordinates(arms, directions)
-    gaps = jnp.where(valid, jnp.maximum(directions @ theta - offsets, 0), 0) / jnp.sqrt(value)
+    margin = product(directions, theta) - offsets
+    gaps = jnp.where(valid, jnp.maximum(margin, 0), 0) / jnp.sqrt(value)
     h = level / value
     K = arms.shape[0]
     terms = (jnp.sum(valid) + K).astype(arms.dtype)
 
     def bound(info, q):
-        return jnp.max(objective + info.gradient @ q) - h * jnp.sum(q)
+        return jnp.max(objective + product(info.gradient, q)) - h * jnp.sum(q)
 
     floor = 0.1 * tolerance / terms
 
@@ -68,13 +69,13 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
         upper = bound(info, state.q)
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
-        distance = jnp.maximum(upper - objective @ state.w, short)
+        distance = jnp.maximum(upper - product(objective, state.w), short)
         return _Carry(state, info, upper, distance, carry.iterations + 1)
 
     info = information(start, where, gaps)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
     q = jnp.where(valid, 0.1 / r / terms, 0)
-    slope = info.gradient @ q + objective
+    slope = product(info.gradient, q) + objective
     nu = jnp.max(slope) + 0.1 * (1 + jnp.max(slope) - jnp.min(slope))
     state = State(start, h, r, q, nu - slope, nu)
     never = jnp.full_like(value, jnp.inf)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxelim.complexity.information import Information, coordinates, information
+from jaxelim.complexity.information import Information, coordinates, information, product
 from jaxelim.complexity.newton import State, newton
 
 Array = jax.Array | np.ndarray
@@ -94,7 +94,7 @@ def solve(
     K, P = arms.shape[0], directions.shape[0]
     valid = jnp.ones(P, bool) if valid is None else valid
     bonus = jnp.zeros(K, dtype) if bonus is None else bonus
-    margin = directions @ theta - offsets
+    margin = product(directions, theta) - offsets
     where = coordinates(arms, directions)
     solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
     # An unsolvable problem is replaced by a harmless one, so that a batch it is part of stays finite.
@@ -131,17 +131,17 @@ def climb(
     K = weights.shape[0]
     terms = (jnp.sum(live) + K).astype(dtype)
     info = information(weights, where, gaps)
-    scale = jnp.min(jnp.where(live, info.value + bonus @ weights, jnp.inf))
+    scale = jnp.min(jnp.where(live, info.value + product(bonus, weights), jnp.inf))
     scale = jnp.where(scale > 0, scale, 1)
     gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
     info = info._replace(value=info.value / scale, gradient=info.gradient / scale)
 
     def levels(info, w):
-        return jnp.where(live, info.value + bonus @ w, jnp.inf)
+        return jnp.where(live, info.value + product(bonus, w), jnp.inf)
 
     def certificate(info, w, q):
         low = jnp.min(levels(info, w))
-        return low, (jnp.max(info.gradient @ (q / jnp.sum(q)) + bonus) - low) / low
+        return low, (jnp.max(product(info.gradient, q / jnp.sum(q)) + bonus) - low) / low
 
     def body(carry: _Carry) -> _Carry:
         # complementarity need not go far below what the gap asks: past it only rounding grows
@@ -175,9 +175,9 @@ def climb(
         least = jnp.min(jnp.where(live, inside.value, jnp.inf))
         even = _even(inside.value, live)
         mixed = jnp.where(~again & (share < 0.5), (1 - share) * known + share * uniform, even / jnp.sum(even))
-        slope = inside.gradient @ mixed + bonus
+        slope = product(inside.gradient, mixed) + bonus
         most = jnp.max(slope)
-        short = jnp.maximum(most - least - bonus @ start, 4 * jnp.finfo(dtype).eps * most)
+        short = jnp.maximum(most - least - product(bonus, start), 4 * jnp.finfo(dtype).eps * most)
         s = least - jnp.minimum(short, least) / 2
         r = jnp.where(live, inside.value - s, 1)
         nu = most + jnp.minimum(short, most / 10)

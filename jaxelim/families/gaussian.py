@@ -5,6 +5,7 @@ noise, a function of (seed, run, t) alone.
 """
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -136,16 +137,17 @@ def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
     dtype = stats.means.dtype
     phi, counts, sums, lost = (x.astype(jnp.float64) for x in (features, stats.counts, stats.reward_sums, stats.lost))
     sums = sums - lost
+    dot = functools.partial(jnp.matmul, precision="highest")
     if isinstance(stats.design, DiagonalDesign):
         g = 1 / (ridge + counts)
         means = theta_hat = g * sums
         design = DiagonalDesign(g)
     else:
-        v = phi.T @ (counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
+        v = dot(phi.T, counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
         v_inv = jnp.linalg.inv(v)
-        w = v_inv @ phi.T
-        theta_hat = w @ sums
-        means = phi @ theta_hat
+        w = dot(v_inv, phi.T)
+        theta_hat = dot(w, sums)
+        means = dot(phi, theta_hat)
         g = jnp.sum(phi.T * w, 0)
         design = ArmDesign(g, w) if isinstance(stats.design, ArmDesign) else SquareDesign(g, v_inv)
     design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))

@@ -1,7 +1,9 @@
 """The instances that come with the package, and the reading of instance files.
 
-An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], optionally `noise_std` (a number, 1 where
-it is missing) and `name` (a string); a leading axis on theta, or on both, makes a batch. Other keys are ignored.
+An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], optionally
+`noise_std` (a number, 1 where it is missing), `name` (a string) and `family` ("gaussian"); a
+leading axis on theta, or on both, makes a batch. `used_in`, `problems` and `m` describe a shipped
+instance. Keys that begin with `_` are the user's own; any other key is refused.
 """
 
 import json
@@ -12,11 +14,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jaxelim import checks
 from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
 from jaxelim.instance import Instance
 
 # The files use the paper's abbreviations; everywhere else the problems go by the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
+_KEYS = ("name", "arms", "theta", "noise_std", "family", "used_in", "problems", "m")
+_FAMILIES = ("gaussian",)
 
 
 @dataclass(frozen=True)
@@ -116,10 +121,16 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         raise InstanceFileError(path, f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise InstanceFileError(path, f"it holds a {type(content).__name__}, not an object")
+    for key in content:
+        if key not in _KEYS and not key.startswith("_"):
+            unknown = UnknownNameError("key", key, _KEYS)
+            raise InstanceFileError(path, f"{unknown}, and keys that begin with '_'")
     for key in ("theta", "arms"):
         if key not in content:
             raise InstanceFileError(path, f"the key {key!r} is missing")
     try:
+        if content.get("family") is not None:
+            checks.choice("family", content["family"], _FAMILIES)
         return content, Instance(
             content["arms"], content["theta"], content.get("noise_std", 1.0), content.get("name")
         )

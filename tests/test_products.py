@@ -1,0 +1,136 @@
+"""Every product asks for the highest precision: a GPU's TF32 must not reach a pull or a certificate."""
+
+import dataclasses
+import importlib
+
+import jax
+import jax.extend as jex
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import catalogue, engine, scope
+from jaxelim.complexity import autodiff, optimum, region
+from jaxelim.drive import inputs_of, queue_of, spec_of
+from jaxelim.job import Job
+
+cx = importlib.import_module("jaxelim.complexity")
+RNG = np.random.default_rng(3)
+LINEAR = je.Instance(RNG.normal(size=(5, 3)), [1.0, 0.3, -0.4])
+UNSTRUCTURED = je.Instance(np.eye(4), [1.0, 0.4, -0.2, -0.7])
+PRODUCTS = {"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated"}
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def equations(value):
+    """All equations of a jaxpr and of those inside it."""
+    if isinstance(value, jex.core.ClosedJaxpr):
+        value = value.jaxpr
+    if isinstance(value, jex.core.Jaxpr):
+        for equation in value.eqns:
+            yield equation
+            for inner in equation.params.values():
+                yield from equations(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from equations(inner)
+
+
+def low(traced) -> tuple[int, list[str]]:
+    """How many products there are, and those that do not ask for the highest precision."""
+    found = [one for one in equations(traced) if one.primitive.name in PRODUCTS]
+    bad = [str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))]
+    return len(found), bad
+
+
+def test_the_walk_sees_what_it_should():
+    x = jnp.ones((2, 2), jnp.float32)
+
+    def hidden(x):
+        return jax.lax.fori_loop(0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x)
+
+    number, bad = low(jax.make_jaxpr(jax.jit(hidden))(x))
+    assert number == 1 and len(bad) == 1
+    assert low(jax.make_jaxpr(lambda x: jnp.matmul(x, x, precision="highest"))(x)) == (1, [])
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """The jaxprs of all that `jaxelim.complexity` jits; nothing is compiled, every result is ones."""
+    seen, jit = [], jax.jit
+
+    def spied(jitted):
+        def call(*args, **named):
+            one = jitted.trace(*args, **named)
+            seen.append(one.jaxpr)
+            return jax.tree.map(lambda x: np.ones(x.shape, x.dtype), one.out_info)
+
+        return call
+
+    for module, names in ((optimum, ["_solve_lanes"]), (region, ["_maximise_lanes"]), (autodiff, ["_gradients"])):
+        for name in names:
+            monkeypatch.setattr(module, name, spied(getattr(module, name)))
+    monkeypatch.setattr(jax, "jit", lambda f, **named: spied(jit(f, **named)))
+    return seen
+
+
+def test_complexity(traced):
+    """What is called plainly: H*, its derivatives, the searches, the near-optimal allocations."""
+    problem = je.BestArm()
+    je.complexity(LINEAR, problem)
+    je.complexity_gradients(LINEAR, problem)
+    je.hardest_instance(LINEAR, problem, 0.01, steps=2)
+    je.design_features(LINEAR, problem, 0.01, steps=2)
+    je.best_extra_arm(LINEAR, problem, starts=1, steps=2)
+    cx.least_weights(cx.bounds.region_of(LINEAR, problem), 0.01)
+    assert len(traced) > 6
+    for one in traced:
+        number, bad = low(one)
+        assert number > 10 and not bad, bad
+
+
+@pytest.mark.parametrize("function", [je.optimal_information, je.characteristic_time,
+                                      je.optimal_allocation], ids=lambda f: f.__name__)  # fmt: skip
+def test_functions_under_a_transformation(function):
+    """What a caller traces in float32, with first and second derivatives."""
+    arms, theta = (np.asarray(x, np.float32) for x in (LINEAR.arms, LINEAR.theta))
+
+    def of(arms, theta):
+        return function(arms, theta, je.BestArm(), precision="float32")
+
+    for one in (of, jax.jacrev(of, (0, 1)), jax.jacfwd(jax.jacrev(of, 1), 1)):
+        number, bad = low(jax.make_jaxpr(one)(arms, theta))
+        assert number > 10 and not bad, bad
+
+
+def program(rule, precision="float32", tuned=False, **changes):
+    """The jaxpr of the engine's program for a rule; untuned, as on a GPU."""
+    instance = changes.pop("instance", LINEAR if "linear" in rule.structures else UNSTRUCTURED)
+    problem = changes.pop("problem", je.BestArm() if "best-arm" in rule.problems else je.Thresholding(0.1))
+    stopping = changes.pop("stopping", (je.Native(),) if rule.stopping == ("native",) else (je.LLR(),))
+    layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
+    job = Job.checked(instance, problem, rule, 0.1, stopping, None, je.Heuristic(), 20, 0, 1000, 1.0, None, (), layout)
+    with scope.engine():
+        spec = dataclasses.replace(spec_of(job), tuned=tuned)
+        made = engine.Program(spec)
+        inputs, queue = inputs_of(job, spec), queue_of(job, spec)[0]
+        return made.advance.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
+
+
+@pytest.mark.parametrize("name", catalogue.rules())
+def test_the_program_of_a_rule(name):
+    kind = catalogue.rules()[name]
+    rule = kind(np.full(LINEAR.K, 1 / LINEAR.K)) if kind is je.Oracle else kind()
+    number, bad = low(program(rule))
+    assert number > 0 and not bad, bad
+
+
+@pytest.mark.parametrize("changes", [
+    {"form": "arms"}, {"form": "square"}, {"precision": "float64"}, {"tuned": True}, {"vmapped": True},
+    {"problem": je.TopM(2)}, {"problem": je.Thresholding(0.1)}, {"stopping": (je.FullElimination(), je.LLR())},
+    {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
+], ids=lambda changes: ", ".join(changes))  # fmt: skip
+def test_the_program_in_other_forms(changes):
+    number, bad = low(program(je.LinGapE(), **changes))
+    assert number > 0 and not bad, bad
