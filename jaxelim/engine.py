@@ -172,25 +172,25 @@ class Program:
         state = (carry["lane"], carry["next"], carry["log"])
         lane, upcoming, log = jax.lax.cond(wanted, refill, lambda c: c, state)
         start, opened = lane.stats.t, lane.closed_at == 0
-        pulled = jnp.full((length, size), -1, jnp.int16) if spec.observers > 1 else None
+        narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+        pulled = jnp.full((length, size), -1, narrow) if spec.observers > 1 else None
         # The features of a lane are fixed while it lives: kept out of the inner loop's state.
         fixed = {"features": lane.features, "mu": lane.mu, "prepared": lane.prepared, "delta": lane.delta}
         bare = dataclasses.replace(lane, features=None, mu=None, prepared=(), delta=jnp.zeros((0, size), lane.delta.dtype))
-        each = jnp.arange(size, dtype=jnp.int32)
 
         def one(n, c):
             bare, pulled, log = c
             full = dataclasses.replace(bare, **fixed)
             if two_speed:
                 at = jnp.minimum(full.stats.t - start, length - 1)
-                eps = noise.reshape(-1).at[at * size + each].get(mode="promise_in_bounds")
+                eps = self.step.lanes(inputs).take(noise, at)
             else:
                 eps = jax.lax.dynamic_index_in_dim(noise, n, keepdims=False)
             now, arm, reward, check = self.step.pull(inputs, full, eps)
             if spec.precision == "float32":
                 now = self.step.refreshed(inputs, now, arm)
             if pulled is not None:
-                pulled = jax.lax.dynamic_update_index_in_dim(pulled, arm.astype(jnp.int16), n, 0)
+                pulled = jax.lax.dynamic_update_index_in_dim(pulled, arm.astype(narrow), n, 0)
             if spec.log:
                 log = self.step.logged(now, arm, reward, check, log)
             return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), pulled, log

@@ -103,12 +103,12 @@ class Step:
 
     spec: Spec
 
-    def _lanes(self, inputs: dict) -> Lanes:
+    def lanes(self, inputs: dict) -> Lanes:
         return Lanes(inputs["flag"] if self.spec.tuned else None)
 
     def _space(self, inputs: dict, features: Array | None) -> Space:
         features = inputs["features"][0] if features is None else features
-        return Space(self._lanes(inputs), features, inputs["problem"], self.spec.careful)
+        return Space(self.lanes(inputs), features, inputs["problem"], self.spec.careful)
 
     def noise(self, inputs: dict, run: Array, row: Array, start: Array, length: int) -> Array:
         """Standard normals [length, B] of runs [B] from t = start [B] on."""
@@ -230,7 +230,7 @@ class Step:
     def pull(self, inputs: dict, lane: Lane, noise: Array) -> tuple[Lane, Array, Array, Check]:
         """One step of every lane: the next lanes, the arm pulled (-1: none), the reward, and the check that was read."""
         spec, rule = self.spec, self.spec.rule
-        lanes = self._lanes(inputs)
+        lanes = self.lanes(inputs)
         check = self._check(inputs, lane)
         stats, live = lane.stats, ~lane.done
         beta = self._betas(lane)
