@@ -74,6 +74,15 @@ def _each(n: int, i: Array) -> np.ndarray:
     return np.arange(n, dtype=np.int32).reshape((-1,) + (1,) * i.ndim)
 
 
+def saturated(x: Any) -> Array:
+    """Integers as int32; those beyond its range become its ends, and so stay out of any smaller range."""
+    x = jnp.asarray(x)
+    if not np.can_cast(x.dtype, np.int32):
+        bounds = np.iinfo(np.int32)
+        x = jnp.clip(x, max(bounds.min, np.iinfo(x.dtype).min), bounds.max)
+    return x.astype(jnp.int32)
+
+
 def places_type(size: int) -> type[np.signedinteger]:
     """The integer type of places in a flat array of `size` entries: int32 where they fit.
 

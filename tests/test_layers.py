@@ -7,12 +7,12 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
-    ("errors", "lanes", "progress", "scope", "families", "complexity.information"),
+    ("cache", "errors", "lanes", "progress", "scope", "families", "complexity.information"),
     ("checks", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
     ("kept",),
     ("base", "instance", "thresholds", "complexity.solver", "figures.style"),
-    ("elimination", "families.gaussian", "instances.*", "store.settings", "complexity.pieces", "complexity.derivatives",
-     "problems.best_arm", "problems.thresholding", "problems.half_spaces"),
+    ("elimination", "rule_contract", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",
+     "complexity.derivatives", "problems.best_arm", "problems.thresholding", "problems.half_spaces"),
     ("instances", "problems.top_m", "complexity.optimum", "store.block"),
     ("problems", "indices", "allocation", "complexity.region", "complexity.autodiff", "complexity.design", "store.held"),
     ("complexity.bounds", "store.folder"),
