@@ -55,9 +55,9 @@ def compiled_text(given: tuple, settings: dict) -> str:
 
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
-        program = engine.program(spec)
+        program = engine.program(spec, inputs)
         placed = program.place(inputs, queue, program.empty(inputs, queue))
-        return program.advance.lower(*placed, np.int32(0)).compile().as_text()
+        return program.advance.jit.lower(*placed, np.int32(0)).compile().as_text()
 
 
 def functions(text: str) -> dict[str, str]:

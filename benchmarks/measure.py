@@ -82,7 +82,7 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
 
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
-        lane = engine.program(spec).empty(inputs, queue)["lane"]
+        lane = engine.program(spec, inputs).empty(inputs, queue)["lane"]
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
     return {"state_bytes_per_lane": state, "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize}
@@ -101,7 +101,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
     before = peak_memory()
 
     def traces() -> int:
-        return sum(program.traces for program in engine.Program.alive)
+        return sum(program.traces for program in engine.program.values())
 
     def call(**more: Any) -> tuple[dict, Any]:
         gc.collect()

@@ -299,6 +299,11 @@ class Problem:
         """The public form of an answer: [K] bool."""
         raise TypeError(f"{type(self).__name__} does not define mask")
 
+    def out_of_range(self, answer: Tree) -> tuple[Array, Array] | None:
+        """The answer's number, [] int32, not 0 where it is out of range, and whether it is, [] bool; None for a problem whose
+        answers are always in range."""
+        return None
+
     def gap(self, space: Space, means: Array, theta_hat: Array | None, answer: Tree) -> Array:
         """y_p . theta_hat - c_p of the answer's pieces: [Q]."""
         raise TypeError(f"{type(self).__name__} does not define gap")

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxelim import engine
+from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import gaussian
 from jaxelim.job import Job
 from jaxelim.progress import Progress
@@ -127,10 +128,11 @@ def inputs_of(job: Job, spec: Spec) -> dict:
 def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
     """Chunks until every run has stopped; the host looks in between."""
     inputs = inputs_of(job, spec)  # may still refuse an argument: before there is a program
+    engine.outline(spec, inputs)  # so may this
     host = inputs, queue  # placed anew for every program
     began, processor = time.perf_counter(), time.process_time()
-    program = engine.program(spec)
-    placed, carry = _ready(program, *host, program.empty(*host))
+    program = engine.program(spec, inputs)
+    *placed, carry = program.begun(*host, program.empty(*host))
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     program.cost = max(program.cost, compiling)
     bar = Progress(progress, int(np.sum(queue["length"])))
@@ -140,6 +142,8 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         carry = program.advance(*placed, carry, np.int32(chunks))
         live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
         took = time.perf_counter() - last
+        if np.any(carry["failed"]):
+            raise _failure(job, carry)
         # Seldom, since the devices wait for it and for each other; but in time to see that a program for the last runs may take
         # over: that is so many runs away, at the pace so far.
         pause = 0.5
@@ -162,10 +166,10 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
         # Nobody knows how long the last runs will be, nor how many such jobs will come. To compile once as much has been spent
         # on waiting for them, in all jobs so far, as compiling costs is never worse than twice the best that can be done.
         program.waited += took
-        if job.layout.shrink or engine.compiled(fewer) or program.waited > program.cost:
+        if job.layout.shrink or engine.compiled(fewer, inputs) or program.waited > program.cost:
             before = time.perf_counter(), time.process_time()
-            smaller = engine.program(fewer)
-            placed, carry = _ready(smaller, *host, smaller.taken_over(*host, carry, spec))
+            smaller = engine.program(fewer, inputs)
+            *placed, carry = smaller.begun(*host, smaller.taken_over(*host, carry, spec))
             program, spec, chunks = smaller, fewer, 1
             took = time.perf_counter() - before[0]
             smaller.cost = max(smaller.cost, took)
@@ -184,6 +188,25 @@ def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]
     return out, work
 
 
+def _failure(job: Job, carry: dict) -> ArgumentError:
+    """What a rule or an answer map gave out of range: of the runs in the earliest such chunk the one of lowest index."""
+    lane = carry["lane"]
+    found = {"arm": lane.bad_arm, "run": lane.run, "instance": lane.instance, "t": lane.stats.t}
+    found["answer"] = np.zeros_like(lane.bad_arm) if lane.bad_answer is None else lane.bad_answer
+    found["steps"] = np.broadcast_to(np.asarray(carry["iterations"])[..., None], lane.run.shape)
+    found = {name: np.ravel(x) for name, x in found.items()}
+    failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
+    order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])
+    arm, answer, t, run, instance = (int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance"))
+    where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
+    if arm == 0:
+        allowed = f"a function that gives an answer from 0 to {job.problem.width(job.instance.K) - 1} at every theta_hat"
+        return ArgumentError("answer", job.problem, allowed, f"it gave {answer} after {t} samples of {where}")
+    allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
+    note = f"it chose arm {arm} at t = {t + 1} of {where}"
+    return RuleError(job.rule, allowed, note, arm, t + 1, run, instance if job.instance.batched else None)
+
+
 def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:
     """The program to go on with when a device has so many lanes' work left at most; None: this one."""
     if job.layout.shrink is False or spec.log:
@@ -191,8 +214,3 @@ def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:
     sizes = [lanes for lanes in engine.FEW_LANES if live <= lanes and 2 * lanes <= spec.lanes]
     return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
 
-
-def _ready(program: engine.Program, inputs: dict, queue: dict, carry: dict) -> tuple[tuple[dict, dict], dict]:
-    """Inputs and queue, and the state, on their devices, the program compiled for them."""
-    inputs, queue, carry = program.place(inputs, queue, carry)
-    return (inputs, queue), jax.block_until_ready(program.advance(inputs, queue, carry, np.int32(0)))

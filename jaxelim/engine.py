@@ -9,8 +9,7 @@ from and go to is decided here.
 """
 
 import dataclasses
-import functools
-import weakref
+import threading
 from collections.abc import Callable
 
 import jax
@@ -19,6 +18,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.lanes import where
 from jaxelim.step import LANE_GROUP, Lane, Spec, Step
 
@@ -39,19 +39,17 @@ def cpu_options(form: str) -> dict[str, str]:
 
 
 class Program:
-    """The compiled function of one spec: `advance` runs some chunks; `empty` is what the first call starts from."""
-
-    alive: "weakref.WeakSet[Program]" = weakref.WeakSet()  # for tests that count traces
+    """The compiled function of one spec for inputs of one layout: `advance` runs some chunks; `empty` is what the first call
+    starts from. What is compiled is given back with the program."""
 
     def __init__(self, spec: Spec):
-        Program.alive.add(self)
-        self.spec, self.step = spec, Step(spec)
-        self.traces = 0  # how often `advance` was traced; the tests count them
+        self.spec, self.loop = spec, Loop(spec)
+        self.lock = threading.Lock()  # held while it compiles, so that threads do not compile it twice
+        self.compiled = False
         self.cost = 0.0  # seconds that it took to compile
         self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs, with no smaller program to go on with
-        self._shapes: dict = {}
         options = cpu_options(spec.form) if spec.tuned else None
-        advance = self._advance
+        advance = self.loop.advance
         self._one = self._everyone = None
         if spec.devices > 1:
             mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
@@ -60,19 +58,17 @@ class Program:
                 _per_device(advance), mesh=mesh, in_specs=(everyone, one, one, everyone), out_specs=one, check_vma=False
             )
             self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
-        self.advance = jax.jit(advance, compiler_options=options, donate_argnums=(2,))
+        self.advance = Jitted(advance, compiler_options=options, donate_argnums=(2,))
+
+    @property
+    def traces(self) -> int:
+        """How often `advance` was traced."""
+        return self.loop.traces
 
     def empty(self, inputs: dict, queue: dict) -> dict:
         """The loop's state before the first chunk, on the host: no lane is taken, nothing has been handed in."""
         spec = self.spec
-        key = str(jax.tree.map(np.shape, inputs))
-        if key not in self._shapes:
-            one = queue if spec.devices == 1 else jax.tree.map(lambda x: x[0], queue)
-            each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
-            noise = jax.ShapeDtypeStruct((inputs["mu"].shape[1], spec.lanes), spec.dtype)
-            shape = jax.eval_shape(self.step.start, inputs, one, each, each, each, noise)
-            self._shapes[key] = shape, jax.eval_shape(self.step.results, shape)
-        lane, results = self._shapes[key]
+        lane, results = outline(spec, inputs)
         zeros = lambda tree: jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), tree)  # noqa: E731
         log = {}
         if spec.log:
@@ -93,6 +89,7 @@ class Program:
             "samples": np.int64(0),
             "chooses": np.int64(0),
             "live": np.int32(1),
+            "failed": np.bool_(False),
         }
         if spec.devices == 1:
             return carry
@@ -127,14 +124,31 @@ class Program:
         """The arguments of `advance` on their devices, placed as it gives its state back: it compiles once."""
         return (jax.device_put(inputs, self._everyone), jax.device_put(queue, self._one), jax.device_put(carry, self._one))
 
-    def _advance(self, inputs: dict, queue: dict, carry: dict, chunks: Array) -> dict:
+    def begun(self, inputs: dict, queue: dict, carry: dict) -> tuple[dict, dict, dict]:
+        """The arguments of `advance` on their devices, the program compiled for them."""
+        inputs, queue, carry = self.place(inputs, queue, carry)
+        with self.lock:
+            carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
+            self.compiled = True
+        return inputs, queue, carry
+
+
+class Loop:
+    """What a program is made of: pure functions, traced once for each layout of the inputs."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.step = spec, Step(spec)
+        self.traces = 0  # how often `advance` was traced
+
+    def advance(self, inputs: dict, queue: dict, carry: dict, chunks: Array) -> dict:
+        """Some chunks, but no more than the runs need."""
         self.traces += 1
 
         def body(c):
             n, carry = c
             return n + 1, self._chunk(inputs, queue, carry)
 
-        more = lambda c: (c[0] < chunks) & (c[1]["live"] > 0)  # noqa: E731
+        more = lambda c: (c[0] < chunks) & (c[1]["live"] > 0) & ~c[1]["failed"]  # noqa: E731
         return jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), carry))[1]
 
     def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
@@ -172,25 +186,25 @@ class Program:
         state = (carry["lane"], carry["next"], carry["log"])
         lane, upcoming, log = jax.lax.cond(wanted, refill, lambda c: c, state)
         start, opened = lane.stats.t, lane.closed_at == 0
-        pulled = jnp.full((length, size), -1, jnp.int16) if spec.observers > 1 else None
+        narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+        pulled = jnp.full((length, size), -1, narrow) if spec.observers > 1 else None
         # The features of a lane are fixed while it lives: kept out of the inner loop's state.
         fixed = {"features": lane.features, "mu": lane.mu, "prepared": lane.prepared, "delta": lane.delta}
         bare = dataclasses.replace(lane, features=None, mu=None, prepared=(), delta=jnp.zeros((0, size), lane.delta.dtype))
-        each = jnp.arange(size, dtype=jnp.int32)
 
         def one(n, c):
             bare, pulled, log = c
             full = dataclasses.replace(bare, **fixed)
             if two_speed:
                 at = jnp.minimum(full.stats.t - start, length - 1)
-                eps = noise.reshape(-1).at[at * size + each].get(mode="promise_in_bounds")
+                eps = self.step.lanes(inputs).take(noise, at)
             else:
                 eps = jax.lax.dynamic_index_in_dim(noise, n, keepdims=False)
             now, arm, reward, check = self.step.pull(inputs, full, eps)
             if spec.precision == "float32":
                 now = self.step.refreshed(inputs, now, arm)
             if pulled is not None:
-                pulled = jax.lax.dynamic_update_index_in_dim(pulled, arm.astype(jnp.int16), n, 0)
+                pulled = jax.lax.dynamic_update_index_in_dim(pulled, arm.astype(narrow), n, 0)
             if spec.log:
                 log = self.step.logged(now, arm, reward, check, log)
             return dataclasses.replace(now, features=None, mu=None, prepared=(), delta=bare.delta), pulled, log
@@ -249,6 +263,7 @@ class Program:
             "samples": samples,
             "chooses": chooses,
             "live": live,
+            "failed": self.step.failed(lane),
         }
 
 
@@ -262,12 +277,14 @@ def _per_device(advance: Callable) -> Callable:
     return run
 
 
-@functools.lru_cache(maxsize=64)
-def program(spec: Spec) -> Program:
-    """The program of a spec, compiled once in this process."""
-    return Program(spec)
+program = Cache(lambda spec, inputs: Program(spec), KEPT)
+"""The program of a spec for inputs of one layout, compiled once while it is kept."""
+
+outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
+"""`Step.outline` of a spec for inputs of one layout."""
 
 
-def compiled(spec: Spec) -> bool:
-    """Whether this process has compiled the program of a spec."""
-    return any(program.spec == spec and program.traces > 0 for program in Program.alive)
+def compiled(spec: Spec, inputs: dict) -> bool:
+    """Whether the program of a spec is kept, and compiled."""
+    found = program.peek(spec, inputs)
+    return found is not None and found.compiled

@@ -1,8 +1,9 @@
 """The exceptions of jaxelim: each names the argument, the value it was given and what is allowed, or the file and what is
 wrong with it.
 
-All that concern arguments are raised on the host, before anything compiles. They are `ValueError`s too, so code that knows
-nothing of this package can still catch them. All survive pickling, so a worker process can hand them to its parent.
+All that concern arguments are raised on the host, before anything compiles; only what a rule or an answer map gives in the
+middle of a run is refused after the chunk in which it did. They are `ValueError`s too, so code that knows nothing of this
+package can still catch them. All survive pickling, so a worker process can hand them to its parent.
 """
 
 import difflib
@@ -47,6 +48,58 @@ class TieError(ArgumentError):
 
 class UnsupportedError(ArgumentError):
     """A combination of rule, problem, structure and stopping that is not defined."""
+
+
+class RuleError(ArgumentError):
+    """A sampling rule that breaks its contract.
+
+    A method that raises or returns something else is refused before anything compiles. An arm out
+    of range is refused after the chunk of samples in which the rule chose it.
+
+    Args:
+        rule: the sampling rule.
+        allowed: what its method has to return, in words.
+        note: what it did, in words.
+        arm, t, run, instance: the arm out of range, the index t of its sample (`view.t`), the run
+            and, in a batch, the instance; None where the fault is another one.
+    """
+
+    def __init__(
+        self,
+        rule: Any,
+        allowed: str,
+        note: str,
+        arm: int | None = None,
+        t: int | None = None,
+        run: int | None = None,
+        instance: int | None = None,
+    ):
+        super().__init__("rule", rule, allowed, note)
+        self.args = (rule, allowed, note, arm, t, run, instance)
+        self.rule = rule
+        self.arm = arm
+        self.t = t
+        self.run = run
+        self.instance = instance
+
+
+class MemoryLimitError(ArgumentError):
+    """A call that would hold more than the memory there is.
+
+    Args:
+        argument: the argument that most of it is due to.
+        given: its value.
+        needed: bytes that the call would hold, by an estimate from below.
+        free: bytes that there are.
+        note: what the bytes are for, in words.
+    """
+
+    def __init__(self, argument: str, given: Any, needed: int, free: int, note: str):
+        allowed = f"what fits into the {gigabytes(free)} of memory that are free"
+        super().__init__(argument, given, allowed, note)
+        self.args = (argument, given, needed, free, note)
+        self.needed = needed
+        self.free = free
 
 
 class InstanceFileError(ArgumentError):
@@ -134,6 +187,11 @@ class ConflictError(StoreError):
 _shortener = reprlib.Repr()
 _shortener.maxlevel = 3
 _shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100
+
+
+def gigabytes(size: float) -> str:
+    """A number of bytes in words."""
+    return f"{size / 1e9:.3g} GB"
 
 
 def abbreviate(value: Any) -> str:

@@ -12,6 +12,7 @@ and the cure with it (measured: a step three times slower, silently).
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,30 @@ def by_several(n: int, f: Callable[[Tree, Several], Tree], state: Tree) -> Tree:
 def _each(n: int, i: Array) -> np.ndarray:
     """0 .. n - 1 along an axis before those of i; int32."""
     return np.arange(n, dtype=np.int32).reshape((-1,) + (1,) * i.ndim)
+
+
+def saturated(x: Any) -> Array:
+    """Integers as int32; those beyond its range become its ends, and so stay out of any smaller range."""
+    x = jnp.asarray(x)
+    if not np.can_cast(x.dtype, np.int32):
+        bounds = np.iinfo(np.int32)
+        x = jnp.clip(x, max(bounds.min, np.iinfo(x.dtype).min), bounds.max)
+    return x.astype(jnp.int32)
+
+
+def places_type(size: int) -> type[np.signedinteger]:
+    """The integer type of places in a flat array of `size` entries: int32 where they fit.
+
+    int64 indices need JAX's x64 mode, which the package's entry points switch on.
+    """
+    return np.int32 if size <= 2**31 - 1 else np.int64
+
+
+def _flat(x: Array, *axes: tuple[Array | np.ndarray, int]) -> Array:
+    """Entries of x in row-major order, at the sum of index * stride over the axes."""
+    dtype = places_type(x.size)
+    places = functools.reduce(operator.add, [i.astype(dtype) * dtype(n) for i, n in axes])
+    return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
 
 def _outer(a: Array, b: Array) -> Array:
@@ -209,7 +234,7 @@ class Lanes:
         if x.shape[1] == 1:  # shared by all lanes
             return x[:, 0][i]
         b = x.shape[1]
-        return x.reshape(-1).at[i * b + np.arange(b, dtype=np.int32)].get(mode="promise_in_bounds")
+        return _flat(x, (i, b), (np.arange(b), 1))
 
     def row(self, x: Array, i: Array | Several) -> Array:
         """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
@@ -220,12 +245,10 @@ class Lanes:
             return x[i]
         if x.ndim == 2:
             q = x.shape[1]
-            places = i * q + _each(q, i)
-            return x.reshape(-1).at[places].get(mode="promise_in_bounds")
+            return _flat(x, (i, q), (_each(q, i), 1))
         _, q, b = x.shape
-        # One gather from the flat array with int32 indices: any other form comes back transposed and slow on a CPU.
-        places = i * (q * b) + _each(q, i) * b + np.arange(b, dtype=np.int32)
-        return x.reshape(-1).at[places].get(mode="promise_in_bounds")
+        # One gather from the flat array: any other form comes back transposed and slow on a CPU.
+        return _flat(x, (i, q * b), (_each(q, i), b), (np.arange(b), 1))
 
     def column(self, x: Array, i: Array | Several) -> Array:
         """x[:, i] of each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
@@ -236,8 +259,7 @@ class Lanes:
         if x.ndim == 2:
             return x.at[:, i].get(mode="promise_in_bounds")
         q, n, b = x.shape
-        places = i * b + _each(q, i) * (n * b) + np.arange(b, dtype=np.int32)
-        return x.reshape(-1).at[places].get(mode="promise_in_bounds")
+        return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
     def dot(self, matrix: Array, vector: Array) -> Array:
         """matrix @ vector of each lane: matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B]. Here and

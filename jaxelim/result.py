@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxelim.cache import jitted
 from jaxelim.complexity import complexity, efficiency
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
-    answers = []
-    for one in instance.singles:
-        means, theta = jnp.asarray(one.means), jnp.asarray(one.theta)
-        space = Space(Lanes(None), jnp.asarray(one.arms), problem.constants())
-        answers.append(np.asarray(problem.mask(problem.answer(space, means, theta), means)))
+    given = [(one.arms, one.theta, one.means, problem.constants()) for one in instance.singles]
+    answers = [np.asarray(_answer(problem.skeleton(), *one)) for one in given]
     return np.stack(answers) if instance.batched else answers[0]
+
+
+@jitted
+def _answer(problem: Any, arms: Any, theta: Any, means: Any, constants: Any) -> Any:
+    space = Space(Lanes(None), arms, constants)
+    return problem.mask(problem.answer(space, means, theta), means)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,9 +333,14 @@ class Trace:
 def _first_noise(job: Any, k: int) -> np.ndarray:
     from jaxelim.families import gaussian
 
-    start = jnp.zeros((1,), jnp.int32)
-    key = gaussian.key(job.seed)
-    return np.asarray(gaussian.seeded_noise(key, jnp.asarray(job.runs, jnp.int32), start, k, jnp.float64))[:, 0]
+    return np.asarray(_seeded(k, gaussian.key(job.seed), job.runs.astype(np.int32)))[:, 0]
+
+
+@jitted
+def _seeded(length: int, key: Any, runs: Any) -> Any:
+    from jaxelim.families.gaussian import seeded_noise
+
+    return seeded_noise(key, runs, jnp.zeros(runs.shape, jnp.int32), length, jnp.float64)
 
 
 __all__ = ["ArgumentError", "Result", "Summary", "Trace", "correct_answer"]

@@ -22,7 +22,11 @@ from jaxelim.design import Space
 from jaxelim.elimination import Native, StoppingRule
 from jaxelim.families import gaussian
 from jaxelim.kept import Kept
-from jaxelim.lanes import Lanes, where
+from jaxelim.lanes import Lanes, saturated, where
+from jaxelim.rule_contract import call
+
+NO_ARM = np.int32(np.iinfo(np.int32).min)
+"""In place of the arm that `choose` has chosen, where it has chosen none; never an arm, not even a wrong one."""
 
 LANE_GROUP = 16
 """Lanes come in groups of this many, so that every count of lanes does the same arithmetic on each: in programs of eight XLA's
@@ -94,7 +98,9 @@ class Lane:
     reads_at: Array  # [S, D, B] int64: the same when the observer's run was over
     done: Array  # [B] bool
     asks: Array  # [B] bool: waits for `choose`
-    chosen: Array  # [B] int32: the arm that `choose` has chosen, -1 for none
+    chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
+    bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0, which is an arm, for none
+    bad_answer: Array | None  # [B] int32: likewise the answer; None for problems whose answers are always in range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,12 +109,12 @@ class Step:
 
     spec: Spec
 
-    def _lanes(self, inputs: dict) -> Lanes:
+    def lanes(self, inputs: dict) -> Lanes:
         return Lanes(inputs["flag"] if self.spec.tuned else None)
 
     def _space(self, inputs: dict, features: Array | None) -> Space:
         features = inputs["features"][0] if features is None else features
-        return Space(self._lanes(inputs), features, inputs["problem"], self.spec.careful)
+        return Space(self.lanes(inputs), features, inputs["problem"], self.spec.careful)
 
     def noise(self, inputs: dict, run: Array, row: Array, start: Array, length: int) -> Array:
         """Standard normals [length, B] of runs [B] from t = start [B] on."""
@@ -149,14 +155,15 @@ class Step:
     def _beta(self, t: Array, delta: Array) -> Array:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
-    def _ask(self, method: Callable, view: View, state: Tree, *more: Tree) -> Tree:
+    def _ask(self, name: str, view: View, *state: Tree) -> Tree:
         """The rule's method on all lanes: as it is where the rule is written for them, else one lane at a time under vmap."""
+        method = partial(call, self.spec.rule, name)
         if self.spec.rule.lanes_last and not self.spec.vmapped:
             if not self.spec.owned:  # what all lanes share gets an axis to be broadcast along
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
-            return method(view, state, *more)
-        axes = jax.tree.map(lambda _: -1, (view, state, *more))
+            return method(view, *state)
+        axes = jax.tree.map(lambda _: -1, (view, *state))
         features = None if view.space.features.ndim == 2 else -1
         one = dataclasses.replace(view.space, lanes=Lanes(None))
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
@@ -168,7 +175,7 @@ class Step:
             metric=dataclasses.replace(axes[0].metric, space=of_space),
             prepared=axes[0].prepared if self.spec.owned else shared(view.prepared),
         )
-        return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, state, *more)
+        return jax.vmap(method, in_axes=(axes_of_view, *axes[1:]), out_axes=-1)(view, *state)
 
     def _check(self, inputs: dict, lane: Lane) -> Check:
         spec = self.spec
@@ -205,36 +212,44 @@ class Step:
         """What the rule says: the arm, its next state, whether there is an arm, whether `choose` had found it, the status."""
         rule, live = self.spec.rule, ~lane.done
         if rule.fast is None:
-            arm, own = self._ask(rule.choose, view, lane.own)
+            arm, own = self._ask("choose", view, lane.own)
             ready, decided, status = jnp.ones_like(live), jnp.zeros_like(live), jnp.full(live.shape, OK)
         else:
-            arm, own, status = self._ask(rule.fast, view, lane.own)
+            arm, own, status = self._ask("fast", view, lane.own)
             status = jnp.broadcast_to(status, live.shape)
-            decided = lane.chosen >= 0
-            arm = jnp.where(decided, lane.chosen, arm)
+            decided = lane.chosen != NO_ARM
+            arm = jnp.where(decided, lane.chosen, saturated(arm))
             ready = decided | (status == OK)
             own = where(decided, lane.own, own)
-        return jnp.broadcast_to(arm, live.shape).astype(jnp.int32), own, ready, decided, status
+        return jnp.broadcast_to(saturated(arm), live.shape), own, ready, decided, status
 
     def _natively(self, view: View, own: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where ([S, D, B], of those `still` open) the rule's own test ends the run, and its answer; None if nobody asks."""
         rule, stopping = self.spec.rule, self.spec.stopping
         if not (rule.always_native or any(isinstance(s, Native) for s in stopping)):
             return None
-        natively, verdict = self._ask(rule.native, view, own)
+        natively, verdict = self._ask("native", view, own)
         now = still & natively
         if not rule.always_native:
             now = now & np.array([isinstance(s, Native) for s in stopping])[:, None, None]
         return now, verdict
 
     def pull(self, inputs: dict, lane: Lane, noise: Array) -> tuple[Lane, Array, Array, Check]:
-        """One step of every lane: the next lanes, the arm pulled (-1: none), the reward, and the check that was read."""
+        """One step of every lane: the next lanes, the arm pulled (-1: none), the reward, and the check that was read.
+
+        A run whose rule chooses an arm out of range, or whose answer is out of range, is over with observers still open."""
         spec, rule = self.spec, self.spec.rule
-        lanes = self._lanes(inputs)
+        lanes = self.lanes(inputs)
         check = self._check(inputs, lane)
         stats, live = lane.stats, ~lane.done
         beta = self._betas(lane)
         observers, stops, tested = self._observed(check, lane, beta)
+        bad_answer, found = None, spec.problem.out_of_range(check.answer)
+        if found is not None:
+            assert lane.bad_answer is not None
+            answer, beyond = found
+            bad_answer = jnp.where(live & beyond, answer, lane.bad_answer)
+            live = live & ~beyond
         opened = (lane.closed_at == 0) & live
         stopping_now = opened & stops
 
@@ -251,13 +266,15 @@ class Step:
         still = opened & ~closing
         goes_on = jnp.any(still, (0, 1))
         go = live & goes_on & ready
+        wrong = go & ((arm < 0) | (arm >= stats.counts.shape[0]))
+        go = go & ~wrong
         asks, chosen = lane.asks, lane.chosen
         if rule.fast is not None:
             asks = live & goes_on & ~decided & (status == ASK)
             moved = go | (live & goes_on & ~decided & (status != ASK))
             go, asks, moved, closing = lanes.pin(lambda *x: x, go, asks, moved, closing)
             own = where(moved & ~(decided & ~go), own, lane.own)
-            chosen = jnp.where(go, -1, lane.chosen)
+            chosen = jnp.where(go, NO_ARM, lane.chosen)
 
         def close(answers, observers=observers):
             now = jnp.stack([
@@ -271,7 +288,7 @@ class Step:
 
         answers = jax.lax.cond(jnp.any(closing), close, lambda answers: answers, lane.answers)
         counted = closing | (still & go)
-        reads_now = self._ask(rule.reads, view, own)
+        reads_now = self._ask("reads", view, own)
         reward = inputs["mu"][0] if lane.mu is None else lane.mu
         reward = lanes.take(reward, arm) + noise
         after = gaussian.update(check.space, dataclasses.replace(stats, products=check.stats.products), arm, reward, go)
@@ -291,11 +308,18 @@ class Step:
             tests=lane.tests + jnp.where(counted, tested, 0).astype(jnp.int64),
             reads=lane.reads + jnp.where(go, reads_now, 0).astype(jnp.int64),
             reads_at=jnp.where(closing, lane.reads, lane.reads_at),
-            done=lane.done | (live & ~goes_on),
+            done=~goes_on | wrong,  # nothing is open in a lane that was done before
             asks=asks,
             chosen=chosen,
+            bad_arm=jnp.where(wrong, arm, lane.bad_arm),
+            bad_answer=bad_answer,
         )
         return now, jnp.where(go, arm, -1), reward, check
+
+    def failed(self, lane: Lane) -> Array:
+        """Whether some run is over for an arm or an answer out of range: []."""
+        found = jnp.any(lane.bad_arm != 0)
+        return found if lane.bad_answer is None else found | jnp.any(lane.bad_answer != 0)
 
     def choose(self, inputs: dict, lane: Lane) -> Lane:
         """The full definition for the first lanes that ask, gathered together."""
@@ -322,19 +346,50 @@ class Step:
         view = self._view(inputs, check, few, observers, sampling)
         lanes = dataclasses.replace(view.lanes, read=asking)
         view = dataclasses.replace(view, space=dataclasses.replace(view.space, lanes=lanes))
-        arm, own = self._ask(rule.choose, view, few.own)
+        arm, own = self._ask("choose", view, few.own)
         place = jnp.clip(place, 0, batch - 1)
         spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
         return dataclasses.replace(
             lane,
             own=jax.tree.map(spread, own, lane.own),
-            chosen=spread(jnp.broadcast_to(arm, (batch,)).astype(jnp.int32), lane.chosen),
+            chosen=spread(jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,)), lane.chosen),
             asks=lane.asks & ~taken,
         )
 
-    def start(self, inputs: dict, queue: dict, item: Array, run: Array, row: Array, noise: Array) -> Lane:
-        """Lanes at t = K, every arm pulled once, for the runs at these places in the queue ([B]); `noise` [K, B] is that of
-        those pulls, `run` and `row` what it was drawn for."""
+    def outline(self, inputs: dict) -> tuple[Lane, dict]:
+        """Shapes and dtypes of the lanes and of what they hand in. Traces every method of the rule, which checks it."""
+        spec, rule = self.spec, self.spec.rule
+        each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
+        long = jax.ShapeDtypeStruct((spec.queue,), jnp.int32)
+        levels = jax.ShapeDtypeStruct((spec.deltas, spec.queue), spec.dtype)
+        length = jax.ShapeDtypeStruct((), jnp.int32)
+        queue = {"run": long, "row": long, "instance": long, "delta": levels, "length": length}
+        noise = jax.ShapeDtypeStruct((inputs["mu"].shape[1], spec.lanes), spec.dtype)
+
+        def traced(*given):
+            lane, view = self._started(*given)
+            own = self._asked(view, lane)[1]
+            if rule.fast is not None:
+                self._ask("choose", view, own)
+            self._natively(view, own, lane.closed_at == 0)
+            self._ask("reads", view, own)
+            return lane, self.results(lane)
+
+        return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
+
+    def start(self, *given: Any) -> Lane:
+        """Lanes at t = K, every arm pulled once; given inputs, queue, item, run, row and noise.
+
+        Args:
+            item: places in the queue, [B].
+            noise: of the initial pulls, [K, B]; `run` and `row`, [B], are what it was drawn for.
+        """
+        return self._started(*given)[0]
+
+    def _started(
+        self, inputs: dict, queue: dict, item: Array, run: Array, row: Array, noise: Array
+    ) -> tuple[Lane, View]:
+        """`start`, and what the rule sees then."""
         spec = self.spec
         b = item.shape[0]
         at = jnp.minimum(item, spec.queue - 1)
@@ -392,13 +447,15 @@ class Step:
             many(jnp.int64),
             item >= queue["length"],
             jnp.zeros((b,), bool),
-            jnp.full((b,), -1, jnp.int32),
+            jnp.full((b,), NO_ARM),
+            jnp.zeros((b,), jnp.int32),
+            None if spec.problem.out_of_range(check.answer) is None else jnp.zeros((b,), jnp.int32),
         )
         view = self._view(inputs, check, lane, lane.observers, lane.sampling)
-        return dataclasses.replace(lane, own=self._ask_init(view))
+        return dataclasses.replace(lane, own=self._ask_init(view)), view
 
     def _ask_init(self, view: View) -> Tree:
-        state = self._ask(lambda view, _: self.spec.rule.init(view), view, ())
+        state = self._ask("init", view)
         b = view.t.shape[0]
         return jax.tree.map(
             lambda x: x if x.ndim and x.shape[-1] == b else jnp.broadcast_to(x[..., None], (*x.shape, b)),

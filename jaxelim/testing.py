@@ -17,7 +17,7 @@ from jaxelim import engine, problems, sampling, scope, thresholds
 from jaxelim.base import Problem, SamplingRule, Statistics, check_of
 from jaxelim.design import Space, SquareDesign
 from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
-from jaxelim.errors import JaxelimError
+from jaxelim.errors import JaxelimError, RuleError
 from jaxelim.instance import Instance
 from jaxelim.lanes import Lanes
 from jaxelim.problems import BestArm, Thresholding, TopM
@@ -140,11 +140,15 @@ def check_sampling_rule(
     """
     _require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
     lines = [_check_repr(rule), _check_docstring(type(rule))]
-    for one in natural_problems(rule) if problem is None else [problem]:
-        for structure in rule.structures if instance is None else [instance.structure]:
-            on = easy_instance(one, structure) if instance is None else instance
-            lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
-    lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
+    try:
+        for one in natural_problems(rule) if problem is None else [problem]:
+            for structure in rule.structures if instance is None else [instance.structure]:
+                on = easy_instance(one, structure) if instance is None else instance
+                lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
+        lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
+    except RuleError as error:
+        fault = "a method breaks its contract" if error.arm is None else "arms out of range"
+        raise ContractError(f"{fault}: {error}") from error
     return Report(repr(rule), tuple(lines))
 
 
@@ -154,10 +158,10 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     common: dict[str, Any] = dict(
         delta=delta, max_samples=steps, stopping=stopping, seed=seed, ridge=ridge
     )
-    before = {id(spec) for spec in _programs()}
+    before = set(engine.program.values())
     many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
     simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
-    fresh = [program for program in _programs() if id(program) not in before]
+    fresh = set(engine.program.values()) - before
     _require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     ks = many.pulls.shape[-1]
     _require(
@@ -179,10 +183,6 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
         f"{where}: traced once, arms in range, alone = in a batch; {errors.max()} errors in {runs} runs at delta = {delta} "
         f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"
     ]
-
-
-def _programs() -> list[engine.Program]:
-    return list(engine.Program.alive)
 
 
 def _check_stress(rule, problem, steps, seed) -> str:

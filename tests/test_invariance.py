@@ -203,7 +203,7 @@ def test_problems_of_one_shape_share_a_program():
     """The numbers of a user's own problem are traced; and its repr, the name of the answer map being known, gives it back."""
     engine.program.cache_clear()
     instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
-    before = set(engine.Program.alive)
+    before = set(engine.program.values())
     for scale in (1.0, 3.0):
         problem = je.HalfSpaces(larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]])
         assert eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean}) == problem
@@ -212,7 +212,7 @@ def test_problems_of_one_shape_share_a_program():
     other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
     harder = je.simulate(instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE)
     assert harder.samples.mean() > 1.5 * results[0].samples.mean()
-    assert sum(p.traces for p in set(engine.Program.alive) - before) == 1
+    assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
 
 def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
@@ -227,7 +227,7 @@ def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
         equal(watched, stayed)
         assert moved.work["samples_drawn"] == stayed.work["samples_drawn"]
         assert moved.work["samples_computed"] < stayed.work["samples_computed"]
-    assert {8, 16, 32} <= {p.spec.lanes for p in engine.Program.alive if p.traces == 1}
+    assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
 
 
 def test_few_runs_take_few_lanes():
@@ -254,7 +254,7 @@ def test_lanes_do_not_change_the_last_digit():
                     "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
         with scope.engine():
             spec, *host = planned(given, settings)
-            program = engine.program(spec)
+            program = engine.program(spec, host[0])
             placed = program.place(*host, program.empty(*host))
             carry = program.advance(*placed, np.int32(4))
         order = np.argsort(np.asarray(carry["lane"].run))[:16]

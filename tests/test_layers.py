@@ -7,11 +7,11 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
-    ("errors", "lanes", "progress", "families", "complexity.information"),
+    ("cache", "errors", "lanes", "progress", "families", "complexity.information"),
     ("checks", "scope", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
     ("kept",),
     ("base", "instance", "complexity.solver", "figures.style"),
-    ("elimination", "thresholds", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",
+    ("elimination", "thresholds", "rule_contract", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",
      "complexity.derivatives", "problems.best_arm", "problems.thresholding", "problems.half_spaces"),
     ("instances", "problems.top_m", "complexity.optimum", "store.block"),
     ("problems", "indices", "allocation", "complexity.region", "complexity.autodiff", "complexity.design", "store.held"),

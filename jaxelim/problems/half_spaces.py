@@ -11,8 +11,10 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.base import Problem, refutes
+from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.errors import ArgumentError, TieError
+from jaxelim.lanes import saturated
 
 
 @jax.tree_util.register_dataclass
@@ -110,7 +112,7 @@ class HalfSpaces(Problem):
         allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
         try:
             with scope.engine():  # as in the engine, whatever the caller's flags
-                index = np.asarray(self.answer_map(jnp.asarray(theta)))
+                index = np.asarray(_jitted(self.answer_map, theta))
         except Exception as error:
             raise ArgumentError("answer", self.answer_map, allowed, f"it raised {type(error).__name__}: {error}") from error
         if index.shape != () or index.dtype.kind not in "iu":
@@ -136,7 +138,10 @@ class HalfSpaces(Problem):
     def answer(self, space, means, theta_hat):
         assert theta_hat is not None  # kept, as `uses_theta` says
         answer = self.answer_map if theta_hat.ndim == 1 else jax.vmap(self.answer_map, in_axes=-1, out_axes=-1)
-        return answer(theta_hat).astype(jnp.int32)
+        return saturated(answer(theta_hat))
+
+    def out_of_range(self, answer):
+        return answer, (answer < 0) | (answer >= len(self.directions))
 
     def mask(self, answer, means):
         each = jnp.arange(len(self.directions), dtype=jnp.int32)
@@ -240,6 +245,11 @@ class HalfSpaces(Problem):
     def remaining(self, lanes, pieces):
         exists = np.any(self._members(), 2).reshape(self._members().shape[:2] + (1,) * (pieces.dropped.ndim - 2))
         return jnp.sum((pieces.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
+
+
+@jitted
+def _jitted(answer_map: Callable, theta: Array) -> Array:
+    return answer_map(theta)
 
 
 def index_like_groups(count: int, group: Array) -> Array:

@@ -1,0 +1,110 @@
+"""What the methods of a sampling rule have to return, checked while they are traced: a step costs nothing more."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxelim.base import SamplingRule, Tree, View
+from jaxelim.errors import JaxelimError, RuleError
+
+_LONGEST = 200  # characters of another error's text that a message shows
+
+_ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
+RETURNS = {
+    "init": "an init(view) that returns the state, a pytree of arrays",
+    "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
+    "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK, OK or WORKING",
+    "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as long as an answer",
+    "reads": "a reads(view, state) that returns a number of pieces, a scalar",
+}
+"""What each method has to be, in words."""
+
+_TRACED = "; made of jax.numpy operations, with jnp.where or jax.lax.cond for an if on a traced value"
+
+
+def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
+    """What a method of the rule returns for this view.
+
+    Raises:
+        RuleError: it raises, or returns something else than its contract says.
+    """
+    try:
+        given = getattr(rule, method)(view, *state)
+    except (JaxelimError, FloatingPointError):  # the latter: JAX's search for a NaN
+        raise
+    except Exception as error:
+        text = (str(error).strip() or "no message").split("\n")[0][:_LONGEST]
+        raise RuleError(rule, RETURNS[method] + _TRACED, f"{method} raised {type(error).__name__}: {text}") from error
+    fault = _fault(method, given, view, *state)
+    if fault:
+        raise RuleError(rule, RETURNS[method], fault)
+    return given
+
+
+def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
+    """What is wrong with what a method returned; empty where nothing is."""
+    parts = {"choose": 2, "fast": 3, "native": 2}.get(method)
+    if parts is not None and (not isinstance(given, tuple | list) or len(given) != parts):
+        return f"what {method} returned is {_described(given)}"
+    if method == "init":
+        return _no_arrays(given)
+    if method == "reads":
+        return _no_scalar("what reads returned is", given, "iuf", view)
+    if method == "native":
+        return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(given[1], view)
+    fault = _no_scalar(f"the arm that {method} returned is", given[0], "iu", view)
+    if not fault and method == "fast":
+        fault = _no_scalar("the status that fast returned is", given[2], "iu", view)
+    return fault or _changed(method, state[0], given[1])
+
+
+def _described(x: Any) -> str:
+    """An array's dtype and shape, a sequence's length, another thing's type."""
+    if isinstance(x, tuple | list):
+        return f"a {type(x).__name__} of length {len(x)}"
+    if isinstance(x, jax.Array | np.ndarray | np.generic):
+        return f"{x.dtype}[{','.join(map(str, x.shape))}]"
+    return "None" if x is None else f"of type {type(x).__name__}"
+
+
+def _array(x: Any) -> jax.Array | None:
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError):
+        return None
+
+
+def _no_scalar(what: str, x: Any, kinds: str, view: View) -> str:
+    array = _array(x)
+    if array is None or array.dtype.kind not in kinds or array.shape not in ((), view.t.shape):
+        return f"{what} {_described(x)}"
+    return ""
+
+
+def _no_answer(x: Any, view: View) -> str:
+    array, width = _array(x), view.problem.width(view.means.shape[0])
+    shapes = (width,), (width, *view.t.shape)
+    if array is None or array.dtype != jnp.bool_ or array.shape not in shapes:
+        return f"the answer that native returned is {_described(x)}"
+    return ""
+
+
+def _no_arrays(state: Tree) -> str:
+    for leaf in jax.tree.leaves(state):
+        if _array(leaf) is None:
+            return f"a leaf of the state that init returned is {_described(leaf)}"
+    return ""
+
+
+def _changed(method: str, old: Tree, new: Tree) -> str:
+    before, after = jax.tree.structure(old), jax.tree.structure(new)
+    if before != after:
+        return f"{method} returned a state of structure {after}, init one of {before}"
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True):
+        array = _array(b)
+        if array is None or array.shape != a.shape or array.dtype != a.dtype:
+            name = jax.tree_util.keystr(path)
+            return f"state{name} is {_described(a)} after init and {_described(b)} after {method}"
+    return ""

@@ -1,0 +1,262 @@
+"""Rules and answer maps that break their contract are refused: while they are traced, or after the chunk in which they did."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.base import ASK, OK
+from jaxelim.engine import program
+
+K = 3
+ONE = je.Instance(np.eye(K), [1.0, 0.9, 0.0])
+BATCH = je.Instance(np.stack([np.eye(K)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]])
+SLOW = je.Engine(devices=1, chunk=64)
+
+
+def a_rule(choose, **more):
+    """A rule of one's own: `choose` and other members, given as functions of (rule, view, ..)."""
+    members = {"choose": choose, "uses_delta": False, "uses_rewards": False, **more}
+    kind = type("Mine", (je.SamplingRule,), members)
+    return dataclasses.dataclass(frozen=True)(kind)()
+
+
+def refused(rule, instance=ONE, **settings):
+    settings = {"runs": 40, "max_samples": 3000, "ridge": 1, "engine": SLOW, **settings}
+    with pytest.raises(je.RuleError) as caught:
+        je.simulate(instance, je.BestArm(), rule, **settings)
+    error = caught.value
+    assert error.argument == "rule" and error.rule is rule and "; allowed: " in str(error)
+    return error
+
+
+# Arms out of range
+
+
+@dataclasses.dataclass(frozen=True)
+class Late(je.SamplingRule):
+    """The arms in turn, and at t = 150 another; by which method is a matter of the subclass.
+
+    The arm is traced, so that all share a program.
+    """
+
+    arm: int = 0
+    uses_delta: ClassVar = False
+    uses_rewards: ClassVar = False
+
+    def skeleton(self):
+        return dataclasses.replace(self, arm=0)
+
+    def prepare(self, instance, problem, ridge):
+        return np.int64(self.arm)
+
+    def choose(self, view, state):
+        return jnp.where(view.t == 150, view.prepared, (view.t % K).astype(jnp.int64)), state
+
+
+class LanesLast(Late):
+    lanes_last: ClassVar = True
+
+
+class Fast(LanesLast):
+    def fast(self, view, state):
+        return *self.choose(view, state), OK
+
+
+class Slow(LanesLast):
+    """`fast` asks for `choose` at every other t."""
+
+    def fast(self, view, state):
+        return jnp.int64(0), state, jnp.where(view.t % 2 == 0, ASK, OK)
+
+
+MOST = np.iinfo(np.int32).max
+ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOST, -(2**40): -MOST}
+"""What is chosen, and what is said of it: what does not fit into 32 bits is not taken for an arm."""
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("kind", [Late, LanesLast, Fast, Slow])
+def test_an_arm_out_of_range(kind, arm):
+    error = refused(kind(arm))
+    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(error.arm - ARMS[arm]) <= 1
+    assert str(error) == (f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
+                          "allowed: a rule that chooses arms from 0 to 2")
+
+
+def by_run(rule, view, state):
+    """Out of range where the first mean is small, so in some runs only, and at different t."""
+    return jnp.where(view.means[0] < 0.8, 99, view.t % K), state
+
+
+def test_the_earliest_run_is_named():
+    """Whatever the layout, as long as the chunks are as long: that of lowest index among those of the first such chunk."""
+    found = [
+        refused(a_rule(by_run), BATCH, runs=np.arange(40) + 5, engine=engine)
+        for engine in (SLOW, je.Engine(devices=1, chunk=64, lanes=64))
+    ]
+    assert len({str(error) for error in found}) == 1
+    first = found[0]
+    assert first.arm == 99 and first.run >= 5 and first.instance in (0, 1)
+    assert f"run {first.run} of instance {first.instance}" in str(first)
+    alone = refused(a_rule(by_run), BATCH, runs=[first.run])
+    assert (alone.run, alone.arm) == (first.run, 99)
+    one = refused(a_rule(by_run), BATCH[first.instance], runs=[first.run])
+    assert one.t == first.t
+
+
+def test_a_trace_is_refused_too():
+    with pytest.raises(je.RuleError, match=r"arm 200 at t = 150 of run 7\)"):
+        je.trace(ONE, je.BestArm(), Late(200), run=7, ridge=1)
+
+
+def test_all_devices_name_the_same_run():
+    error = refused(Late(200), engine=je.Engine(devices=len(jax.devices()), chunk=64))
+    assert (error.run, error.t) == (0, 150)
+
+
+def test_an_arm_that_is_never_pulled_is_no_fault():
+    """At the cap the rule is asked, but nothing is drawn."""
+    result = je.simulate(ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW)
+    assert (result.samples == 149).all() and (result.pulls.sum(-1) == 149).all()
+
+
+# What the methods return
+
+
+def jitted_constant(value):
+    return lambda rule, view, state: (value(view), state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A state that is no pytree."""
+
+    x: Any = 0
+
+
+def start(value):
+    return {"init": lambda rule, view: value(view)}
+
+
+def as_it_is(rule, view, state):
+    return 0, state
+
+
+FAULTS = {
+    "an arm alone": (lambda rule, view, state: jnp.int32(0), {}, "what choose returned is int32[]"),
+    "three things": (lambda rule, view, state: (0, state, 1), {}, "what choose returned is a tuple of length 3"),
+    "nothing": (lambda rule, view, state: None, {}, "what choose returned is None"),
+    "an if": (lambda rule, view, state: (0 if view.t > 5 else 1, state), {}, "choose raised TracerBoolConversionError"),
+    "numpy": (lambda rule, view, state: (int(np.log(view.means)[0]), state), {}, "choose raised TracerArrayConversionError"),
+    "an index": (lambda rule, view, state: ([0, 1, 2][view.t], state), {}, "choose raised TracerIntegerConversionError"),
+    "its own error": (lambda rule, view, state: 1 / 0, {}, "choose raised ZeroDivisionError: division by zero"),
+    "no such name": (lambda rule, view, state: (view.nonsense, state), {}, "choose raised AttributeError"),
+    "another signature": (lambda rule, view: (0, ()), {}, "choose raised TypeError"),
+    "a float arm": (jitted_constant(lambda view: view.means[0]), {}, "the arm that choose returned is float64[]"),
+    "a Python float": (jitted_constant(lambda view: 1.0), {}, "the arm that choose returned is of type float"),
+    "a bool arm": (jitted_constant(lambda view: view.t > 5), {}, "the arm that choose returned is bool[]"),
+    "a vector arm": (jitted_constant(lambda view: jnp.arange(3)), {}, "the arm that choose returned is int64[3]"),
+    "no arm": (jitted_constant(lambda view: None), {}, "the arm that choose returned is None"),
+    "a name": (jitted_constant(lambda view: "first"), {}, "the arm that choose returned is of type str"),
+    "more state": (lambda rule, view, state: (0, (state, 1)), {}, "choose returned a state of structure"),
+    "another type": (lambda rule, view, state: (0, state.astype(jnp.float64)), start(lambda view: view.t),
+                     "state is int32[] after init and float64[] after choose"),
+    "another shape": (lambda rule, view, state: (0, {"x": state["x"][:2]}), start(lambda view: {"x": view.means}),
+                      "state['x'] is float64[3] after init and float64[2] after choose"),
+    "no arrays": (as_it_is, start(lambda view: "begun"), "a leaf of the state that init returned is of type str"),
+    "no pytree": (as_it_is, start(lambda view: Held()), "a leaf of the state that init returned is of type Held"),
+    "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
+    "reads": (as_it_is, {"reads": lambda rule, view, state: view.means}, "what reads returned is float64[3]"),
+    "fast": (as_it_is, {"fast": lambda rule, view, state: (0, state)}, "what fast returned is a tuple of length 2"),
+    "its arm": (as_it_is, {"fast": lambda rule, view, state: (0.5, state, OK)}, "the arm that fast returned is of type float"),
+    "its status": (as_it_is, {"fast": lambda rule, view, state: (0, state, True)},
+                   "the status that fast returned is of type bool"),
+    "beside fast": (lambda rule, view, state: 0, {"fast": lambda rule, view, state: (0, state, OK)},
+                    "what choose returned is of type int"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def nothing_compiles():
+    before = program.cache_info()
+    yield
+    assert program.cache_info() == before
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_method_that_returns_something_else(name, nothing_compiles):
+    choose, more, note = FAULTS[name]
+    error = refused(a_rule(choose, **more))
+    assert error.note.startswith(note) and error.arm is None
+    assert str(error).startswith("rule: got Mine() (") and "(view" in error.allowed
+    assert (error.__cause__ is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
+
+
+def test_lanes_last_rules_too(nothing_compiles):
+    error = refused(a_rule(lambda rule, view, state: (view.means > 0, state), lanes_last=True))
+    assert error.note == "the arm that choose returned is bool[3,16]"
+    error = refused(a_rule(lambda rule, view, state: (view.t, state + 1), lanes_last=True), BATCH)
+    assert "choose raised TypeError" in error.note
+
+
+NATIVE = {
+    "nothing": (lambda rule, view, state: None, "what native returned is None"),
+    "one thing": (lambda rule, view, state: view.t > 9, "what native returned is bool[]"),
+    "a number": (lambda rule, view, state: (view.t, view.means > 0), "the stops that native returned is int32[]"),
+    "an index": (lambda rule, view, state: (view.t > 9, 0), "the answer that native returned is of type int"),
+}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_stopping_test_of_its_own(name, nothing_compiles):
+    native, note = NATIVE[name]
+    assert refused(a_rule(as_it_is, native=native, stopping=("native",)), stopping=je.Native()).note == note
+
+
+def test_python_integers_and_states_are_fine():
+    count = a_rule(lambda rule, view, state: (1, state + 1), init=lambda rule, view: 0)
+    result = je.simulate(ONE, je.BestArm(), count, runs=2, max_samples=30, ridge=1, engine=SLOW)
+    assert (result.pulls[..., 1] == result.samples - 2).all()
+
+
+# The answers of a user's own problem
+
+
+Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
+
+
+@pytest.mark.parametrize("beyond, said", [(2, 2), (-1, -1), (2**40, 2**31 - 1)])
+def test_an_answer_out_of_range(beyond, said):
+    """Right at the true theta, where alone it is looked at beforehand."""
+    def answer(theta):
+        return jnp.where(theta[0] > 1.3, beyond, 0)
+
+    for call, many in ((je.simulate, {"runs": 40}), (je.trace, {"run": 0})):
+        with pytest.raises(je.ArgumentError) as caught:
+            call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9, **many)
+        error = caught.value
+        assert error.argument == "answer" and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
+        assert error.note.startswith(f"it gave {said} after ")
+
+
+def test_an_answer_that_only_numpy_can_give(nothing_compiles):
+    with pytest.raises(je.ArgumentError, match="TracerArrayConversionError") as caught:
+        je.simulate(ONE, je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y), je.LinGapE(), runs=2, ridge=1)
+    assert caught.value.argument == "answer"
+
+
+class Broken(je.Uniform):
+    lanes_last: ClassVar = False
+
+    def choose(self, view, state):
+        raise KeyError("nothing there")
+
+
+def test_the_other_error_is_the_cause():
+    error = refused(Broken())
+    assert isinstance(error.__cause__, KeyError) and "Broken()" in str(error)
