@@ -1,0 +1,501 @@
+"""Digests of the results of a fixed list of small jobs, to hold two commits against each other.
+
+    python -m tests.digests record FILE        run all jobs and write their digests
+    python -m tests.digests compare FILE       run them again, say where they differ
+    python -m tests.digests compare FILE OTHER compare two files, run nothing
+
+`--jobs NAME ...` keeps to the jobs whose name contains one of these. `compare` ends
+with 1 where something differs, with 0 where all is equal.
+
+Rounding differs between processors, versions of JAX and XLA_FLAGS, and one last digit may
+turn a pull. So digests are of one machine. Record at one commit and compare at another on
+the same machine, under JAX_NUM_CPU_DEVICES=2 NPROC=1 and without XLA_FLAGS.
+
+A digest is of the values and the shape of an array, not of its type: booleans, integers
+and floats are widened before they are hashed. Floats are first rounded to 9 digits of the
+array's largest entry. Jobs use nothing but `import jaxelim as je`. Each passes everything
+that has a default and could decide a number, the ridge above all.
+"""
+
+import os
+
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
+os.environ.setdefault("NPROC", "1")
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import math
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxelim as je
+
+ROOT = Path(__file__).parents[1]
+DIGITS = 9
+ARRAYS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping",
+          "tests_sampling")  # fmt: skip
+TRACED = ("arms", "active", "samples", "stopped", "answer", "pulls", "elimination_times", "rewards",
+          "theta_hat_0")  # fmt: skip
+
+# What the jobs are made of.
+
+SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
+LLR, NATIVE = je.LLR(), je.Native()
+ALL = (LLR, SELECTIVE, FULL)
+ONE = je.Engine(devices=1, shrink=False)
+FLOAT32 = dataclasses.replace(ONE, precision="float32")
+
+
+def scaled(instance: je.Instance, factor: float) -> je.Instance:
+    """The same arms, theta times `factor`: 1/factor^2 as many samples."""
+    return je.Instance(instance.arms, factor * instance.theta)
+
+
+def log_threshold(t, delta):
+    """A threshold of one's own."""
+    return jnp.log((1 + t) / delta)
+
+
+def half_spaces_of_best_arm(arms: np.ndarray) -> je.HalfSpaces:
+    """The best arm up to a slack of its own for each rival, the first two rivals in one group."""
+    directions = arms[:, None] - arms[None]  # zeros, so no piece, where the rival is the arm
+    offsets = np.broadcast_to(-0.02 * np.arange(1, len(arms) + 1), directions.shape[:2])
+    groups = np.broadcast_to(np.maximum(np.arange(len(arms)) - 1, 0), directions.shape[:2])
+    best = lambda theta: jnp.argmax(jnp.asarray(arms) @ theta)  # noqa: E731
+    return je.HalfSpaces(best, directions, offsets, groups)
+
+
+def quadrants(d: int, levels: tuple[float, float]) -> je.HalfSpaces:
+    """On which side of a level each of the first two coordinates of theta is: four answers."""
+    signs = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
+    directions = signs[:, :, None] * np.eye(2, d)
+    offsets = signs * np.array(levels)
+
+    def answer(theta):
+        first, second = ((theta[i] > levels[i]).astype(jnp.int32) for i in range(2))
+        return first + 2 * second
+
+    return je.HalfSpaces(answer, directions, offsets)
+
+
+D10, D10_TOP = je.load_instance("linear-d10"), je.load_instance("linear-d10-topm")
+D20, D20_SIGNS = je.load_instance("linear-d20"), je.load_instance("linear-d20-osi")
+K40, K40_SIGNS = je.load_instance("unstructured-k40"), je.load_instance("unstructured-k40-osi")
+ARMS = np.random.default_rng(0).normal(size=(6, 3))
+SMALL = je.Instance(ARMS, [1.5, -1.2, 0.9])
+THREE = je.Instance(ARMS, 0.8 * np.random.default_rng(1).normal(size=(3, 3)))  # the same arms
+OWN = scaled(je.instances.linear_d20(3, n=3, K=24), 4.0)  # arms of their own
+MIDDLE = scaled(je.instances.linear_d20(7, K=24), 4.0)
+EIGHT = je.Instance(np.eye(8), [2.0, 1.1, 0.6, 0.1, 0.0, -0.4, -0.6, -1.2])
+SCALED = je.Instance(np.eye(6), [3.0, 2.0, 0.5, 0.0, -1.0, -2.0], noise_std=2.5)
+# The best arm and a low one once more, 1e-8 apart.
+NEAR = je.Instance(np.concatenate([ARMS, ARMS[[1, 3]] - 1e-8 * SMALL.theta]), SMALL.theta)
+FOUR = je.Instance(np.eye(4), [[1.0, 0.2, 0.0, 0.4], [0.0, 0.1, 0.9, 0.3]])
+NOISE = np.random.default_rng(2).standard_normal((12, 160))
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A call with a name. `call` gives the arrays by name, and numbers for a person."""
+
+    name: str
+    instance: je.Instance
+    problem: je.Problem
+    rule: je.SamplingRule | None
+    settings: dict
+    call: Callable[["Job"], tuple[dict, dict]]
+
+
+def simulated(job: Job) -> tuple[dict, dict]:
+    """The arrays of a `Result`, the axis of runs first."""
+    result = je.simulate(job.instance, job.problem, job.rule, **job.settings)
+    axis = result.samples.ndim - 1
+    found = {name: getattr(result, name) for name in ARRAYS}
+    arrays = {name: None if x is None else np.moveaxis(x, axis, 0) for name, x in found.items()}
+    across = (0, axis) if job.instance.batched else axis
+    numbers = {
+        "mean samples": np.mean(result.samples, across).round(2).tolist(),
+        "stopped": float(result.stopped.mean().round(4)),
+        "wrong": float((~result.correct).mean().round(4)),
+        "plan": result.plan,
+    }
+    return arrays, numbers
+
+
+def traced(job: Job) -> tuple[dict, dict]:
+    """The arrays of a `Trace`, as of one run."""
+    found = je.trace(job.instance, job.problem, job.rule, **job.settings)
+    return as_one({name: getattr(found, name) for name in TRACED}), {"mean samples": found.samples}
+
+
+def solved(job: Job) -> tuple[dict, dict]:
+    """H*, w* and what follows from them; `settings` are those of `complexity`."""
+    found = je.complexity(job.instance, job.problem, **job.settings)
+    weights = np.full(job.instance.K, 1 / job.instance.K)
+    arrays = {
+        "value": found.value,
+        "allocation": found.allocation,
+        "uniform": je.allocation_value(job.instance, job.problem, weights),
+        "sample_bound": je.sample_bound(0.01, found.value),
+    }
+    return as_one(arrays), {"value": np.asarray(found.value).tolist()}
+
+
+def differentiated(job: Job) -> tuple[dict, dict]:
+    """The derivatives of H* and w*."""
+    found = je.complexity_gradients(job.instance, job.problem, **job.settings)
+    names = ("value", "value_theta", "value_arms", "allocation_theta")
+    return as_one({name: getattr(found, name) for name in names}), {"value": float(found.value)}
+
+
+def as_one(arrays: dict) -> dict:
+    """Arrays that have no axis of runs, as of one run."""
+    return {name: None if x is None else np.asarray(x)[None] for name, x in arrays.items()}
+
+
+def simulation(name, instance, problem, rule, **settings) -> Job:
+    """A job of `simulate`: few runs on one device, a small cap."""
+    usual = dict(
+        delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), runs=12, seed=0,
+        max_samples=3000, ridge=1.0, noise=None, record=(), engine=ONE,
+    )  # fmt: skip
+    return Job(name, instance, problem, rule, {**usual, **settings}, simulated)
+
+
+def one_run(name, instance, problem, rule, **settings) -> Job:
+    """A job of `trace`."""
+    usual = dict(
+        delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), seed=0, run=3,
+        max_samples=2000, ridge=1.0,
+    )  # fmt: skip
+    return Job(name, instance, problem, rule, {**usual, **settings}, traced)
+
+
+def optimum(name, instance, problem) -> Job:
+    """A job of `complexity` and what goes with it."""
+    return Job(name, instance, problem, None, {"gap": 1e-10}, solved)
+
+
+def derivatives(name, instance, problem) -> Job:
+    """A job of `complexity_gradients`."""
+    return Job(name, instance, problem, None, {"gap": 1e-10}, differentiated)
+
+
+JOBS = (
+    # LinGapE: each problem and structure, observed three ways, and elimination at sampling.
+    simulation("lingape linear-d20", D20, je.BestArm(), je.LinGapE(), delta=0.01,
+               stopping=(LLR, SELECTIVE), max_samples=100_000),
+    simulation("lingape linear-d20 at sampling", D20, je.BestArm(), je.LinGapE(), delta=0.01,
+               stopping=SELECTIVE, elimination=SELECTIVE, max_samples=100_000),
+    simulation("lingape full at sampling", scaled(D20, 4.0), je.BestArm(), je.LinGapE(),
+               stopping=FULL, elimination=FULL),
+    simulation("lingape top-m pair times", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGapE(),
+               stopping=ALL, record=("pair_times",)),
+    simulation("lingape top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
+               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0),
+    simulation("lingape signs", scaled(D20_SIGNS, 4.0), je.Thresholding(0.1), je.LinGapE(),
+               stopping=ALL),
+    simulation("lingape unstructured signs at sampling", scaled(K40_SIGNS, 4.0), je.Thresholding(),
+               je.LinGapE(), stopping=FULL, elimination=FULL, ridge=0.0),
+    simulation("lingape unstructured", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
+               stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11),
+    simulation("lingape a trajectory per delta", MIDDLE, je.BestArm(), je.LinGapE(),
+               delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE)),
+    simulation("lingape batch own arms", OWN, je.BestArm(), je.LinGapE(), stopping=(LLR, SELECTIVE),
+               runs=[5, 0, 17, 3]),
+    simulation("lingape batch shared arms", THREE, je.TopM(2), je.LinGapE(),
+               stopping=(SELECTIVE, FULL), ridge=0.0),
+    simulation("lingape near-identical arms", NEAR, je.BestArm(), je.LinGapE(),
+               stopping=(LLR, SELECTIVE), max_samples=500),
+    simulation("lingape near-identical top-m", NEAR, je.TopM(2), je.LinGapE(), stopping=FULL,
+               elimination=FULL),
+    simulation("lingape float32", je.instances.linear_d10(0, K=12), je.BestArm(), je.LinGapE(),
+               stopping=(LLR, SELECTIVE), engine=FLOAT32),
+    simulation("lingape form arms", scaled(D10, 2.0), je.BestArm(), je.LinGapE(),
+               stopping=SELECTIVE, engine=dataclasses.replace(ONE, form="arms")),
+    simulation("lingape form square", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
+               engine=dataclasses.replace(ONE, form="square")),
+    simulation("lingape vmapped", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
+               elimination=SELECTIVE,
+               engine=dataclasses.replace(ONE, vmapped=True, lanes=16, chunk=36)),
+    simulation("lingape lanes and chunk", EIGHT, je.BestArm(), je.LinGapE(),
+               stopping=(LLR, SELECTIVE), runs=100, engine=je.Engine(lanes=16, chunk=8, devices=1)),
+    simulation("lingape two devices", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
+               runs=70, engine=je.Engine(lanes=32, chunk=16, devices=2, shrink=True)),
+    simulation("lingape given noise", je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0),
+               je.TopM(2), je.LinGapE(), stopping=(LLR, SELECTIVE), noise=NOISE),
+    simulation("lingape linear threshold", SMALL, je.BestArm(), je.LinGapE(),
+               stopping=(LLR, SELECTIVE), ridge=0.5, max_samples=6000,
+               threshold=je.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
+    simulation("lingape resets selective", SMALL, je.BestArm(), je.LinGapE(),
+               elimination=je.Resets(SELECTIVE, alpha=je.Heuristic(), t0=2.0)),
+    simulation("lingape resets full top-m", SMALL, je.TopM(2), je.LinGapE(),
+               elimination=je.Resets(FULL, alpha=je.Heuristic(), t0=2.0)),
+    simulation("lingape half-spaces", SMALL, half_spaces_of_best_arm(ARMS), je.LinGapE(),
+               stopping=ALL),
+    # The other rules.
+    simulation("lingame deltas on one trajectory", scaled(D20, 4.0), je.BestArm(), je.LinGame(),
+               delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE), max_samples=10_000),
+    simulation("lingame optimistic top-m at sampling", scaled(D10_TOP, 3.0), je.TopM(3),
+               je.LinGame(optimistic=True), stopping=SELECTIVE, elimination=SELECTIVE),
+    simulation("lingame half-spaces at sampling",
+               je.Instance(ARMS, [1.0, -0.8, 0.6], noise_std=1.5), quadrants(3, (0.3, -0.2)),
+               je.LinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
+    simulation("lingame unstructured resets", EIGHT, je.Thresholding(0.4), je.LinGame(),
+               elimination=je.Resets(SELECTIVE), threshold=je.LogLogThreshold(1.0, 3.0)),
+    simulation("fws linear", scaled(je.instances.linear_d10(0, K=12), 2.0), je.BestArm(), je.FWS(),
+               stopping=(LLR, SELECTIVE), runs=6),
+    simulation("fws unstructured top-m at sampling", EIGHT, je.TopM(2), je.FWS(),
+               stopping=SELECTIVE, elimination=SELECTIVE, runs=20, max_samples=500,
+               engine=je.Engine(lanes=16, chunk=8, devices=1, shrink=False)),
+    simulation("lazy-tas linear-d20", scaled(D20, 8.0), je.BestArm(), je.LazyTaS(),
+               stopping=(LLR, SELECTIVE), runs=6),
+    simulation("lazy-tas unstructured signs at sampling", EIGHT, je.Thresholding(0.4), je.LazyTaS(),
+               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0, runs=6),
+    simulation("lingifa linear top-m", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGIFA(),
+               stopping=(LLR, SELECTIVE), runs=6),
+    simulation("lucb best-arm native", EIGHT, je.BestArm(), je.LUCB(), stopping=(*ALL, NATIVE),
+               delta=[0.1, 0.01]),
+    simulation("lucb top-m at sampling", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,
+               elimination=SELECTIVE, ridge=0.0),
+    simulation("lucb signs", scaled(K40_SIGNS, 3.0), je.Thresholding(), je.LUCB(),
+               stopping=(SELECTIVE, NATIVE)),
+    simulation("ugape top-m native", EIGHT, je.TopM(3), je.UGapE(),
+               stopping=(LLR, SELECTIVE, NATIVE)),
+    simulation("racing top-m", EIGHT, je.TopM(3), je.Racing(), stopping=NATIVE),
+    simulation("racing best-arm batch", FOUR, je.BestArm(), je.Racing(), stopping=NATIVE),
+    simulation("rage linear", SMALL, je.BestArm(), je.RAGE(steps=500), stopping=NATIVE, runs=6),
+    simulation("xy-adaptive linear", scaled(je.instances.linear_d10(1, K=13), 2.0), je.BestArm(),
+               je.XYAdaptive(), stopping=NATIVE, runs=6),
+    simulation("oracle linear-d20", scaled(D20, 4.0), je.BestArm(), je.Oracle(),
+               stopping=(LLR, SELECTIVE), max_samples=10_000),
+    simulation("oracle signs given weights", THREE, je.Thresholding(0.4),
+               je.Oracle(np.array([3, 1, 2, 1, 2, 1]) / 10), stopping=(LLR, FULL)),
+    simulation("tas D wrapper", SMALL, je.BestArm(), je.TrackAndStop(), stopping=(LLR, SELECTIVE),
+               runs=6),
+    simulation("tas C paper signs at sampling", scaled(SMALL, 2.0), je.Thresholding(0.3),
+               je.TrackAndStop(tracking="C", exploration="paper", schedule=7), stopping=SELECTIVE,
+               elimination=SELECTIVE, runs=6),
+    simulation("tas C powers half-spaces", je.Instance(np.eye(3), [1.0, -0.8, 0.6]),
+               quadrants(3, (0.3, -0.2)), je.TrackAndStop(tracking="C", schedule="powers"),
+               stopping=(LLR, SELECTIVE), runs=6),
+    simulation("optimistic-tas top-m", SMALL, je.TopM(2), je.OptimisticTaS(schedule=5),
+               stopping=(LLR, SELECTIVE), runs=6, max_samples=500),
+    simulation("uniform unstructured", SCALED, je.BestArm(), je.Uniform(), stopping=ALL,
+               delta=[0.1, 0.01, 1e-4], threshold=log_threshold),
+    simulation("uniform cut off", K40, je.TopM(3), je.Uniform(), stopping=ALL, max_samples=500),
+    simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
+               stopping=(LLR, SELECTIVE), engine=FLOAT32),
+    # Step by step, and the lower bound.
+    one_run("trace lingape linear-d20", D20, je.BestArm(), je.LinGapE(), stopping=SELECTIVE),
+    one_run("trace lucb unstructured top-m", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,
+            elimination=SELECTIVE),
+    optimum("complexity best-arm", D20, je.BestArm()),
+    optimum("complexity signs batch", THREE, je.Thresholding(0.4)),
+    optimum("complexity unstructured top-m", K40, je.TopM(3)),
+    derivatives("gradients best-arm", SMALL, je.BestArm()),
+)  # fmt: skip
+
+
+# Digests.
+
+
+def canonical(array: Any) -> np.ndarray:
+    """An array as bool, int64 or float64; floats to `DIGITS` digits of the largest."""
+    x = np.asarray(array)
+    if x.dtype.kind == "b":
+        return x
+    if x.dtype.kind in "iu":
+        return x.astype("<i8")
+    x = x.astype("<f8")
+    largest = np.max(np.abs(x[np.isfinite(x)]), initial=0.0)
+    if largest == 0:
+        return x + 0.0
+    unit = 10.0 ** (math.floor(math.log10(largest)) + 1 - DIGITS)
+    return np.round(x / unit) + 0.0  # no negative zeros
+
+
+def sha256(x: np.ndarray) -> str:
+    """Of a canonical array: its kind, its shape and its values."""
+    head = f"{x.dtype.kind}{list(x.shape)}".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()
+
+
+def digest(array: Any) -> dict:
+    """What is kept of an array, runs first: the digest of it and the beginning of each run's."""
+    x = canonical(array)
+    runs = " ".join(sha256(run)[:8] for run in x)
+    return {"sha256": sha256(x), "shape": list(x.shape), "runs": runs}
+
+
+def run_job(job: Job) -> dict:
+    """The digests of one job."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        arrays, numbers = job.call(job)
+    digests = {name: None if x is None else digest(x) for name, x in arrays.items()}
+    return {"arrays": digests, "numbers": numbers}
+
+
+def git(*words: str) -> str:
+    """What git says of this repository; empty where there is none."""
+    asked = ["git", "-C", str(ROOT), *words]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def environment() -> dict:
+    """Where the digests are made, and of what."""
+    # Not that of the benchmarks: to import those is to import the inside of the library.
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "devices": len(jax.devices()),
+        "flags": os.environ.get("XLA_FLAGS", ""),
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "revision": je.store.REVISION,
+        "commit": git("rev-parse", "HEAD"),
+        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def chosen(names: Sequence[str], words: Sequence[str] | None) -> list[str]:
+    """The names that contain one of the words; all of them where no words are given."""
+    return [name for name in names if not words or any(word in name for word in words)]
+
+
+def made(words: Sequence[str] | None = None) -> dict:
+    """Run the jobs: {environment, jobs, failed}. A line for each, with its processor time."""
+    here = environment()
+    found: dict = {"environment": here, "jobs": {}, "failed": {}}
+    wanted = chosen([job.name for job in JOBS], words)
+    for job in JOBS:
+        if job.name not in wanted:
+            continue
+        began = time.process_time()
+        try:
+            found["jobs"][job.name] = run_job(job)
+            numbers = found["jobs"][job.name]["numbers"]
+            shown = ", ".join(f"{key} {value}" for key, value in numbers.items() if key != "plan")
+        except Exception as error:  # the other jobs go on
+            shown = f"failed: {type(error).__name__}: {error}".splitlines()[0]
+            found["failed"][job.name] = shown
+        print(f"  {job.name} ({time.process_time() - began:.1f} s): {shown}", flush=True)
+    return found
+
+
+def as_text(found: dict) -> str:
+    """The file: JSON, a line for each job."""
+    here = json.dumps(found["environment"], indent=1)
+    lines = (f"{json.dumps(name)}: {json.dumps(job)}" for name, job in found["jobs"].items())
+    jobs = ",\n".join(lines)
+    return f'{{"environment": {here},\n"jobs": {{\n{jobs}\n}}}}\n'
+
+
+# Comparison.
+
+
+def differences(there: dict, here: dict) -> str:
+    """Which arrays of a job differ and at how many runs, in words; empty where none does."""
+    said = []
+    for name in sorted({*there["arrays"], *here["arrays"]}):
+        one, other = there["arrays"].get(name), here["arrays"].get(name)
+        if one == other:
+            continue
+        if one is None or other is None:
+            said.append(f"{name} ({'nothing' if one is None else 'an array'} before, "
+                        f"{'nothing' if other is None else 'an array'} now)")  # fmt: skip
+        elif one["shape"] != other["shape"]:
+            said.append(f"{name} (shape {one['shape']} before, {other['shape']} now)")
+        else:
+            runs = list(zip(one["runs"].split(), other["runs"].split(), strict=True))
+            said.append(f"{name} ({sum(a != b for a, b in runs)} of {len(runs)} runs)")
+    means = [job["numbers"].get("mean samples") for job in (there, here)]
+    if said and means[0] != means[1]:
+        said.append(f"mean samples {means[0]} before, {means[1]} now")
+    return ", ".join(said)
+
+
+def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tuple[list[str], bool]:
+    """The lines of a comparison, and whether all is equal."""
+    lines = []
+    for key in ("processor", "backend", "flags", "jax", "numpy", "revision"):
+        one, other = (found["environment"].get(key) for found in (there, here))
+        if one != other:
+            lines.append(f"{key}: {one!r} before, {other!r} now")
+    failed = here.get("failed", {})
+    names = chosen(list(dict.fromkeys([*there["jobs"], *here["jobs"], *failed])), words)
+    width = max(map(len, names), default=0)
+    counts = dict.fromkeys(("equal", "differ", "failed", "only before", "only now"), 0)
+    for name in names:
+        said = ""
+        if name in failed:
+            kind, said = "failed", failed[name]
+        elif name not in here["jobs"]:
+            kind = said = "only before"
+        elif name not in there["jobs"]:
+            kind = said = "only now"
+        else:
+            said = differences(there["jobs"][name], here["jobs"][name])
+            kind = "differ" if said else "equal"
+        counts[kind] += 1
+        lines.append(f"{name.ljust(width)}  {said or 'equal'}")
+    shown = [kind for kind, count in counts.items() if count or kind in ("equal", "differ")]
+    closing = ", ".join(f"{counts[kind]} {kind}" for kind in shown)
+    lines.append(f"{len(names)} jobs: {closing}")
+    return lines, bool(names) and counts["equal"] == len(names)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; what it returns is the exit code."""
+    title = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m tests.digests", description=title)
+    commands = parser.add_subparsers(dest="command", required=True)
+    record = commands.add_parser("record", help="run the jobs, write their digests")
+    compare = commands.add_parser("compare", help="run them again, or take a second file")
+    record.add_argument("file", type=Path)
+    compare.add_argument("file", type=Path)
+    compare.add_argument("other", type=Path, nargs="?")
+    for one in (record, compare):
+        one.add_argument("--jobs", nargs="+", metavar="NAME", help="jobs with this in their name")
+    options = parser.parse_args(arguments)
+
+    if options.command == "record":
+        options.file.parent.mkdir(parents=True, exist_ok=True)
+        found = made(options.jobs)
+        if found.pop("failed") or not found["jobs"]:
+            print("nothing written: a job failed, or none has such a name")
+            return 1
+        options.file.write_text(as_text(found))
+        print(f"{len(found['jobs'])} jobs: wrote {options.file}")
+        return 0
+    there = json.loads(options.file.read_text())
+    here = json.loads(options.other.read_text()) if options.other else made(options.jobs)
+    lines, equal = compared(there, here, options.jobs)
+    print("\n".join(lines))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
