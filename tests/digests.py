@@ -154,13 +154,6 @@ def solved(job: Job) -> tuple[dict, dict]:
     return as_one(arrays), {"value": np.asarray(found.value).tolist()}
 
 
-def differentiated(job: Job) -> tuple[dict, dict]:
-    """The derivatives of H* and w*."""
-    found = je.complexity_gradients(job.instance, job.problem, **job.settings)
-    names = ("value", "value_theta", "value_arms", "allocation_theta")
-    return as_one({name: getattr(found, name) for name in names}), {"value": float(found.value)}
-
-
 def as_one(arrays: dict) -> dict:
     """Arrays that have no axis of runs, as of one run."""
     return {name: None if x is None else np.asarray(x)[None] for name, x in arrays.items()}
@@ -189,11 +182,6 @@ def optimum(name, instance, problem) -> Job:
     return Job(name, instance, problem, None, {"gap": 1e-10}, solved)
 
 
-def derivatives(name, instance, problem) -> Job:
-    """A job of `complexity_gradients`."""
-    return Job(name, instance, problem, None, {"gap": 1e-10}, differentiated)
-
-
 JOBS = (
     # LinGapE: each problem and structure, observed three ways, and elimination at sampling.
     simulation("lingape linear-d20", D20, je.BestArm(), je.LinGapE(), delta=0.01,
@@ -204,14 +192,16 @@ JOBS = (
                stopping=FULL, elimination=FULL),
     simulation("lingape top-m pair times", scaled(D10_TOP, 3.0), je.TopM(3), je.LinGapE(),
                stopping=ALL, record=("pair_times",)),
-    simulation("lingape top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
-               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0),
+    simulation("lingape form arms top-m at sampling", scaled(D20, 8.0), je.TopM(5), je.LinGapE(),
+               stopping=SELECTIVE, elimination=SELECTIVE, ridge=0.0,
+               engine=dataclasses.replace(ONE, form="arms")),
     simulation("lingape signs", scaled(D20_SIGNS, 4.0), je.Thresholding(0.1), je.LinGapE(),
                stopping=ALL),
     simulation("lingape unstructured signs at sampling", scaled(K40_SIGNS, 4.0), je.Thresholding(),
                je.LinGapE(), stopping=FULL, elimination=FULL, ridge=0.0),
-    simulation("lingape unstructured", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
-               stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11),
+    simulation("lingape form diagonal", scaled(K40, 3.0), je.BestArm(), je.LinGapE(rate=1.5),
+               stopping=ALL, threshold=je.GK16(), ridge=0.0, seed=11,
+               engine=dataclasses.replace(ONE, form="diagonal")),
     simulation("lingape a trajectory per delta", MIDDLE, je.BestArm(), je.LinGapE(),
                delta=[0.1, 0.001, 0.02], stopping=(LLR, SELECTIVE)),
     simulation("lingape batch own arms", OWN, je.BestArm(), je.LinGapE(), stopping=(LLR, SELECTIVE),
@@ -224,10 +214,6 @@ JOBS = (
                elimination=FULL),
     simulation("lingape float32", je.instances.linear_d10(0, K=12), je.BestArm(), je.LinGapE(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
-    simulation("lingape form arms", scaled(D10, 2.0), je.BestArm(), je.LinGapE(),
-               stopping=SELECTIVE, engine=dataclasses.replace(ONE, form="arms")),
-    simulation("lingape form square", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
-               engine=dataclasses.replace(ONE, form="square")),
     simulation("lingape vmapped", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
                elimination=SELECTIVE,
                engine=dataclasses.replace(ONE, vmapped=True, lanes=16, chunk=36)),
@@ -235,8 +221,10 @@ JOBS = (
                stopping=(LLR, SELECTIVE), runs=100, engine=je.Engine(lanes=16, chunk=8, devices=1)),
     simulation("lingape two devices", MIDDLE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE,
                runs=70, engine=je.Engine(lanes=32, chunk=16, devices=2, shrink=True)),
-    simulation("lingape given noise", je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0),
-               je.TopM(2), je.LinGapE(), stopping=(LLR, SELECTIVE), noise=NOISE),
+    simulation("lingape form square given noise",
+               je.Instance(ARMS, [3.0, -2.4, 1.8], noise_std=2.0), je.TopM(2), je.LinGapE(),
+               stopping=(LLR, SELECTIVE), noise=NOISE,
+               engine=dataclasses.replace(ONE, form="square")),
     simulation("lingape linear threshold", SMALL, je.BestArm(), je.LinGapE(),
                stopping=(LLR, SELECTIVE), ridge=0.5, max_samples=6000,
                threshold=je.LinearThreshold(3, 3.5, 2.5, ridge=0.5)),
@@ -296,7 +284,8 @@ JOBS = (
                stopping=(LLR, SELECTIVE), runs=6, max_samples=500),
     simulation("uniform unstructured", SCALED, je.BestArm(), je.Uniform(), stopping=ALL,
                delta=[0.1, 0.01, 1e-4], threshold=log_threshold),
-    simulation("uniform cut off", K40, je.TopM(3), je.Uniform(), stopping=ALL, max_samples=500),
+    simulation("uniform cut off", K40, je.TopM(3), je.Uniform(), stopping=(LLR, FULL),
+               max_samples=500),
     simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
     # Step by step, and the lower bound.
@@ -306,7 +295,6 @@ JOBS = (
     optimum("complexity best-arm", D20, je.BestArm()),
     optimum("complexity signs batch", THREE, je.Thresholding(0.4)),
     optimum("complexity unstructured top-m", K40, je.TopM(3)),
-    derivatives("gradients best-arm", SMALL, je.BestArm()),
 )  # fmt: skip
 
 
