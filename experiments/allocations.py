@@ -8,6 +8,7 @@ runs: stopping times between their bounds, pulls beside w*. The last three, and 
 
 import dataclasses
 import importlib
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,8 @@ from experiments import paper
 from jaxelim import cli, figures
 from jaxelim.complexity.bounds import region_of
 from jaxelim.instances import two_dimensional
+from jaxelim.result import BIASED
+from jaxelim.store.files import make_folder, writable_file
 
 cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
 
@@ -30,6 +33,9 @@ SHIPPED = [
     ("unstructured-k40-osi", "osi", je.Thresholding()),
 ]  # fmt: skip
 
+DRAWN = {"bracket": ("allocation",), "design": ("design",), "regret": ("regret",),
+         "runs": ("tau", "survival", "pulls")}  # fmt: skip
+"""The figures of each part."""
 Part = Literal["bracket", "gradients", "example", "design", "regret", "runs"]
 
 
@@ -55,7 +61,6 @@ class Allocations:
 
 def save(config: Allocations, figure, name: str) -> None:
     """Write one figure and say so."""
-    config.output.mkdir(parents=True, exist_ok=True)
     print("  wrote", *figures.save(figure, config.output / name, config.dpi, config.endings))
 
 
@@ -214,6 +219,8 @@ def runs(config: Allocations) -> None:
         print(f"  {name:8s} tau over the lower bound {np.nanmean(ratio):.2f}, pulls from w* {np.nanmean(distance):.3f} "
               f"(total variation), price of the mean pulls {float(price(instance, problem, result)):.3f}, "
               f"cut off {result.truncated.sum()}")  # fmt: skip
+    if any(result.truncated.any() for result in results.values()):
+        print(f"  runs that were cut off are in no mean of tau, and {BIASED}")
     save(config, figures.tau_figure(results, float(lower), practical), "tau")
     save(config, figures.survival_figure(results, float(lower)), "survival")
     save(config, figures.pulls_figure(results, found.allocation), "pulls")
@@ -226,6 +233,10 @@ def price(instance, problem, result) -> np.ndarray:
 
 
 def main(config: Allocations) -> None:
+    make_folder(config.output)
+    for name in [name for part in config.parts for name in DRAWN.get(part, ())]:
+        for ending in config.endings:
+            writable_file("output", config.output / f"{name}.{ending}")
     for name in config.parts:
         {"bracket": bracket, "gradients": gradients, "example": example, "design": design, "regret": regret,
          "runs": runs}[name](config)  # fmt: skip
@@ -233,4 +244,4 @@ def main(config: Allocations) -> None:
 
 if __name__ == "__main__":
     cli.use_all_cores()
-    main(tyro.cli(Allocations, description=__doc__))
+    sys.exit(cli.guarded("allocations", lambda: main(tyro.cli(Allocations, description=__doc__))))

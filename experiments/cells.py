@@ -31,6 +31,7 @@ from experiments.workers import Worker
 from jaxelim import checks, cli
 from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
+from jaxelim.store.files import make_folder, writable_file
 
 
 class Job(Protocol):
@@ -420,8 +421,17 @@ def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
     return loaded
 
 
-def run_and_load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
-    """`run_cells`, then `load`."""
+def run_and_load(
+    jobs: Sequence[Job], options: Options, files: Sequence[Path] = ()
+) -> dict[str, Held] | None:
+    """`run_cells`, then `load`. Before that, `files`, what is made of it in the end, are tried.
+
+    Raises:
+        ArgumentError: one of the files cannot be written; and as `run_cells`.
+    """
+    for path in files:
+        make_folder(path.parent)
+        writable_file("output", path)
     began = time.perf_counter()
     done = run_cells(jobs, options)
     again = f", {done.damaged} damaged files computed again" if done.damaged else ""

@@ -13,6 +13,9 @@ import numpy as np
 import jaxelim as je
 from experiments import cells, tables
 from jaxelim import catalogue, figures
+from jaxelim.figures.given import left_out
+
+DRAWN = ("figure1_left", "figure1_left_tau", "figure1_left_survival", "figure1_left_pulls")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,8 @@ def chosen(options: cells.Options, rules: tuple[str, ...], at_sampling: bool = F
 def draw(options: Left) -> None:
     """Run what is not finished, and draw."""
     rows = chosen(options, options.rules)
-    held = cells.run_and_load(tables.jobs(list(rows.values())), options)
+    files = [options.output / f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")]
+    held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
     if held is None:
         return
     seen = {key: tables.observed(row, held) for key, row in rows.items()}
@@ -54,18 +58,20 @@ def draw(options: Left) -> None:
     solved = je.complexity(instance, je.BestArm())
     lower, practical = je.sample_bound(0.01, float(solved.value)), je.practical_time(0.01, float(solved.value))
     tau = {name: stopping_times(data) for name, data in plain.items()}
-    active = {
-        name: figures.active_counts(data["elimination_times"].values, stopping_times(data)) for name, data in selective.items()
-    }
-    drawn = {
-        "figure1_left": figures.active_arms_figure(active),
-        "figure1_left_tau": figures.tau_figure(tau, float(lower), float(practical)),
-        "figure1_left_survival": figures.survival_figure(tau, float(lower)),
-        "figure1_left_pulls": figures.pulls_figure(
-            {name: data["pulls"].values[data["stopped"].values] for name, data in plain.items()}, solved.allocation
-        ),
-    }
-    for name, figure in drawn.items():
+    active, pulls = {}, {}
+    for name, data in selective.items():
+        stop = stopping_times(data)
+        counts = figures.active_counts(data["elimination_times"].values, stop)
+        active[name + left_out(stop)] = counts
+    for name, data in plain.items():
+        pulls[name + left_out(tau[name])] = data["pulls"].values[data["stopped"].values]
+    drawn = (
+        figures.active_arms_figure(active),
+        figures.tau_figure(tau, float(lower), float(practical)),
+        figures.survival_figure(tau, float(lower)),
+        figures.pulls_figure(pulls, solved.allocation),
+    )
+    for name, figure in zip(DRAWN, drawn, strict=True):
         print(*figures.save(figure, options.output / name))
 
 

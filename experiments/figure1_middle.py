@@ -27,7 +27,9 @@ def draw(options: Middle) -> None:
     rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
     if not rows:
         raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
-    held = cells.run_and_load(tables.jobs(list(rows.values())), options)
+    path = options.output / f"figure1_middle_{catalogue.spelled(kind.__name__)}"
+    files = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
+    held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
     if held is None:
         return
     curves = {}
@@ -37,7 +39,7 @@ def draw(options: Middle) -> None:
         curves[column, place] = figures.active_counts(data["elimination_times"].values, stopping_times(data))
     figure = figures.full_selective_figure(curves)
     figure.axes[0].set_title(f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10)
-    print(*figures.save(figure, options.output / f"figure1_middle_{catalogue.spelled(kind.__name__)}"))
+    print(*figures.save(figure, path))
 
 
 def main(arguments: list[str] | None = None) -> int:

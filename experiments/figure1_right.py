@@ -77,7 +77,8 @@ def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
 def draw(options: Right) -> None:
     """Run what is not finished, and draw."""
     found = jobs(options)
-    held = cells.run_and_load(list(found.values()), options)
+    files = [options.output / f"figure1_right.{ending}" for ending in ("csv", "png", "pdf")]
+    held = cells.run_and_load(list(found.values()), options, files)
     if held is None:
         return
     drawn = {}

@@ -10,7 +10,7 @@ from scipy import stats
 import jaxelim as je
 from experiments import cells
 from jaxelim import catalogue
-from jaxelim.result import aligned
+from jaxelim.result import BIASED, aligned
 from jaxelim.store import Held, write_whole
 
 LEVEL = 0.999
@@ -89,15 +89,17 @@ def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) 
 def main(config: Small) -> None:
     """Run all cells, print the table, write it as Markdown."""
     found = jobs(config)
-    held = cells.run_and_load([cell for cell, _ in found.values()], config)
+    path = config.output / "small_instances.md"
+    held = cells.run_and_load([cell for cell, _ in found.values()], config, [path])
     if held is None:
         return
     rows = [row(cell, column, stopping, held[name], config.delta)
             for name, (cell, columns) in found.items() for stopping, column in columns.items()]
     print("\n".join(aligned(rows)))
+    if any(one["cut off"] for one in rows):
+        print(f"\nRuns that were cut off are in no mean and in no rate, and {BIASED}.")
     bad = sum(one["above delta"] != "" for one in rows)
     print(f"\n{len(rows)} rows; in {bad} of them the lower end of the interval (Clopper-Pearson) is above {config.delta}.")
-    path = config.output / "small_instances.md"
     write_whole(path, (catalogue.markdown(rows) + "\n").encode())
     print(f"wrote {path}")
 

@@ -25,6 +25,8 @@ from jaxelim.store import Held, write_whole
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row: the paper's has a crude solution for w*."""
+ENDINGS = (".md", ".tex", ".csv", ".nc")
+"""Of the files that hold a table."""
 LEVEL = 0.95
 """Of the Clopper-Pearson intervals."""
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
@@ -420,13 +422,13 @@ def write(table: str, found: Sequence[Row], held: dict[str, Held], options: Tabl
     data = every_run(found, held)
     data.attrs = {"title": LAYOUTS[table].title, "runs": options.runs, "seed": options.seed, "max_samples": options.max_samples}
     packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].dtype.kind in "biuf"}
-    contents = {
-        ".md": page.encode(),
-        ".tex": latex(table, lines, options).encode(),
-        ".csv": comma_separated(lines).encode(),
-        ".nc": bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
-    }
-    for ending, one in contents.items():
+    contents = (
+        page.encode(),
+        latex(table, lines, options).encode(),
+        comma_separated(lines).encode(),
+        bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
+    )
+    for ending, one in zip(ENDINGS, contents, strict=True):
         write_whole(Path(options.output) / f"{table}{ending}", one)
     return page
 
@@ -434,7 +436,8 @@ def write(table: str, found: Sequence[Row], held: dict[str, Held], options: Tabl
 def make(table: str, options: TableOptions) -> None:
     """Run a table's cells, as far as they are not finished, and write it."""
     found = rows(table, options)
-    held = cells.run_and_load(jobs(found), options)
+    files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
+    held = cells.run_and_load(jobs(found), options, files)
     if held is not None:
         print(write(table, found, held, options))
         print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")

@@ -24,8 +24,7 @@ from experiments import cells
 from jaxelim import checks, figures
 from jaxelim.figures import Panel
 from jaxelim.instances import two_dimensional
-from jaxelim.result import aligned
-from jaxelim.store.files import make_folder
+from jaxelim.result import BIASED, aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2
@@ -67,6 +66,8 @@ class TwoDimensional(cells.Options):
     def __post_init__(self):
         super().__post_init__()
         checks.integer("runs", self.runs, low=2)
+        if not self.output.name:
+            raise je.ArgumentError("output", str(self.output), "the path of a figure, without ending")
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.ArgumentError(name, getattr(self, name), "at least one value")
@@ -261,8 +262,10 @@ def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str,
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
-    if cells.parse_shard(config.shard) == (1, 1):
-        make_folder(config.output.parent)  # before anything is computed: it may be one that cannot be made
+    paths = [config.output, config.output.with_name(f"{config.output.name}-bounds")]
+    files = []
+    if cells.parse_shard(config.shard) == (1, 1):  # others draw nothing
+        files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
     batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
@@ -278,7 +281,8 @@ def main(config: TwoDimensional) -> None:
     }
     shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)}
     options = cells.Options(**{**shared, "output": config.results})
-    held = cells.run_and_load(list({one.name: one for one in asked.values()}.values()), options)
+    jobs = list({one.name: one for one in asked.values()}.values())
+    held = cells.run_and_load(jobs, options, files)
     if held is None:
         return
     found = {key: Observed.of(held[one.name].data) for key, one in asked.items()}
@@ -305,13 +309,14 @@ def main(config: TwoDimensional) -> None:
             {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
             for i, x in enumerate(panel.x)
         ])))  # fmt: skip
-    drawn = {config.output.name: [*times, *tests], f"{config.output.name}-bounds": panels_of_bounds(config, by_eps, curves)}
     written = []
-    for name, panels in drawn.items():
-        path = config.output.with_name(name)
+    drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
+    for path, panels in zip(paths, drawn, strict=True):
         written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
     cut = sum(int((~one.stopped).sum()) for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta))
-    print(f"{', '.join(map(str, written))}; {cut} observations cut off; {time.perf_counter() - began:.0f} s in all")
+    told = f" and in no mean: {BIASED}" if cut else ""
+    print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "
+          f"{time.perf_counter() - began:.0f} s in all")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout knows it without installation
+
 from jaxelim import instances
 from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import (

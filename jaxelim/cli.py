@@ -1,21 +1,28 @@
-"""The command line: `jaxelim run`, `complexity`, `rules`, `instances`, `results`, `merge`."""
+"""The command line: `jaxelim run`, `complexity`, `rules`, `instances`, `results`, `merge`.
 
+`jaxelim --version` prints the version."""
+
+import contextlib
 import dataclasses
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import jax
 import tyro
 
-from jaxelim import catalogue, instances, scope, store
+from jaxelim import __version__, catalogue, checks, instances, scope, store
 from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.elimination import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
-from jaxelim.figures import allocation_figure
-from jaxelim.result import aligned
+from jaxelim.figures import allocation_figure, figure_file, write
+from jaxelim.result import BIASED, aligned
 from jaxelim.simulate import Engine, simulate
+from jaxelim.store.files import writable_file, write_whole
 
 
 def use_all_cores() -> None:
@@ -132,25 +139,28 @@ def _m_of(name: str, problem: str, m: int | None) -> int | None:
     if m is None and problem == "top-m":
         m = instances.describe(name).m if name in instances.names() else None
         if m is None:
-            raise ArgumentError("m", None, "an integer from 1 to K - 1: this instance does not say which")
+            raise ArgumentError("m", None, "an integer from 1 to K - 1: this instance has no usual one")
     return m
 
 
 def _complexity(config: Hardness) -> None:
+    checks.real("delta", config.delta, low=0, high=1, open=True)
+    if config.figure is not None:
+        figure_file("figure", config.figure)
     instance = instances.load_instance(config.instance)
     m = _m_of(config.instance, config.problem, config.m)
     problem = catalogue.find_problem(config.problem, m, config.level)
     found = complexity(instance, problem, gap=config.gap)
+    bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    practical = practical_time(config.delta, float(found.value))
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
     print(f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, duality gap {float(found.gap):.1e} H*")
-    bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
     print(f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, kl(delta, 1 - delta)/H* = {kl:.1f}")
-    practical = practical_time(config.delta, float(found.value))
     print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
     largest = found.allocation.argsort()[::-1][:10]
     print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
     if config.figure is not None:
-        allocation_figure(found, str(config.instance)).savefig(config.figure, dpi=150)
+        write(allocation_figure(found, str(config.instance)), config.figure)
         print(f"wrote {config.figure}")
 
 
@@ -160,8 +170,8 @@ def _run(config: Run) -> None:
     known = catalogue.stopping_rules()
     stopping: list[StoppingRule] = [catalogue.find("stopping", name, known)() for name in config.stopping]
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
-    if config.output is not None and not config.output.parent.is_dir():
-        raise ArgumentError("output", str(config.output), "a file in a folder that exists")
+    if config.output is not None:
+        writable_file("output", config.output)
     result = simulate(
         instance, catalogue.find_problem(config.problem, m, config.level), catalogue.find_rule(config.rule)(),
         delta=config.delta, stopping=stopping,
@@ -172,9 +182,7 @@ def _run(config: Run) -> None:
     )
     print(result.summary())
     if config.output is not None:
-        part = config.output.with_name(config.output.name + ".part")
-        result.to_xarray().to_netcdf(part, engine="h5netcdf")
-        os.replace(part, config.output)
+        write_whole(config.output, bytes(result.to_xarray().to_netcdf(engine="h5netcdf")))
         print(f"wrote {config.output}")
 
 
@@ -198,6 +206,8 @@ def _results(config: Results) -> int:
     cells = found.cells()
     rows = [row for cell in cells for row in cell.rows()]
     print("\n".join(aligned(rows)) if rows else "no finished blocks")
+    if any(row["cut off"] for row in rows):
+        print(f"runs that were cut off are in no mean, and {BIASED}")
     damaged = [error for cell in cells for error in cell.held.damaged]
     for error in damaged:
         print(f"DAMAGED {error}")
@@ -221,14 +231,73 @@ def _merge(config: Merge) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The console script; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances, "results": Results, "merge": Merge}
-    config = tyro.extras.subcommand_cli_from_dict(commands, args=arguments, prog="jaxelim", description=__doc__)
-    try:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["--version"]:
+        print(f"jaxelim {__version__}")
+        return 0
+
+    def act() -> int | None:
+        config = tyro.extras.subcommand_cli_from_dict(
+            commands, args=arguments, prog="jaxelim", description=__doc__
+        )
         use_all_cores()
-        actions = {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances, Results: _results, Merge: _merge}
-        return actions[type(config)](config) or 0
-    except JaxelimError as error:
-        print(f"jaxelim: {error}", file=sys.stderr)
+        actions = {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances,
+                   Results: _results, Merge: _merge}  # fmt: skip
+        return actions[type(config)](config)
+
+    return guarded("jaxelim", act)
+
+
+def guarded(name: str, act: Callable[[], int | None]) -> int:
+    """The exit code of `act`; one line says what ended it: 2 for an error, 130 for Ctrl-C."""
+    try:
+        with _obeyed(name):
+            return act() or 0
+    except KeyboardInterrupt:
+        _say_interrupted(name)
+        return INTERRUPTED
+    except (JaxelimError, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
+
+
+INTERRUPTED = 130
+GRACE = 1.0
+"""Seconds that Python has to answer Ctrl-C before the process is ended without it."""
+
+
+def _say_interrupted(name: str) -> None:
+    print(f"{name}: interrupted", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _obeyed(name: str) -> Iterator[None]:
+    """Ctrl-C ends the process soon, also while XLA compiles and the main thread runs no Python."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not ours:
+        yield
+        return
+    over = threading.Event()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while number := os.read(reader, 1):
+            if number[0] == signal.SIGINT and not over.wait(GRACE):
+                _say_interrupted(name)
+                os._exit(INTERRUPTED)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(writer)  # the watcher reads the end of the pipe
+        watcher.join()
+        os.close(reader)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+BIASED = "the mean of the others is biased low"
+"""What to say of means where some runs were cut off."""
+
+
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
     given = [(one.arms, one.theta, one.means, problem.constants()) for one in instance.singles]
@@ -195,7 +199,7 @@ class Result:
             cap = self.settings["max_samples"]
             notes.append(
                 f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
-                "they are in no mean."
+                f"they are in no mean{', and ' + BIASED if cut < self.truncated.size else ''}."
             )
         drawn = max(self.work["samples_drawn"], 1)
         seconds, compiling = self.work["seconds"], self.work["compile_seconds"]

@@ -154,6 +154,16 @@ def test_results_and_their_arrays_draw_the_same():
         figures.active_arms_figure({"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)})
 
 
+def test_legends_count_runs_that_were_cut_off():
+    instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
+    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=20,
+                         max_samples=60)  # fmt: skip
+    cut = int(result.truncated.sum())
+    assert 0 < cut < 20
+    for figure in (figures.active_arms_figure({"x": result}), figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1])):
+        assert f"x ({cut} cut off)" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
     ratios = RATIOS["FWS"].copy()
     ratios[2, :4] = np.nan
@@ -165,6 +175,9 @@ def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
         np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(ratios, 1))
         found[error] = [np.ptp(segment[:, 1]) / 2 for segment in bars.lines[2][0].get_segments()]
         assert "4 cut off" in axes.get_legend().get_texts()[-1].get_text()
+        assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
+    whole = figures.ratio_figure(DELTAS, {"FWS": RATIOS["FWS"]}).axes[0].get_legend()
+    assert whole.get_title().get_text() == ""
     np.testing.assert_allclose(found["sd"], np.nanstd(ratios, 1, ddof=1))
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
 
@@ -176,6 +189,10 @@ def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
     means = sorted(one.get_xdata()[0] for one in axes.lines if one.get_marker() == "D")
     np.testing.assert_allclose(means, sorted(np.nanmean(tau) for tau in TAU.values()))
     assert "Oracle (2 cut off)" in [text.get_text() for text in axes.get_yticklabels()]
+    told = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "mean of those that stopped (biased low)" in told
+    whole = figures.tau_figure({"LinGapE": TAU["LinGapE"]}).axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in whole] == ["mean"]
 
 
 def test_runs_that_were_cut_off_survive():

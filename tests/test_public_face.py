@@ -62,7 +62,22 @@ def test_truncated_runs_are_flagged_and_left_out():
     assert result.truncated.all() and (result.samples == 200).all() and (result.answer.sum(-1) == 1).all()
     row = result.summary().rows[0]
     assert row["cut off"] == 4 and np.isnan(row["mean tau"])
-    assert "4 of 4 runs were cut off" in str(result.summary())
+    text = str(result.summary())
+    assert "4 of 4 runs were cut off" in text and "they are in no mean." in text
+
+
+def test_a_summary_says_that_means_are_biased():
+    """Half of the runs stop, the others would have stopped later."""
+    whole = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1)
+    cap = int(np.median(whole.samples))
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1, max_samples=cap)
+    cut = int(result.truncated.sum())
+    assert 0 < cut < 20 and result.summary().rows[0]["mean tau"] < whole.summary().rows[0]["mean tau"]
+    assert result.summary().notes[0] == (
+        f"{cut} of 20 runs were cut off at {cap} samples or at the end of their noise: "
+        "they are in no mean, and the mean of the others is biased low."
+    )
+    assert "biased" not in str(whole.summary())
 
 
 def test_noise_that_runs_out():

@@ -254,7 +254,7 @@ def test_disk_full(tmp_path, whole, monkeypatch):
         return write(handle, contents[:room])
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full; what was finished before is kept"):
+    with pytest.raises(je.StoreError, match="the disk is full; files that were there before are kept"):
         run(tmp_path)
     monkeypatch.undo()
     kept = finished(tmp_path)

@@ -1,13 +1,14 @@
 """Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure and draw on no display.
 
-Wherever a run's stopping time is wanted, NaN stands for a run that was cut off: it is in no mean, and counted aloud.
+Wherever a run's stopping time is wanted, NaN stands for a run that was cut off. Such a run is in no mean; the
+legend counts it.
 Colours are told apart by colour-blind readers, dashes and markers in grey prints. `save` writes PNG and PDF.
 """
 
 from jaxelim.figures.active import active_arms, active_arms_figure, active_counts, full_selective_figure
 from jaxelim.figures.allocations import allocation_figure, design_figure, information_regret_figure, pulls_figure
 from jaxelim.figures.scaling import Panel, scaling_figure
-from jaxelim.figures.style import MARKERS, STYLES, save
+from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "active_counts",
     "allocation_figure",
     "design_figure",
+    "figure_file",
     "full_selective_figure",
     "information_regret_figure",
     "pulls_figure",
@@ -27,4 +29,5 @@ __all__ = [
     "scaling_figure",
     "survival_figure",
     "tau_figure",
+    "write",
 ]

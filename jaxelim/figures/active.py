@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.given import of_result, stopping_times
+from jaxelim.figures.given import left_out, of_result, stopping_times
 from jaxelim.figures.style import STYLES, finished, single, styled
 from jaxelim.result import Result
 
@@ -111,7 +111,9 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
     for name, (curve, colour, dash) in drawn.items():
         if isinstance(curve, Result):
             places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
-            curve = active_arms(curve, places[0] if places else 0)
+            place = places[0] if places else 0
+            name += left_out(of_result(curve, place)) if not curve.instance.batched else ""
+            curve = active_arms(curve, place)
         if not isinstance(curve, Sequence) or len(curve) != 2:
             raise ArgumentError("curves", curve, "a Result, or a pair of times [points] and counts [points, run]")
         times = checks.real_array("times", curve[0], ndim=1)

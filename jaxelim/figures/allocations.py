@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from jaxelim import checks
 from jaxelim.complexity import Complexity, ExtraArm, Search
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.given import tau_of
+from jaxelim.figures.given import left_out, tau_of
 from jaxelim.figures.style import GREY, MARKERS, STYLES, finished, single, styled
 from jaxelim.instance import Instance
 from jaxelim.result import Result
@@ -30,7 +30,8 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
     shares = {}
     for (name, given), style in styled("pulls", pulls):
         if isinstance(given, Result):
-            tau_of(name, given)  # refuses batches and results without a run that stopped
+            tau = tau_of(name, given)  # refuses batches and results without a run that stopped
+            name += left_out(tau)
             given = given.pulls[0, 0][given.stopped[0, 0]]
         counts = checks.real_array("pulls", given, shape=(None, allocation.size))
         if len(counts) == 0 or (counts < 0).any() or (counts.sum(1) == 0).any():
@@ -126,7 +127,8 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     right.set_xlabel("piece, by rising information")
     right.set_ylabel("H_p (per sample)")
     right.legend(frameon=False)
-    figure.suptitle(f"optimal allocation on {name}, duality gap {float(found.gap):.0e}", fontsize=10)
+    title = f"optimal allocation on {name}, duality gap {float(found.gap):.0e}"
+    figure.suptitle(title, fontsize=10, parse_math=False)
     return figure
 
 

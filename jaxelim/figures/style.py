@@ -7,11 +7,12 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.store.files import write_whole
+from jaxelim.store.files import writable_file, write_whole
 
 STYLES = (
     ("#0072B2", "-"),
@@ -40,26 +41,51 @@ def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("p
         The paths written, one for each ending.
 
     Raises:
-        ArgumentError: the folder does not exist.
+        ArgumentError: a folder that does not exist or takes no file.
         StoreError: the disk is full, the folder cannot be written, or the like; an older file stays as it was.
     """
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
-    if not stem.parent.is_dir():
-        raise ArgumentError("path", str(path), "a file in a folder that exists")
-    written = []
-    # No date and no version, so that equal figures are equal files.
-    empty = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+    kinds = [checks.choice("endings", ending, ("png", "pdf")) for ending in endings]
+    targets = [writable_file("path", stem.with_name(f"{stem.name}.{kind}")) for kind in kinds]
+    for target in targets:
+        write(figure, target, dpi)
+    return tuple(targets)
+
+
+# No date and no version, so that equal figures are equal files.
+_EMPTY = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None},
+}
+
+
+def write(figure: Figure, path: Path, dpi: int = 150) -> None:
+    """Write one file of the kind that its ending says, whole or not at all.
+
+    Raises:
+        StoreError: the disk is full, the folder cannot be written, or the like.
+    """
+    kind, contents = path.suffix[1:].lower(), io.BytesIO()
     # Type 42 keeps the text of a PDF text.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
-        for ending in endings:
-            metadata = empty[checks.choice("endings", ending, tuple(empty))]
-            target = stem.with_name(f"{stem.name}.{ending}")
-            contents = io.BytesIO()
-            figure.savefig(contents, format=ending, dpi=dpi, metadata=metadata)
-            write_whole(target, contents.getvalue())
-            written.append(target)
-    return tuple(written)
+        figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
+    write_whole(path, contents.getvalue())
+
+
+def figure_file(name: str, path: Any) -> Path:
+    """The path of a figure that can be written: matplotlib knows its ending; see `writable_file`.
+
+    Raises:
+        ArgumentError: it cannot be written.
+    """
+    path = Path(path)
+    kinds = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})  # pgf needs LaTeX
+    if path.suffix[1:].lower() not in kinds and not path.is_dir():
+        allowed = f"a file that ends in {', '.join('.' + kind for kind in kinds)}"
+        raise ArgumentError(name, str(path), allowed, f"it ends in {path.suffix!r}")
+    return writable_file(name, path)
 
 
 def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
@@ -68,11 +94,11 @@ def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def finished(figure: Figure) -> Figure:
-    """The common dress: a light grid and a legend without a frame."""
+def finished(figure: Figure, note: str | None = None) -> Figure:
+    """The common dress: a light grid, and a legend without a frame that `note` stands above."""
     axes = figure.axes[0]
     axes.grid(alpha=0.25, linewidth=0.5)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, title=note, title_fontsize=8)
     return figure
 
 

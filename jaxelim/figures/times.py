@@ -49,7 +49,9 @@ def ratio_figure(deltas: Any, ratios: Mapping[str, Any], error: str = "se") -> F
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.set_xlabel("log(1/delta), natural logarithm")
     axes.set_ylabel(f"tau_LLR / tau_elimination (mean ± {'standard error' if error == 'se' else 'sd over runs'})")
-    return finished(figure)
+    cut = any(np.isnan(np.asarray(given, float)).any() for given in ratios.values())
+    note = "means of the runs that stopped, biased where some were cut off"
+    return finished(figure, note if cut else None)
 
 
 def tau_figure(samples: Times, lower: float | None = None, practical: float | None = None, bins: int = 40) -> Figure:
@@ -69,6 +71,8 @@ def tau_figure(samples: Times, lower: float | None = None, practical: float | No
     low = min([everything.min(), *(value for _, value, _ in marks)])
     high = max([everything.max(), *(value for _, value, _ in marks)])
     edges = np.geomspace(low / 1.05, high * 1.05, bins + 1)
+    cut = any(np.isnan(tau).any() for _, tau, _ in drawn)
+    of = "mean of those that stopped (biased low)" if cut else "mean"
     figure, axes = single(height=1.4 + 0.75 * len(drawn))
     for row, (_, tau, (colour, _)) in enumerate(reversed(drawn)):
         tau = tau[np.isfinite(tau)]
@@ -77,7 +81,7 @@ def tau_figure(samples: Times, lower: float | None = None, practical: float | No
         axes.stairs(tops, edges, baseline=row, color=colour, fill=True, alpha=0.35)
         axes.stairs(tops, edges, baseline=row, color=colour, linewidth=1.2)
         axes.plot(tau.mean(), row, marker="D", color=colour, markeredgecolor="black", markersize=6, linestyle="none",
-                  clip_on=False, zorder=4, label="mean" if row == 0 else None)  # fmt: skip
+                  clip_on=False, zorder=4, label=of if row == 0 else None)  # fmt: skip
     for word, value, dash in marks:
         axes.axvline(value, color="black", linestyle=dash, linewidth=1.4, label=f"{word} = {value:,.0f}")
     axes.set_xscale("log")

@@ -5,10 +5,51 @@ import os
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
-from jaxelim.errors import StoreError
+from jaxelim.errors import ArgumentError, StoreError
 
 _PART = re.compile(r"\..+\.(?P<host>[^.]+)-(?P<process>\d+)\.part")
+
+
+def writable_file(name: str, path: Any) -> Path:
+    """The path of a file that can be written: tried with a temporary one beside it.
+
+    An older file of that name stays as it is.
+
+    Args:
+        name: the argument's name, for the message.
+        path: where the file will go.
+
+    Raises:
+        ArgumentError: a folder, a device, or a file in a folder that takes none or is not there.
+    """
+    path = Path(path)
+    allowed = "a file in a folder that exists and can be written to"
+    note = ""
+    try:
+        if path.is_dir():
+            note = "it is a folder"
+        elif path.exists() and not path.is_file():
+            note = "it is no regular file"
+        elif not path.parent.is_dir():
+            note = f"there is no folder {str(path.parent)!r}"
+        else:
+            part = _part_of(path)
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+            part.unlink()
+    except OSError as error:
+        note = f"it {cannot_write(error)}"
+    except ValueError as error:  # NUL in a name
+        note = str(error)
+    if note:
+        raise ArgumentError(name, str(path), allowed, note)
+    return path
+
+
+def _part_of(path: Path) -> Path:
+    """The temporary file beside a file that this process writes."""
+    return path.with_name(f".{path.name}.{host()}-{os.getpid()}.part")
 
 
 def write_whole(path: Path, contents: bytes) -> None:
@@ -18,7 +59,7 @@ def write_whole(path: Path, contents: bytes) -> None:
         StoreError: the disk is full, the folder cannot be written, or the like; nothing is left behind and an older file of
             that name stays as it was.
     """
-    part = path.with_name(f".{path.name}.{host()}-{os.getpid()}.part")
+    part = _part_of(path)
     try:
         try:
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -43,10 +84,12 @@ def write_whole(path: Path, contents: bytes) -> None:
 
 def cannot_write(error: OSError) -> str:
     """What hinders a write, in words, and what to do about it."""
+    kept = "files that were there before are kept"
+    again = "Free some space and give the same command again"
     advice = {
-        errno.ENOSPC: "the disk is full; what was finished before is kept. Free some space and give the same command again",
-        errno.EDQUOT: "the quota is used up; what was finished before is kept. Free some space and give the same command again",
-        errno.EFBIG: "the file would be larger than allowed here; what was finished before is kept",
+        errno.ENOSPC: f"the disk is full; {kept}. {again}",
+        errno.EDQUOT: f"the quota is used up; {kept}. {again}",
+        errno.EFBIG: f"the file would be larger than allowed here; {kept}",
         errno.EROFS: "the file system is read-only",
         errno.EACCES: "there is no permission to write there",
         errno.EPERM: "there is no permission to write there",

@@ -1,0 +1,302 @@
+"""What the command line and the experiments do before, after and instead of the work: paths, options, Ctrl-C, full disks."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import jaxelim as je
+from experiments import (
+    allocations,
+    cells,
+    demo,
+    figure1_left,
+    figure1_middle,
+    figure1_right,
+    small_instances,
+    table4,
+    two_dimensional,
+)
+from jaxelim import cli, figures, store
+from jaxelim.store.files import writable_file
+
+ROOT = Path(__file__).parents[1]
+EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
+
+
+def never(*_, **__):
+    raise AssertionError("nothing may run")
+
+
+# The version
+
+
+def test_the_version_has_one_source(capsys):
+    assert re.fullmatch(r"\d+\.\d+\.\d+", je.__version__)
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxelim {je.__version__}\n"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "jaxelim.__version__"}
+
+
+# Paths are tried before anything runs
+
+FILES = {
+    ".": "it is a folder", "": "it is a folder", "folder": "it is a folder", "nope/x": "there is no folder 'nope'",
+    "file/x": "there is no folder 'file'", "/proc/x": "it cannot be written: No such file or directory",
+    "/dev/null": "it is no regular file", "x" * 300: "it cannot be written: File name too long",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path[:20])
+def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
+    monkeypatch.setattr(cli, "simulate", never)
+    assert cli.main(["run", "linear-d10", "--output", path]) == 2
+    shown = repr(str(Path(path)))
+    if len(path) < 100:
+        assert capsys.readouterr().err == (
+            f"jaxelim: output: got {shown} ({FILES[path]}); allowed: a file in a folder that exists and can be written to\n"
+        )
+    assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
+    assert (here / "file").read_text() == "mine" and not list((here / "folder").iterdir())
+
+
+def test_files_that_can_be_written_are_left_alone(here):
+    for name in ("file", "new", Path("folder") / "new"):
+        assert writable_file("output", name) == Path(name)
+    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [here / "file", here / "folder"]
+
+
+def test_a_name_with_nul():
+    with pytest.raises(je.ArgumentError, match="output: got .*null"):
+        writable_file("output", "a\0b")
+
+
+@pytest.mark.parametrize("path, words", [
+    (".", "it is a folder"), ("nope/w.png", "there is no folder 'nope'"), ("/proc/w.png", "it cannot be written"),
+    ("w", "it ends in ''"), ("w.xyz", "it ends in '.xyz'"), ("w.pgf", "it ends in '.pgf'"), ("w.png.", "it ends in '"),
+])  # fmt: skip
+def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
+    monkeypatch.setattr(cli, "complexity", never)
+    assert cli.main(["complexity", "linear-d10", "--figure", path]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"jaxelim: figure: got {path!r} (") and words in err and err.count("\n") == 1
+    with pytest.raises(je.ArgumentError, match="figure: got"):
+        demo.main(demo.Demo(figure=Path(path)))
+    assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("name", ["w.png", "w.PDF", "w.svg", "w.jpg"])
+def test_figures_of_all_kinds(here, name):
+    figure = figures.survival_figure({"x": [3.0, 4.0, 5.0]})
+    figures.write(figure, figures.figure_file("figure", name))
+    assert (here / name).stat().st_size > 1000 and len(list(here.iterdir())) == 3
+
+
+def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "complexity", never)
+    for value in ("2", "0", "nan"):
+        assert cli.main(["complexity", "linear-d10", "--delta", value]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith(f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1")
+    monkeypatch.undo()
+    assert cli.main(["complexity", "linear-d10", "--gap", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("jaxelim: gap: got 0.0")
+
+
+EXPERIMENTS = {
+    "figure1_left_tau.pdf": lambda folder: figure1_left.main(["--output", folder, "--rules", "lingape"]),
+    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(["--output", folder, "--rule", "lingape"]),
+    "figure1_right.csv": lambda folder: figure1_right.main(["--output", folder, "--rules", "lingape"]),
+    "table4.nc": lambda folder: table4.main(["--output", folder, "--rules", "lucb"]),
+    "small_instances.md": lambda folder: cells.script(
+        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]),
+    "example-bounds.png": lambda folder: cells.script(
+        two_dimensional.TwoDimensional, two_dimensional.main, ["--results", "r", "--output", f"{folder}/example"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_try_their_files_first(here, monkeypatch, capsys, name):
+    """A folder stands where a figure or a table would go."""
+    monkeypatch.setattr(cells, "run_cells", never)
+    (here / "results" / name).mkdir(parents=True)
+    assert EXPERIMENTS[name]("results") == 2
+    told = f"ArgumentError: output: got 'results/{name}' (it is a folder); allowed: a file"
+    assert capsys.readouterr().err.startswith(told)
+    assert sorted(here.rglob("*.part")) == []
+
+
+def test_the_example_in_two_dimensions_needs_a_name():
+    with pytest.raises(je.ArgumentError, match="output: got '.'"):
+        two_dimensional.TwoDimensional(output=Path("."))
+
+
+def test_allocations_try_their_files_first(here, monkeypatch):
+    monkeypatch.setattr(je, "complexity", never)
+    (here / "results" / "survival.pdf").mkdir(parents=True)
+    with pytest.raises(je.ArgumentError, match="survival.pdf"):
+        allocations.main(allocations.Allocations())
+    assert allocations.DRAWN.keys() <= set(allocations.Allocations().parts)
+
+
+# What cannot be written in the end
+
+
+@pytest.fixture(scope="module")
+def result():
+    return je.simulate(EASY, je.BestArm(), je.Uniform(), runs=4, delta=0.1)
+
+
+@pytest.mark.parametrize("number, words", [
+    (errno.ENOSPC, "the disk is full; files that were there before are kept. Free some space and give the same command again"),
+    (errno.EIO, "Input/output error"),
+])  # fmt: skip
+def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, number, words):
+    monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
+    (here / "r.nc").write_text("older")
+    write = os.write
+
+    def full(handle, contents):
+        write(handle, contents[:100])
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", full)
+    assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 2
+    monkeypatch.setattr(os, "write", write)
+    out, err = capsys.readouterr()
+    assert err == f"jaxelim: r.nc: cannot be written: {words}\n" and "mean tau" in out and "wrote" not in out
+    assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
+
+
+def test_a_result_replaces_an_older_one(here, monkeypatch, result):
+    monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
+    (here / "r.nc").write_text("older")
+    assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 0
+    with xr.open_dataset("r.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(back["samples"].values, result.samples)
+    assert len(list(here.iterdir())) == 3
+
+
+def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
+    def missing(*_, **__):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
+
+    monkeypatch.setattr(cli, "simulate", missing)
+    assert cli.main(["run", "linear-d10"]) == 2
+    assert capsys.readouterr().err == "jaxelim: [Errno 2] No such file or directory: 'x'\n"
+
+
+# Ctrl-C
+
+
+def start(*command: str, **environment: str) -> subprocess.Popen:
+    # A suite that a shell started in the background hands on that Ctrl-C is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt(process: subprocess.Popen, stream, words: str) -> str:
+    """Ctrl-C once the process has said the words; what it says after them on standard error."""
+    late = threading.Timer(120, process.kill)
+    late.start()
+    try:
+        assert any(words in line for line in stream)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        return process.communicate()[1]
+    finally:
+        late.cancel()
+        process.kill()
+
+
+@pytest.mark.parametrize("words", ["Compiling jit(_advance)", "Finished XLA compilation of jit(_advance)"])
+def test_ctrl_c_on_a_run(tmp_path, words):
+    """While its program compiles, and while it runs for ever."""
+    path = tmp_path / "hard.json"
+    path.write_text(json.dumps({"arms": np.eye(3).tolist(), "theta": [1e-9, 0.0, -1e-9]}))
+    process = start("-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples", str(2**31 - 2**17),
+                    "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1", JAX_ENABLE_COMPILATION_CACHE="false",
+                    JAX_NUM_CPU_DEVICES="1")  # fmt: skip
+    said = interrupt(process, process.stderr, words)
+    assert process.returncode == 130 and said.splitlines()[-1] == "jaxelim: interrupted" and "Traceback" not in said
+    assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
+
+
+def test_ctrl_c_while_no_python_runs():
+    """As in a long compilation: the main thread is in C for hours, and lets other threads run."""
+    code = (
+        "import hashlib; from jaxelim import cli\n"
+        "def act():\n"
+        "    print('ready', flush=True)\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'a', b'b', 2**31 - 1)\n"
+        "raise SystemExit(cli.guarded('name', act))"
+    )
+    process = start("-c", code)
+    assert interrupt(process, process.stdout, "ready") == "name: interrupted\n"
+    assert process.returncode == 130
+
+
+def test_what_is_guarded_leaves_signals_as_they_were(capsys):
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert cli.guarded("name", interrupted) == 130 and capsys.readouterr().err == "name: interrupted\n"
+    assert cli.guarded("name", lambda: None) == 0 and cli.guarded("name", lambda: 1) == 1
+    after = signal.set_wakeup_fd(before)
+    assert after == before
+
+
+# Averages
+
+
+def test_the_demo_counts_errors_among_runs_that_stopped():
+    result = types.SimpleNamespace(
+        stopped=np.array([[[True, True, True, False, False]]]), correct=np.array([[[True, False, True, False, False]]]),
+        samples=np.array([[[10, 20, 30, 40, 40]]]), work={"seconds": 1.0, "samples_drawn": 100},
+    )  # fmt: skip
+    row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
+    assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
+
+
+def test_the_list_of_results_says_that_means_are_biased(tmp_path, capsys):
+    for name, stopped in (("whole", True), ("cut", False)):
+        dims = ("stopping", "delta", "run")
+        arrays = {"samples": [[[5, 9]]], "stopped": [[[True, stopped]]], "correct": [[[True, True]]]}
+        data = xr.Dataset({key: (dims, value) for key, value in arrays.items()},
+                          {"stopping": ["llr"], "delta": [0.1], "run": [0, 1]})  # fmt: skip
+        store.Store(tmp_path / name).write(store.Block(name, {"name": name}, data, {}))
+        assert cli.main(["results", str(tmp_path / name)]) == 0
+        told = "runs that were cut off are in no mean, and the mean of the others is biased low\n"
+        assert (told in capsys.readouterr().out) == (not stopped)
