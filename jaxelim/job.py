@@ -4,17 +4,19 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.families import gaussian
 from jaxelim.instance import Instance
 
 _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
+_MAX_SAMPLES_FLOAT32 = 2**24  # counts are kept in the floating type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,9 @@ class Job:
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
         max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
+        if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
+            allowed = f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
+            raise ArgumentError("max_samples", max_samples, allowed, "float32 counts one by one up to 2^24")
         ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = checks.real_array("noise", noise, ndim=2)
@@ -115,6 +120,8 @@ class Job:
             problem.check(one.arms, one.theta)
         _check_threshold(threshold, deltas, instance.K, max_samples)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
+        if isinstance(elimination, Resets):
+            _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
         job = Job(
             instance,
             problem,
@@ -160,33 +167,48 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
     """A threshold must be finite on the times that a run may see, must not fall in t nor rise in delta."""
     if not callable(threshold) or isinstance(threshold, type):
         raise ArgumentError("threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)")
-    times = np.unique(np.round(np.geomspace(first, max(last, first + 1), 200)))
-    with scope.engine():
-        falling = np.sort(deltas)[::-1]
-        try:
-            values = np.array([np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, d))) for d in falling])
-        except Exception as error:
-            raise ArgumentError(
-                "threshold",
-                threshold,
-                "a callable of (t, delta) made of jax.numpy operations",
-                f"it raised {type(error).__name__}: {error}",
-            ) from error
-    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
-        raise ArgumentError("threshold", threshold, "one real number per t", f"it gave shape {values.shape[1:]}")
-    if not np.isfinite(values).all():
-        bad = np.argwhere(~np.isfinite(values))[0]
-        raise ArgumentError(
-            "threshold",
-            threshold,
-            "finite values",
-            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}",
-        )
+    values = _finite_values("threshold", threshold, threshold, deltas, first, last)
     slack = 1e-12 * np.abs(values).max()
     if np.any(np.diff(values, axis=1) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
     if np.any(np.diff(values, axis=0) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _finite_values(
+    argument: str, given: Any, f: Callable, deltas: np.ndarray, first: int, last: int
+) -> np.ndarray:
+    """f(t, delta) from the largest delta to the smallest, at times from `first` to `last`: [deltas, times].
+
+    Raises:
+        ArgumentError: it cannot be traced, raises, or gives anything but one finite number per t.
+    """
+    # Always as many, so that few programs are compiled; where there are fewer times, some come twice.
+    times = np.round(np.geomspace(first, max(last, first + 1), 200))
+    falling = np.sort(deltas)[::-1]
+    like = jax.ShapeDtypeStruct(times.shape, np.float64)
+    with scope.engine():
+        try:
+            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but not what is traced
+            values = np.array([np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling])
+        except Exception as error:
+            allowed = "a callable of (t, delta) made of jax.numpy operations"
+            raise ArgumentError(argument, given, allowed, f"it raised {in_words(error)}") from error
+    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
+        raise ArgumentError(argument, given, "one real number per t", f"it gave shape {values.shape[1:]}")
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        note = f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]}"
+        raise ArgumentError(argument, given, "finite values", note)
+    return values
+
+
+def _check_alpha(elimination: Resets, threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
+    """The level of elimination at sampling must be finite on the times that a run may see."""
+    argument, given = "alpha", elimination.alpha
+    if given is None:
+        argument, given = "threshold", threshold
+    _finite_values(argument, given, lambda t, delta: elimination.level(threshold, t, delta), deltas, first, last)
 
 
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
