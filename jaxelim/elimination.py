@@ -18,6 +18,9 @@ from jaxelim.base import Check, Tree, View, refutes
 from jaxelim.checks import real
 from jaxelim.errors import ArgumentError, UnsupportedError
 
+_LAST = 2**31
+"""Beyond every t."""
+
 
 class StoppingRule:
     """The contract: `start` makes the state, `observe` reads one check and never steers the run."""
@@ -126,7 +129,7 @@ class Resets:
     Args:
         rule: `SelectiveElimination()` or `FullElimination()`: which pieces are tested.
         alpha: a callable of (t, delta) in place of the formula.
-        t0: the first reset, at least 2; None: from the threshold (2 where alpha is given and the threshold has no constants).
+        t0: the first reset, from 2 to 2^31; None: from the threshold (2 where alpha is given and the threshold has no constants).
     """
 
     rule: SelectiveElimination
@@ -140,7 +143,7 @@ class Resets:
         if self.alpha is not None and not callable(self.alpha):
             raise ArgumentError("alpha", self.alpha, "a callable of (t, delta)")
         if self.t0 is not None:
-            object.__setattr__(self, "t0", real("t0", self.t0, low=2))
+            object.__setattr__(self, "t0", real("t0", self.t0, low=2, high=_LAST))
 
     @property
     def full(self) -> bool:
@@ -154,14 +157,21 @@ class Resets:
         if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
             for delta in deltas:
                 threshold.constants(float(delta))
+        first = self._first(threshold)
+        if not first <= _LAST:
+            allowed = "constants c1, c2, x0 with sqrt(x0) at most 2^31, or t0 given to Resets"
+            raise ArgumentError("threshold", threshold, allowed, f"sqrt(x0) is {first:g}")
+
+    def _first(self, threshold: Callable) -> float:
+        """t0."""
+        if self.t0 is not None or not hasattr(threshold, "constants"):
+            return self.t0 or 2.0
+        return float(np.maximum(2.0, threshold.constants(0.0)[2] ** 0.5))
 
     def reset_times(self, threshold: Callable) -> np.ndarray:
         """ceil(t0^(2^j)), j = 0, 1, .., as far as int32 goes."""
-        t0 = self.t0
-        if t0 is None:
-            t0 = max(2.0, threshold.constants(0.0)[2] ** 0.5) if hasattr(threshold, "constants") else 2.0
-        times = [np.ceil(t0 ** (2.0**j)) for j in range(6)]
-        return np.array([t for t in times if t < 2**31], np.int32)
+        times = [np.ceil(self._first(threshold) ** (2.0**j)) for j in range(6)]
+        return np.array([t for t in times if t < _LAST], np.int32)
 
     def level(self, threshold: Callable, t: Array, delta: Array) -> Array:
         """alpha(t, delta)."""

@@ -189,6 +189,12 @@ _shortener.maxlevel = 3
 _shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100
 
 
+def in_words(error: BaseException) -> str:
+    """The type of another exception and the first line of its text."""
+    text = (str(error).strip() or "no message").split("\n")[0]
+    return f"{type(error).__name__}: {text if len(text) <= 200 else text[:197] + '...'}"
+
+
 def gigabytes(size: float) -> str:
     """A number of bytes in words."""
     return f"{size / 1e9:.3g} GB"

@@ -5,13 +5,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
-from jaxelim.errors import ArgumentError, RidgeWarning, UnsupportedError
+from jaxelim.errors import ArgumentError, RidgeWarning, UnsupportedError, in_words
 from jaxelim.families import gaussian
 from jaxelim.instance import Instance
 from jaxelim.thresholds import LinearThreshold
@@ -20,6 +21,7 @@ _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past 
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 _LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding moves such a gap by 1% at most
+_MAX_SAMPLES_FLOAT32 = 2**24  # counts are kept in the floating type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +98,9 @@ class Job:
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
         max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
+        if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
+            allowed = f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
+            raise ArgumentError("max_samples", max_samples, allowed, "float32 counts one by one up to 2^24")
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
@@ -116,6 +121,8 @@ class Job:
         ridge = _ridge_of(ridge, instance, threshold)
         _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
+        if isinstance(elimination, Resets):
+            _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
         job = Job(
             instance,
             problem,
@@ -189,44 +196,52 @@ def _check_float32(instance: Instance, problem: Problem) -> None:
 
 
 def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
-    """A threshold must be finite on the times that a run may see, must not fall in t nor rise in delta."""
+    """A threshold must be finite and positive at the times that a run may see, must not fall in t nor rise in delta."""
     if not callable(threshold) or isinstance(threshold, type):
         raise ArgumentError("threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)")
-    times = np.unique(np.round(np.geomspace(first, max(last, first + 1), 200)))
-    with scope.engine():
-        falling = np.sort(deltas)[::-1]
-        try:
-            values = np.array([np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, d))) for d in falling])
-        except Exception as error:
-            raise ArgumentError(
-                "threshold",
-                threshold,
-                "a callable of (t, delta) made of jax.numpy operations",
-                f"it raised {type(error).__name__}: {error}",
-            ) from error
-    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
-        raise ArgumentError("threshold", threshold, "one real number per t", f"it gave shape {values.shape[1:]}")
-    if not np.isfinite(values).all():
-        bad = np.argwhere(~np.isfinite(values))[0]
-        raise ArgumentError(
-            "threshold",
-            threshold,
-            "finite values",
-            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]}",
-        )
-    if (values <= 0).any():
-        bad = np.argwhere(values <= 0)[0]
-        raise ArgumentError(
-            "threshold",
-            threshold,
-            "values above 0",
-            f"at t = {times[bad[1]]:g}, delta = {falling[bad[0]]:g} it is {values[tuple(bad)]:g}",
-        )
+    values = _levels("threshold", threshold, threshold, deltas, first, last)
     slack = 1e-12 * np.abs(values).max()
     if np.any(np.diff(values, axis=1) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
     if np.any(np.diff(values, axis=0) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _levels(
+    argument: str, given: Any, f: Callable, deltas: np.ndarray, first: int, last: int
+) -> np.ndarray:
+    """f(t, delta) from the largest delta to the smallest, at times from `first` to `last`: [deltas, times].
+
+    Raises:
+        ArgumentError: it cannot be traced, raises, or gives anything but one finite number above 0 per t.
+    """
+    # Always as many, so that few programs are compiled; where there are fewer times, some come twice.
+    times = np.round(np.geomspace(first, max(last, first + 1), 200))
+    falling = np.sort(deltas)[::-1]
+    like = jax.ShapeDtypeStruct(times.shape, np.float64)
+    with scope.engine():
+        try:
+            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but not what is traced
+            values = np.array([np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling])
+        except Exception as error:
+            allowed = "a callable of (t, delta) made of jax.numpy operations"
+            raise ArgumentError(argument, given, allowed, f"it raised {in_words(error)}") from error
+    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
+        raise ArgumentError(argument, given, "one real number per t", f"it gave shape {values.shape[1:]}")
+    for allowed, good in (("finite values", np.isfinite(values)), ("values above 0", values > 0)):
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            note = f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
+            raise ArgumentError(argument, given, allowed, note)
+    return values
+
+
+def _check_alpha(elimination: Resets, threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
+    """The level of elimination at sampling must be finite on the times that a run may see."""
+    argument, given = "alpha", elimination.alpha
+    if given is None:
+        argument, given = "threshold", threshold
+    _levels(argument, given, lambda t, delta: elimination.level(threshold, t, delta), deltas, first, last)
 
 
 def _ridge_of(ridge: float | None, instance: Instance, threshold: Any) -> float:

@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.base import SamplingRule, Tree, View
-from jaxelim.errors import JaxelimError, RuleError
-
-_LONGEST = 200  # characters of another error's text that a message shows
+from jaxelim.errors import JaxelimError, RuleError, in_words
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {
@@ -35,8 +33,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     except (JaxelimError, FloatingPointError):  # the latter: JAX's search for a NaN
         raise
     except Exception as error:
-        text = (str(error).strip() or "no message").split("\n")[0][:_LONGEST]
-        raise RuleError(rule, RETURNS[method] + _TRACED, f"{method} raised {type(error).__name__}: {text}") from error
+        raise RuleError(rule, RETURNS[method] + _TRACED, f"{method} raised {in_words(error)}") from error
     fault = _fault(method, given, view, *state)
     if fault:
         raise RuleError(rule, RETURNS[method], fault)

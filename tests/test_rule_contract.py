@@ -234,7 +234,7 @@ Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 def test_an_answer_out_of_range(beyond, said):
     """Right at the true theta, where alone it is looked at beforehand."""
     def answer(theta):
-        return jnp.where(theta[0] > 1.3, beyond, 0)
+        return jnp.where(theta[0] < 0.7, beyond, 0)
 
     for call, many in ((je.simulate, {"runs": 40}), (je.trace, {"run": 0})):
         with pytest.raises(je.ArgumentError) as caught:

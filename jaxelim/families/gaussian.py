@@ -18,6 +18,8 @@ from jaxelim.instance import Instance
 from jaxelim.lanes import index_like
 
 FORMS = ("arms", "square", "diagonal")
+BLOCK = 2**17
+"""Entries of an array in which pairs of arms are looked at together."""
 REFRESH = 256
 """Samples between two times that a run's statistics are made anew from its counts and reward sums, in float32."""
 
@@ -38,16 +40,29 @@ def may_cancel(instance: Instance, ridge: float, max_samples: int) -> bool:
         return False
     arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
     for features in arms:
-        gram = features @ features.T
-        norms = np.diag(gram)
-        squares = norms[:, None] + norms[None] - 2 * gram
-        for i, j in zip(*np.nonzero(squares <= 1e-6 * (norms[:, None] + norms[None])), strict=True):
-            squares[i, j] = np.sum((features[i] - features[j]) ** 2)
-        apart = np.any(features[:, None] != features[None], 2)
+        norms = np.sum(features**2, 1)
         eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
         condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
         # The conditioning that pulls can reach is rarely the worst thinkable: a square root between the two.
-        if np.any(squares[apart] < 1e-10 * np.sqrt(condition) * 2 * norms.max()):
+        least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
+        rows = max(1, BLOCK // instance.K)
+        if any(_nearer(features, norms, i, min(i + rows, instance.K), least) for i in range(0, instance.K, rows)):
+            return True
+    return False
+
+
+def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
+    """Whether ||phi_i - phi_j||^2 < least for some start <= i < stop and some j >= start that is not identical."""
+    sums = norms[start:stop, None] + norms[start:]
+    squares = sums - 2 * (features[start:stop] @ features[start:].T)
+    cancelled = squares <= 1e-6 * sums
+    if np.any((squares < least) & ~cancelled):  # identical arms are among the cancelled ones
+        return True
+    i, j = np.nonzero(cancelled)
+    pairs = max(1, BLOCK // features.shape[1])
+    for at in range(0, i.size, pairs):
+        y = features[start + i[at : at + pairs]] - features[start + j[at : at + pairs]]
+        if np.any((np.sum(y**2, 1) < least) & np.any(y != 0, 1)):
             return True
     return False
 

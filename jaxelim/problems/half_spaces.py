@@ -13,7 +13,7 @@ from jaxelim import scope
 from jaxelim.base import Problem, refutes
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.errors import ArgumentError, TieError, in_words
 from jaxelim.lanes import saturated
 
 
@@ -114,7 +114,7 @@ class HalfSpaces(Problem):
             with scope.engine():  # as in the engine, whatever the caller's flags
                 index = np.asarray(_jitted(self.answer_map, theta))
         except Exception as error:
-            raise ArgumentError("answer", self.answer_map, allowed, f"it raised {type(error).__name__}: {error}") from error
+            raise ArgumentError("answer", self.answer_map, allowed, f"it raised {in_words(error)}") from error
         if index.shape != () or index.dtype.kind not in "iu":
             raise ArgumentError("answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}")
         return int(index)

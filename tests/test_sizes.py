@@ -1,0 +1,144 @@
+"""Sizes at which a type or the memory gives out: each has a type that fits, or is refused with a sentence."""
+
+import dataclasses
+import tracemalloc
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.families import gaussian
+from jaxelim.lanes import Lanes, places_type
+
+# Integers
+
+
+@dataclasses.dataclass(frozen=True)
+class Last(je.SamplingRule):
+    """Pulls the last arm."""
+
+    uses_delta: ClassVar[bool] = False
+    uses_rewards: ClassVar[bool] = False
+    lanes_last: ClassVar[bool] = True
+
+    def choose(self, view, state):
+        return jnp.full_like(view.t, view.means.shape[0] - 1), state
+
+
+def easy_for_one_delta(t, delta):
+    return jnp.where(delta > 0.1, 5.0, 1e9) + 0 * t
+
+
+@pytest.mark.parametrize("arms", [40, 2**15 + 100])
+def test_pulls_at_every_stop_sum_to_samples(arms):
+    """Two observers, of which one stops at once and one never: the pulls in between are of an arm beyond int16."""
+    features = np.tile([[0.0, 1e-3]], (arms, 1)) * (1 + np.arange(arms)[:, None])
+    features[0] = [1.0, 0.0]
+    settings = dict(delta=[0.5, 1e-9], runs=2, ridge=1, max_samples=arms + 40)
+    result = je.simulate(je.Instance(features, [100.0, 0.0]), je.BestArm(), Last(), threshold=easy_for_one_delta,
+                         engine=je.Engine(devices=1, chunk=64), **settings)
+    assert (result.samples[0, 0] < arms + 5).all() and (result.samples[0, 1] == arms + 40).all()
+    np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
+
+
+def gathered(f, *shapes):
+    """The type of the indices that f gathers with, traced on arrays of these shapes and types."""
+    given = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    with scope.engine():
+        equations = jax.make_jaxpr(f)(*given).jaxpr.eqns
+    found = [e.invars[1].aval.dtype for e in equations if e.primitive.name == "gather"]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("b, dtype", [(8191, jnp.int32), (8192, jnp.int64)])
+def test_places_that_do_not_fit_into_32_bits(b, dtype):
+    """[512, 512, 8192] entries are 2^31: the largest place still fits, the number of entries does not."""
+    lanes, i, pairs = Lanes(None), ((b,), jnp.int32), ((512, 512, b), jnp.bool_)
+    assert gathered(lanes.row, pairs, i) == dtype
+    assert gathered(lanes.column, pairs, i) == dtype
+    assert gathered(lanes.take, ((512 * 512, b), jnp.bool_), i) == dtype
+    assert gathered(lanes.row, ((512 * b, 512), jnp.bool_), ((16,), jnp.int32)) == dtype
+    assert places_type(2**31 - 1) is np.int32 and places_type(2**31) is np.int64
+
+
+@pytest.mark.slow
+def test_rows_beyond_32_bits():
+    """4.3 GB: the last entries of an array that int32 places do not reach."""
+    n, q, b = 3, 2**14, 2**16 + 16
+    assert n * q * b > 2**31
+    with scope.engine():
+        x = jnp.zeros((n, q, b), jnp.int8).at[2, :, -3:].set(7)
+        i = jnp.full((b,), 2, jnp.int32)
+        row = jax.jit(Lanes(None).row)(x, i)
+        assert (row[:, -3:] == 7).all() and int(jnp.sum(row, dtype=jnp.int64)) == 7 * 3 * q
+
+
+def test_counts_that_float32_does_not_hold():
+    one = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
+    single = je.Engine(precision="float32")
+    for call, more in ((je.simulate, {"runs": 2}), (je.trace, {})):
+        with pytest.raises(je.ArgumentError) as caught:
+            call(one, je.BestArm(), je.Uniform(), max_samples=2**24 + 1, ridge=1, engine=single, **more)
+        assert str(caught.value) == (
+            "max_samples: got 16777217 (float32 counts one by one up to 2^24); "
+            "allowed: an integer from 3 to 16777216 with precision='float32'"
+        )
+    for engine, most in ((single, 2**24), (je.Engine(), 2**30)):  # these pass, and the next wrong argument is named
+        with pytest.raises(je.ArgumentError, match="elimination: got"):
+            je.simulate(one, je.BestArm(), je.Uniform(), max_samples=most, elimination="none", ridge=1, engine=engine)
+
+
+# Arms that nearly coincide
+
+
+def may_cancel(instance, ridge, max_samples):
+    """The definition, with every pair at once."""
+    for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
+        gram = features @ features.T
+        norms = np.diag(gram)
+        squares = norms[:, None] + norms[None] - 2 * gram
+        for i, j in zip(*np.nonzero(squares <= 1e-6 * (norms[:, None] + norms[None])), strict=True):
+            squares[i, j] = np.sum((features[i] - features[j]) ** 2)
+        apart = np.any(features[:, None] != features[None], 2)
+        eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
+        condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
+        if np.any(squares[apart] < 1e-10 * np.sqrt(condition) * 2 * norms.max()):
+            return True
+    return False
+
+
+def test_near_arms_are_found_in_blocks(monkeypatch):
+    """As the definition says, however small the blocks: arms at all distances, identical ones, batches, zero arms."""
+    rng, found = np.random.default_rng(0), []
+    for block in (1, 50, gaussian.BLOCK):
+        monkeypatch.setattr(gaussian, "BLOCK", block)
+        for case in range(200):
+            k, d = rng.integers(2, 12), rng.integers(1, 5)
+            arms = rng.normal(size=(rng.integers(1, 3), k, d)) * 10.0 ** rng.integers(-2, 3)
+            if case % 2:
+                arms[:, -1] = arms[:, 0]
+            if case % 5 == 0:
+                arms[:, k // 2] = 0
+            if case % 3:
+                arms[0, 1] = arms[0, 0] + 10.0 ** rng.uniform(-9, 0) * rng.normal(size=d)
+            instance = je.Instance(arms, np.ones((len(arms), d)))
+            ridge, cap = 10.0 ** rng.uniform(-3, 3), 10 ** int(rng.integers(2, 5))
+            found.append(gaussian.may_cancel(instance, ridge, cap))
+            assert found[-1] == may_cancel(instance, ridge, cap), (case, block)
+    assert 100 < sum(found) < 500
+
+
+def test_near_arms_take_little_memory():
+    rng = np.random.default_rng(1)
+    instance = je.Instance(rng.normal(size=(8000, 2)), [1.0, 0.0])
+    tracemalloc.start()
+    try:
+        assert not gaussian.may_cancel(instance, 1.0, 100)
+        assert tracemalloc.get_traced_memory()[1] < 30e6  # a K x K matrix is 512 MB
+    finally:
+        tracemalloc.stop()
