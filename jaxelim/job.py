@@ -119,7 +119,6 @@ class Job:
             _check_float32(instance, problem)
         _check_threshold(threshold, deltas, instance.K, max_samples)
         ridge = _ridge_of(ridge, instance, threshold)
-        _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
             _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
@@ -147,6 +146,7 @@ class Job:
                 allowed = [form for form in allowed if form != "arms"]
             if job.layout.form not in allowed:
                 raise ArgumentError("form", job.layout.form, f"one of {allowed} for this instance and problem")
+        _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
         return job
 
     @property
@@ -227,7 +227,8 @@ def _levels(
             allowed = "a callable of (t, delta) made of jax.numpy operations"
             raise ArgumentError(argument, given, allowed, f"it raised {in_words(error)}") from error
     if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
-        raise ArgumentError(argument, given, "one real number per t", f"it gave shape {values.shape[1:]}")
+        note = f"it gave {values.dtype} of shape {values.shape[1:]}"
+        raise ArgumentError(argument, given, "one real number per t", note)
     for allowed, good in (("finite values", np.isfinite(values)), ("values above 0", values > 0)):
         if not good.all():
             row, column = np.argwhere(~good)[0]

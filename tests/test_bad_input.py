@@ -73,7 +73,7 @@ COMMON = {
     "threshold": [None, 3.0, "heuristic", je.Heuristic],
     "seed": [*NOT_WHOLE, -1, 2**63],
     "max_samples": [*NOT_WHOLE, -1, 0, 3, 2**31],
-    "ridge": [*NOT_REAL, -1, -1e-300],
+    "ridge": [*(x for x in NOT_REAL if x is not None), -1, -1e-300],
     "engine": [None, "cpu", 8, je.Engine],
 }
 

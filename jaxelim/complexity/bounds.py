@@ -39,7 +39,7 @@ def sample_bound(delta, value):
     Returns:
         float64 samples; negative where delta > 1/2.4, where the bound says nothing.
     """
-    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    delta, value = _checked(delta, value)
     return np.log(1 / (2.4 * delta)) / value
 
 
@@ -48,8 +48,17 @@ def kl_bound(delta, value):
 
     Args: delta, value: as there.
     """
-    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    delta, value = _checked(delta, value)
     return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
+
+
+def _checked(delta, value):
+    """delta in (0, 1), and H* > 0: of any shapes that broadcast."""
+    delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
+    value = checks.real_array("value", value)
+    if (value <= 0).any():
+        raise ArgumentError("value", value, "H* per sample, numbers above 0")
+    return delta, value
 
 
 def practical_time(delta: float, value: float, threshold: Threshold = heuristic) -> int:
@@ -57,10 +66,16 @@ def practical_time(delta: float, value: float, threshold: Threshold = heuristic)
 
     Args:
         delta: error probability in (0, 1).
-        value: H* per sample.
+        value: H* per sample, > 0.
         threshold: beta, a callable of (t, delta).
+
+    Raises:
+        ArgumentError: an argument is none of these.
     """
     delta = checks.real("delta", delta, low=0, high=1, open=True)
+    value = checks.real("value", value, low=0, open=True)
+    if not callable(threshold):
+        raise ArgumentError("threshold", threshold, "a callable of (t, delta)")
     return first_time(lambda t: _beta(threshold, t, delta) / value)
 
 
