@@ -8,7 +8,7 @@ import jaxelim
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
     ("cache", "errors", "lanes", "progress", "scope", "families", "complexity.information"),
-    ("checks", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
+    ("checks", "memory", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
     ("kept",),
     ("base", "instance", "thresholds", "complexity.solver", "figures.style"),
     ("elimination", "rule_contract", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",
