@@ -206,7 +206,7 @@ def test_the_state_of_a_lane_is_counted(four_gigabytes):
 
 def test_an_instance_too_large_for_its_lanes(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
-    wide = je.Instance(np.eye(2000), np.linspace(1, 0, 2000))
+    wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])
     with pytest.raises(je.MemoryLimitError, match="instance: got .* for the state of its lanes"):
         je.simulate(wide, je.TopM(2), je.LinGapE(), runs=1000, elimination=je.Resets(je.FullElimination()), ridge=1)
 
