@@ -1,13 +1,14 @@
 """A job on the engine: what is compiled for it, what its runs share, who runs where, and the host's loop over chunks."""
 
 import dataclasses
+import math
 import time
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxelim import engine
+from jaxelim import engine, memory
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import gaussian
 from jaxelim.job import Job
@@ -125,10 +126,67 @@ def inputs_of(job: Job, spec: Spec) -> dict:
     return inputs
 
 
-def drive(job: Job, spec: Spec, progress: Any, queue: dict) -> tuple[dict, dict]:
+def checked_inputs_of(job: Job, spec: Spec) -> dict:
+    """`inputs_of`, with all that may still refuse an argument: before there is a program, and anything large.
+
+    Raises:
+        RuleError: a method of the rule raises, or returns something else than it has to.
+        MemoryLimitError: the call would hold more memory than there is.
+    """
+    if spec.queue + spec.lanes >= 2**31:  # places in the queue are counted in int32
+        allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
+        raise ArgumentError("runs", job.runs.size, allowed)
+    devices = jax.devices()[: spec.devices]
+    memory.check(_needs(job, spec), devices)
+    inputs = inputs_of(job, spec)
+    memory.check(_needs(job, spec, inputs, *engine.outline(spec, inputs)), devices)
+    return inputs
+
+
+NOISE_COPIES = 5
+"""The noise of a chunk, and what XLA holds while it is drawn: so many arrays of its size."""
+
+
+def _needs(
+    job: Job, spec: Spec, inputs: dict | None = None, lane: Any = None, results: dict | None = None
+) -> list[memory.Part]:
+    """What a call will hold, from below; without the outline of its program more roughly."""
+    k, layout = job.instance.K, job.layout
+    items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
+    rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
+    row = memory.of_a_run(k, job.problem.width(k), spec.observers)
+    if results is not None:
+        row = _bytes(results) // spec.lanes
+    entry = 12 + real * spec.deltas
+    tables = items * (64 + entry) + spec.devices * spec.queue * entry  # of `queue_of`; the latter on the devices too
+    parts = [
+        memory.Part("runs", job.runs.size, "its runs and their results", tables + 2 * items * row,
+                    rows * row + spec.devices * spec.queue * entry),
+    ]  # fmt: skip
+    lanes = spec.devices * (4 * k * real * spec.lanes if lane is None else _bytes(lane))
+    of_lanes = ("instance", job.instance) if layout.lanes is None else ("lanes", layout.lanes)
+    parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
+    noise = spec.devices * (k + spec.chunk) * spec.lanes * real * NOISE_COPIES
+    by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
+    of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
+    parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, noise))
+    if spec.log:
+        parts.append(memory.Part("max_samples", job.max_samples, "the log of the run", 8 * spec.log, (8 + real) * spec.log))
+    if inputs is not None:
+        table = 0 if job.noise is None else spec.devices * job.noise.nbytes
+        parts.append(memory.Part("noise", job.noise, "the noise that is given", 0, table))
+        shared = spec.devices * sum(x.nbytes for name, x in inputs.items() if name not in ("noise", "prepared", "problem", "key"))
+        parts.append(memory.Part("instance", job.instance, "what all runs share", 0, shared))
+    return parts
+
+
+def _bytes(tree: Any) -> int:
+    """Of arrays, or of their outlines."""
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def drive(job: Job, spec: Spec, progress: Any, inputs: dict, queue: dict) -> tuple[dict, dict]:
     """Chunks until every run has stopped; the host looks in between."""
-    inputs = inputs_of(job, spec)  # may still refuse an argument: before there is a program
-    engine.outline(spec, inputs)  # so may this
     host = inputs, queue  # placed anew for every program
     began, processor = time.perf_counter(), time.process_time()
     program = engine.program(spec, inputs)

@@ -197,7 +197,7 @@ def in_words(error: BaseException) -> str:
 
 def gigabytes(size: float) -> str:
     """A number of bytes in words."""
-    return f"{size / 1e9:.3g} GB"
+    return f"{size / 1e9:,.1f} GB"
 
 
 def abbreviate(value: Any) -> str:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks, scope
+from jaxelim import checks, memory, scope
 from jaxelim.base import Problem, SamplingRule
 from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
 from jaxelim.errors import ArgumentError, RidgeWarning, UnsupportedError, in_words
@@ -95,6 +95,7 @@ class Job:
             raise ArgumentError("engine", layout, "an Engine(...)")
         deltas = checks.deltas(delta)
         rules = _stopping_rules(stopping)
+        _check_runs_fit(instance, problem, deltas, rules, runs)
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
         max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
@@ -153,6 +154,16 @@ class Job:
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
         return self.deltas.size == 1 or not (self.rule.uses_delta or self.elimination is not None)
+
+
+def _check_runs_fit(
+    instance: Instance, problem: Problem, deltas: np.ndarray, stopping: tuple[StoppingRule, ...], runs: Any
+) -> None:
+    """Refuse a number of runs whose indexes and results alone would not fit into memory: before they are made."""
+    if isinstance(runs, int | np.integer) and not isinstance(runs, bool) and 0 < runs <= checks.MAX_RUNS:
+        each = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
+        size = int(runs) * (8 + 2 * instance.size * each)
+        memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
 
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.base import Problem, SamplingRule
-from jaxelim.drive import drive, queue_of, spec_of
+from jaxelim.drive import checked_inputs_of, drive, queue_of, spec_of
 from jaxelim.elimination import LLR, StoppingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
@@ -141,8 +141,9 @@ def trace(
 def _simulated(job: Job, progress: Any) -> Result:
     """Run a job, and put what every run hands in, in the order of finishing, in its place."""
     spec = spec_of(job)
+    inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
-    out, work = drive(job, spec, progress, queue)
+    out, work = drive(job, spec, progress, inputs, queue)
     raw = out["out"] if spec.devices > 1 else jax.tree.map(lambda x: x[None], out["out"])
     finished = np.atleast_1d(out["finished"])
     rows = {name: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)]) for name, x in raw.items()}
@@ -163,10 +164,12 @@ def _simulated(job: Job, progress: Any) -> Result:
 
 def _traced(job: Job) -> Trace:
     length = 4096  # powers of two: traces of all lengths share few compiled programs
-    while length < job.max_samples + 2:
+    longest = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
+    while length < longest + 2:
         length *= 2
     spec = spec_of(job, log=length)
-    out, _ = drive(job, spec, False, queue_of(job, spec)[0])
+    inputs = checked_inputs_of(job, spec)
+    out, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
     return Trace.assembled(job, out)
 
 

@@ -238,7 +238,7 @@ def interrupt(process: subprocess.Popen, stream, words: str) -> str:
         process.kill()
 
 
-@pytest.mark.parametrize("words", ["Compiling jit(_advance)", "Finished XLA compilation of jit(_advance)"])
+@pytest.mark.parametrize("words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"])
 def test_ctrl_c_on_a_run(tmp_path, words):
     """While its program compiles, and while it runs for ever."""
     path = tmp_path / "hard.json"

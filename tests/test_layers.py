@@ -8,7 +8,7 @@ import jaxelim
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
     ("cache", "errors", "lanes", "progress", "families", "complexity.information"),
-    ("checks", "scope", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
+    ("checks", "memory", "scope", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
     ("kept",),
     ("base", "instance", "complexity.solver", "figures.style"),
     ("elimination", "thresholds", "rule_contract", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",

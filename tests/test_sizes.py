@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import scope
+from benchmarks.measure import planned
+from jaxelim import drive, engine, memory, scope
 from jaxelim.families import gaussian
+from jaxelim.job import Job
 from jaxelim.lanes import Lanes, places_type
 
 # Integers
@@ -88,9 +90,9 @@ def test_counts_that_float32_does_not_hold():
             "max_samples: got 16777217 (float32 counts one by one up to 2^24); "
             "allowed: an integer from 3 to 16777216 with precision='float32'"
         )
-    for engine, most in ((single, 2**24), (je.Engine(), 2**30)):  # these pass, and the next wrong argument is named
+    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):  # these pass, and the next wrong argument is named
         with pytest.raises(je.ArgumentError, match="elimination: got"):
-            je.simulate(one, je.BestArm(), je.Uniform(), max_samples=most, elimination="none", ridge=1, engine=engine)
+            je.simulate(one, je.BestArm(), je.Uniform(), max_samples=most, elimination="none", ridge=1, engine=layout)
 
 
 # Arms that nearly coincide
@@ -142,3 +144,158 @@ def test_near_arms_take_little_memory():
         assert tracemalloc.get_traced_memory()[1] < 30e6  # a K x K matrix is 512 MB
     finally:
         tracemalloc.stop()
+
+
+# Memory
+
+
+THREE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
+
+
+@pytest.fixture
+def four_gigabytes(monkeypatch):
+    """Free on this machine, whatever it is; and nothing is compiled."""
+    monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
+    before = engine.program.cache_info()
+    yield
+    assert engine.program.cache_info() == before
+
+
+def too_large(call=je.simulate, instance=THREE, problem=je.BestArm(), **settings):  # noqa: B008
+    settings = {"ridge": 1, "max_samples": 1000, **settings}
+    tracemalloc.start()
+    try:
+        with pytest.raises(je.MemoryLimitError) as caught:
+            call(instance, problem, je.LinGapE(), **settings)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+    error = caught.value
+    assert error.free == 4 * 10**9 < error.needed
+    assert str(error).startswith(f"{error.argument}: got ") and error.note.startswith("the call would hold ")
+    assert str(error).endswith("; allowed: what fits into the 4.0 GB of memory that are free")
+    return error
+
+
+LARGE = {
+    "runs": ("runs", 2**31, dict(runs=2**31)),
+    "runs of a batch": ("runs", 10**7, dict(runs=10**7, instance=je.Instance(np.eye(40), np.linspace(1, 0, 80).reshape(2, 40)))),
+    "runs of many deltas": ("runs", 10**6, dict(runs=10**6, delta=np.linspace(0.01, 0.1, 100))),
+    "chunk": ("chunk", 10**9, dict(runs=2, engine=je.Engine(chunk=10**9))),
+    "chunk of few lanes": ("chunk", 10**8, dict(runs=2, engine=je.Engine(chunk=10**8, lanes=16))),
+    "lanes": ("lanes", 2**20, dict(runs=2**20, engine=je.Engine(lanes=2**20))),
+    "log": ("max_samples", 2**30, dict(call=je.trace, max_samples=2**30)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_does_not_fit_is_refused(name, four_gigabytes):
+    argument, given, settings = LARGE[name]
+    error = too_large(**settings)
+    assert (error.argument, error.given) == (argument, given)
+
+
+def test_the_state_of_a_lane_is_counted(four_gigabytes):
+    """K x K bits twice for elimination with resets in top m: 0.5 MB a lane, of which nothing else tells."""
+    wide = je.Instance(np.eye(512), np.linspace(1, 0, 512))
+    resets = je.Resets(je.FullElimination())
+    settings = dict(problem=je.TopM(5), stopping=je.LLR(), elimination=resets, runs=2**14)
+    error = too_large(instance=wide, engine=je.Engine(lanes=2**14), **settings)
+    assert (error.argument, error.given) == ("lanes", 2**14) and "the state of its lanes" in error.note
+
+
+def test_an_instance_too_large_for_its_lanes(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
+    wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])
+    with pytest.raises(je.MemoryLimitError, match="instance: got .* for the state of its lanes"):
+        je.simulate(wide, je.TopM(2), je.LinGapE(), runs=1000, elimination=je.Resets(je.FullElimination()), ridge=1)
+
+
+def test_what_fits_is_not_refused(four_gigabytes, monkeypatch):
+    """What is asked for last is refused instead; and where nobody knows how much there is, nothing is."""
+    for free in (4 * 10**9, None):
+        monkeypatch.setattr(memory, "available", lambda free=free: free)
+        with pytest.raises(je.ArgumentError, match="elimination: got"):
+            je.simulate(THREE, je.BestArm(), je.LinGapE(), runs=10**6, elimination=1, ridge=1)
+    with pytest.raises(je.ArgumentError, match="runs: got .* an integer n >= 1"):
+        je.simulate(THREE, je.BestArm(), je.LinGapE(), runs=2**31 + 1, ridge=1)
+
+
+def test_an_estimate_is_near_the_truth():
+    """Beside what XLA says of the compiled program: its arguments, results and temporary arrays."""
+    given = (je.load_instance("linear-d20"), je.BestArm(), je.LinGapE())
+    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 20_000, "max_samples": 100,
+                "engine": je.Engine(lanes=256, devices=1)}  # fmt: skip
+    job = Job.checked(*given, [0.1], je.LLR(), None, je.Heuristic(), 20_000, 0, 100, 1, None, (), settings["engine"])
+    with scope.engine():
+        spec, inputs, queue = planned(given, settings)
+        parts = drive._needs(job, spec, inputs, *engine.outline(spec, inputs))
+        rough = drive._needs(job, spec)
+        program = engine.program(spec, inputs)
+        placed = program.place(inputs, queue, program.empty(inputs, queue))
+        told = program.advance.jit.lower(*placed, np.int32(0)).compile().memory_analysis()
+    truth = told.argument_size_in_bytes + told.temp_size_in_bytes
+    assert 0.7 * truth < sum(part.device for part in parts) < 1.3 * truth
+    assert sum(part.device for part in rough) < sum(part.device for part in parts)
+    row = sum(x.nbytes // len(x) for x in jax.tree.leaves(placed[2]["out"]))
+    assert memory.of_a_run(50, 50, 1) <= row
+
+
+def files(root, contents):
+    for name, text in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = {"proc/meminfo": "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\nCached: 5 kB\n"}
+V2 = {
+    **MEMINFO, "proc/self/cgroup": "0::/a/b\n",
+    "sys/fs/cgroup/a/memory.max": "9000000000\n", "sys/fs/cgroup/a/memory.current": "5000000000\n",
+    "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 1000000000\n",
+    "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
+}  # fmt: skip
+V1 = {
+    **MEMINFO, "proc/self/cgroup": "9:name=systemd:/x\n4:memory,hugetlb:/job\n0::/\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "7\n",
+    "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "3000000000\n",
+    "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1500000000\n",
+    "sys/fs/cgroup/memory/job/memory.stat": "inactive_file 5\ntotal_inactive_file 250000000\n",
+}  # fmt: skip
+
+
+def test_how_much_there_is(tmp_path):
+    assert memory.available(files(tmp_path / "none", MEMINFO)) == 20_480_000_000
+    assert memory.available(files(tmp_path / "v2", V2)) == 5_000_000_000
+    assert memory.available(files(tmp_path / "v1", V1)) == 1_750_000_000
+    used = {**V1, "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "3500000000\n"}
+    assert memory.available(files(tmp_path / "full", used)) == 0
+    here = memory.available()
+    assert here is None or 0 <= here < 2**50
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """As much of one of JAX's as is looked at."""
+
+    free: int | None
+    platform: str = "gpu"
+
+    def memory_stats(self):
+        return None if self.free is None else {"bytes_limit": self.free + 10**9, "bytes_in_use": 10**9}
+
+
+def test_a_devices_own_memory(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 10 * 10**9)
+    parts = [memory.Part("runs", 5, "results", 2 * 10**9, 4 * 10**9), memory.Part("lanes", 7, "lanes", 0, 8 * 10**9)]
+    memory.check(parts, [Device(7 * 10**9), Device(6 * 10**9)])  # 6 GB on each
+    memory.check(parts, [Device(None), Device(None)])
+    with pytest.raises(je.MemoryLimitError) as caught:
+        memory.check(parts, [Device(7 * 10**9), Device(5 * 10**9)])
+    error = caught.value
+    assert (error.argument, error.given, error.needed, error.free) == ("lanes", 7, 6 * 10**9, 5 * 10**9)
+    assert str(error) == ("lanes: got 7 (the call would hold 6.0 GB, 4.0 GB of it for lanes); "
+                          "allowed: what fits into the 5.0 GB of memory that are free")
+    with pytest.raises(je.MemoryLimitError):  # 14 GB of the host's
+        memory.check(parts, [Device(None, "cpu")])

@@ -1,0 +1,134 @@
+"""How much memory there is, and the refusal of calls that would hold more."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxelim.errors import MemoryLimitError, gigabytes
+
+SMALL = 2**28
+"""Bytes below which nobody looks how much there is."""
+
+
+class Part(NamedTuple):
+    """Bytes that a call would hold."""
+
+    argument: str  # the argument that they are due to
+    given: Any  # its value
+    purpose: str  # what they are for, in words
+    host: int
+    device: int = 0  # on all devices together
+
+
+def check(parts: Sequence[Part], devices: Sequence[Any] = ()) -> None:
+    """Refuse a call of these parts where they do not fit into the memory that is free.
+
+    Args:
+        parts: all that the call would hold.
+        devices: JAX's devices that it would run on; a CPU's share the host's memory.
+
+    Raises:
+        MemoryLimitError: they do not fit; the argument most to blame is named.
+    """
+    shared = all(device.platform == "cpu" for device in devices)
+    on_host = [part.host + (part.device if shared else 0) for part in parts]
+    if sum(on_host) > SMALL:
+        _check(parts, on_host, available())
+    on_device = [-(-part.device // max(len(devices), 1)) for part in parts]
+    if not shared and sum(on_device) > SMALL:
+        _check(parts, on_device, available_on(devices))
+
+
+def _check(parts: Sequence[Part], sizes: Sequence[int], free: int | None) -> None:
+    needed = sum(sizes)
+    if free is None or needed <= free:
+        return
+    blamed: Counter[str] = Counter()
+    for part, size in zip(parts, sizes, strict=True):
+        blamed[part.argument] += size
+    argument, most = blamed.most_common(1)[0]
+    own = [(size, part) for part, size in zip(parts, sizes, strict=True) if part.argument == argument]
+    largest = max(own, key=lambda one: one[0])[1]
+    note = f"the call would hold {gigabytes(needed)}, {gigabytes(most)} of it for {largest.purpose}"
+    raise MemoryLimitError(argument, largest.given, needed, free, note)
+
+
+def of_a_run(arms: int, width: int, observers: int) -> int:
+    """Bytes of what a run leaves: for every observer samples, stopped, answer, pulls and two counts of tests."""
+    return 4 + observers * (21 + width + 4 * arms)
+
+
+def available(root: Path = Path("/")) -> int | None:
+    """Bytes that this process may still take; None where the system does not say.
+
+    The least of what the system has available and what its control groups (v1 and v2) leave,
+    whose page cache counts as free.
+    """
+    found = [_of_the_system(root), *_of_control_groups(root)]
+    known = [size for size in found if size is not None]
+    return max(min(known), 0) if known else None
+
+
+def available_on(devices: Sequence[Any]) -> int | None:
+    """Bytes that are free on the fullest of some devices; None where they do not say."""
+    free = []
+    for device in devices:
+        stats = device.memory_stats() or {}
+        if "bytes_limit" in stats:
+            free.append(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    return min(free) if free else None
+
+
+def _of_the_system(root: Path) -> int | None:
+    text = _read(root / "proc/meminfo")
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _of_control_groups(root: Path) -> list[int]:
+    """What each control group that this process is in leaves, those above it included."""
+    found = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top = root / "sys/fs/cgroup"
+            names = "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            top = root / "sys/fs/cgroup/memory"
+            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        else:
+            continue
+        group = top / path.strip("/")
+        while True:
+            found += _left(group, *names)
+            if group == top:
+                break
+            group = group.parent
+    return found
+
+
+def _left(group: Path, limit: str, usage: str, cache: str) -> list[int]:
+    """What one group leaves; empty where it has no limit or is not to be seen from here."""
+    most, used = _read(group / limit).strip(), _read(group / usage).strip()
+    if not most.isdigit() or not used.isdigit() or int(most) >= 2**60:
+        return []
+    reclaimable = 0
+    for line in _read(group / "memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == cache and value.strip().isdigit():
+            reclaimable = int(value)
+    return [int(most) - int(used) + reclaimable]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""

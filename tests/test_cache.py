@@ -1,0 +1,230 @@
+"""What is compiled is kept in bounded numbers, given back with the last reference to it, and shared by threads."""
+
+import dataclasses
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import jax
+import numpy as np
+import pytest
+
+import jaxelim as je
+from benchmarks.measure import planned
+from jaxelim import engine, scope
+from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
+
+ONE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
+LAYOUT = je.Engine(devices=1, chunk=16)
+
+
+def simulated(arms, **more):
+    """A small job whose shapes are those of so many arms."""
+    one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
+    return je.simulate(one, je.BestArm(), je.Uniform(), runs=2, max_samples=arms + 40, ridge=1, engine=LAYOUT, **more)
+
+
+def test_the_one_not_used_for_longest_is_dropped():
+    made = []
+    cache = Cache(lambda key, arrays: made.append(key) or [key], 2)
+    x = np.zeros(3)
+    a, b = cache("a", x), cache("b", x)
+    assert cache("a", x) is a and made == ["a", "b"]
+    c = cache("c", x)
+    assert cache.values() == [a, c] and cache.peek("b", x) is None and cache.peek("a", x) is a
+    assert cache.cache_info() == Info(hits=1, misses=3, maxsize=2, currsize=2)
+    assert cache("b", x) is not b and cache.values() == [c, ["b"]]  # a look, as at a above, is no use
+    cache.cache_clear()
+    assert cache.values() == [] and cache.cache_info() == Info(0, 0, 2, 0)
+
+
+def test_what_an_entry_depends_on():
+    """Key, structure, shapes and types; not numbers."""
+    cache = Cache(lambda key, arrays: object(), 10)
+    given = {"x": np.zeros((2, 3)), "y": np.int32(1)}
+    first = cache("a", given)
+    assert cache("a", {"x": np.ones((2, 3)), "y": np.int32(7)}) is first
+    others = [
+        cache("b", given),
+        cache("a", {**given, "x": np.zeros((3, 2))}),
+        cache("a", {**given, "y": np.int64(1)}),
+        cache("a", {**given, "z": ()}),
+        cache("a", {"x": given["x"], "z": given["y"]}),
+    ]
+    assert len({first, *others}) == 6
+
+
+def test_what_cannot_be_made_is_not_kept():
+    cache = Cache(lambda key, arrays: 1 / key, 2)
+    with pytest.raises(ZeroDivisionError):
+        cache(0, np.zeros(1))
+    assert cache.cache_info() == Info(0, 0, 2, 0) and cache(2, np.zeros(1)) == 0.5
+
+
+def test_executables_go_with_the_last_reference():
+    def live():
+        names = [one.hlo_modules()[0].name for one in jax.devices()[0].client.live_executables()]
+        return sum("of_a_name_of_its_own" in name for name in names)
+
+    def of_a_name_of_its_own(x):
+        return x + 1
+
+    program = Jitted(of_a_name_of_its_own)
+    for n in range(3):
+        program(np.zeros(n))
+    assert live() == 3
+    del program
+    gc.collect()
+    assert live() == 0
+
+
+def test_functions_are_compiled_once_a_key_and_layout():
+    seen = []
+
+    @jitted
+    def f(key, x):
+        seen.append((key, x.shape))
+        return x + key
+
+    for key, n in ((1, 2), (2, 2), (1, 3), (1, 2)):
+        assert (f(key, np.zeros(n, np.float32)) == key).all()
+    assert seen == [(1, (2,)), (2, (2,)), (1, (3,))]
+
+
+@pytest.fixture
+def two_programs(monkeypatch):
+    engine.program.cache_clear()
+    monkeypatch.setattr(engine.program, "_size", 2)
+    yield
+    engine.program.cache_clear()
+
+
+def executables():
+    """How many of the engine's there are."""
+    gc.collect()
+    return sum(one.hlo_modules()[0].name == "jit_advance" for one in jax.devices()[0].client.live_executables())
+
+
+def test_programs_are_bounded(two_programs):
+    """Every new shape is a program; those dropped leave nothing compiled behind."""
+    before = executables()
+    loops = []
+    for arms in (3, 4, 5):
+        simulated(arms)
+        loops.append(weakref.ref(engine.program.values()[-1].loop))
+    assert engine.program.cache_info().currsize == 2 and executables() - before == 2
+    assert [loop() is not None for loop in loops] == [False, True, True]
+    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+    simulated(5)
+    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+
+
+def test_a_program_in_use_outlives_its_place(two_programs):
+    plain = simulated(3)
+
+    def more(*_):
+        for spare in (9, 10):  # their programs need not be compiled to take the places there are
+            with scope.engine():
+                engine.program(*planned_for(spare))
+
+    again = simulated(3, progress=more)
+    assert engine.program.cache_info().currsize == 2
+    np.testing.assert_array_equal(again.pulls, plain.pulls)
+
+
+def planned_for(arms, **more):
+    """Spec and inputs of such a job."""
+    one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
+    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 2, "max_samples": 100, "engine": LAYOUT}
+    with scope.engine():
+        spec, inputs, _ = planned((one, je.BestArm(), je.Uniform()), settings)
+    return dataclasses.replace(spec, **more), inputs
+
+
+def together(*calls):
+    """All calls at once, each in a thread; what the first of them that failed has raised."""
+    start, errors = threading.Barrier(len(calls)), []
+
+    def one(call):
+        try:
+            start.wait(60)
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_threads_share_a_cache():
+    """One adds programs while others ask which there are."""
+    spec, inputs = planned_for(3)
+    done = threading.Event()
+
+    def add():
+        try:
+            for n in range(3 * KEPT):
+                with scope.engine():
+                    engine.program(dataclasses.replace(spec, queue=2048 + n), inputs)
+        finally:
+            done.set()
+
+    def ask():
+        while not done.is_set():
+            assert not engine.compiled(dataclasses.replace(spec, queue=2047), inputs)
+            assert len(engine.program.values()) <= KEPT
+
+    try:
+        together(add, ask, ask)
+        assert engine.program.cache_info().currsize == KEPT
+    finally:
+        engine.program.cache_clear()
+
+
+def test_threads_agree_on_one():
+    cache = Cache(lambda key, arrays: object(), 60)
+    x, seen = np.zeros(1), [[], [], [], []]
+    together(*(lambda mine=mine: mine.extend(cache(key % 60, x) for key in range(3000)) for mine in seen))
+    info = cache.cache_info()
+    assert info.currsize == 60 and info.hits + info.misses == 4 * 3000
+    assert all(len(set(ones)) == 1 for ones in zip(*seen, strict=True))
+    assert len({one for mine in seen for one in mine}) == 60
+
+
+def test_threads_compile_a_program_once():
+    engine.program.cache_clear()
+    results = []
+    together(*[lambda: results.append(simulated(7))] * 2)
+    (program,) = engine.program.values()
+    assert program.traces == 1 and program.compiled
+    np.testing.assert_array_equal(results[0].pulls, results[1].pulls)
+
+
+SHAPES = """
+import resource, sys
+import numpy as np, jaxelim as je
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (10**6 if sys.platform == "darwin" else 10**3)
+rng = np.random.default_rng(0)
+for n in range(200):
+    one = je.Instance(rng.normal(size=(3 + n, 2)), [1.0, 0.3])
+    je.simulate(one, je.BestArm(), je.LinGapE(), delta=0.1, runs=2, max_samples=13 + n, ridge=1)
+    if n % 20 == 19:
+        print(peak(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_memory_levels_off():
+    """200 calls of 200 shapes: below 2 GB, and no more than 250 MB for the last hundred."""
+    done = subprocess.run([sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True)
+    held = [int(line) for line in done.stdout.split()]
+    print(held)
+    assert len(held) == 10 and max(held) < 2000 and held[-1] - held[4] < 250
