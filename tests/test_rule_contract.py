@@ -260,3 +260,23 @@ class Broken(je.Uniform):
 def test_the_other_error_is_the_cause():
     error = refused(Broken())
     assert isinstance(error.__cause__, KeyError) and "Broken()" in str(error)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutable(je.Uniform):
+    weights: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class MutableThreshold:
+    factor: float = 1.0
+
+    def __call__(self, t, delta):
+        return self.factor * jnp.log((1 + t) / delta)
+
+
+@pytest.mark.parametrize("argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str)
+def test_what_cannot_be_hashed(argument, given, nothing_compiles):
+    with pytest.raises(je.ArgumentError) as caught:
+        je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
+    assert caught.value.argument == argument and "unhashable type" in caught.value.note
