@@ -201,6 +201,7 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: dict, queue: dict) -> tup
         live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
         took = time.perf_counter() - last
         if np.any(carry["failed"]):
+            bar.close()
             raise _failure(job, carry)
         # Seldom, since the devices wait for it and for each other; but in time to see that a program for the last runs may take
         # over: that is so many runs away, at the pace so far.
@@ -261,8 +262,8 @@ def _failure(job: Job, carry: dict) -> ArgumentError:
         allowed = f"a function that gives an answer from 0 to {job.problem.width(job.instance.K) - 1} at every theta_hat"
         return ArgumentError("answer", job.problem, allowed, f"it gave {answer} after {t} samples of {where}")
     allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
-    note = f"it chose arm {arm} at t = {t + 1} of {where}"
-    return RuleError(job.rule, allowed, note, arm, t + 1, run, instance if job.instance.batched else None)
+    note = f"it chose arm {arm} at t = {t} of {where}"
+    return RuleError(job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None)
 
 
 def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:

@@ -123,6 +123,7 @@ class Job:
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
             _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
+        _check_hashable(problem=problem, rule=rule, elimination=elimination, threshold=threshold)
         job = Job(
             instance,
             problem,
@@ -246,6 +247,16 @@ def _levels(
             note = f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
             raise ArgumentError(argument, given, allowed, note)
     return values
+
+
+def _check_hashable(**given: Any) -> None:
+    """What programs are kept by has to be hashable."""
+    for name, value in given.items():
+        try:
+            hash(value)
+        except TypeError as error:
+            allowed = "something hashable, such as a frozen dataclass of hashable fields, or a function"
+            raise ArgumentError(name, value, allowed, in_words(error)) from error
 
 
 def _check_alpha(elimination: Resets, threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:

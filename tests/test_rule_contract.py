@@ -230,18 +230,17 @@ def test_python_integers_and_states_are_fine():
 Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 
 
-@pytest.mark.parametrize("beyond, said", [(2, 2), (-1, -1), (2**40, 2**31 - 1)])
-def test_an_answer_out_of_range(beyond, said):
+@pytest.mark.parametrize("call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)])
+def test_an_answer_out_of_range(call, beyond, said):
     """Right at the true theta, where alone it is looked at beforehand."""
     def answer(theta):
         return jnp.where(theta[0] < 0.7, beyond, 0)
 
-    for call, many in ((je.simulate, {"runs": 40}), (je.trace, {"run": 0})):
-        with pytest.raises(je.ArgumentError) as caught:
-            call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9, **many)
-        error = caught.value
-        assert error.argument == "answer" and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
-        assert error.note.startswith(f"it gave {said} after ")
+    with pytest.raises(je.ArgumentError) as caught:
+        call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
+    error = caught.value
+    assert error.argument == "answer" and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
+    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(" samples of run 0")
 
 
 def test_an_answer_that_only_numpy_can_give(nothing_compiles):
@@ -260,3 +259,23 @@ class Broken(je.Uniform):
 def test_the_other_error_is_the_cause():
     error = refused(Broken())
     assert isinstance(error.__cause__, KeyError) and "Broken()" in str(error)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutable(je.Uniform):
+    weights: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class MutableThreshold:
+    factor: float = 1.0
+
+    def __call__(self, t, delta):
+        return self.factor * jnp.log((1 + t) / delta)
+
+
+@pytest.mark.parametrize("argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str)
+def test_what_cannot_be_hashed(argument, given, nothing_compiles):
+    with pytest.raises(je.ArgumentError) as caught:
+        je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
+    assert caught.value.argument == argument and "unhashable type" in caught.value.note
