@@ -1,0 +1,98 @@
+"""Bad input of every kind, each with the beginning of the sentence that it gets.
+
+`tests/data/bad_input.tsv` holds the table: an expression, a tab, and how its message begins. The
+call must raise an exception of ours: neither a raw traceback nor an accepted call.
+"""
+
+import contextlib
+import io
+import math
+import re
+import tempfile
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import cli
+from jaxelim.instance import stack  # noqa: F401 (the table has it)
+
+nan, inf = math.nan, math.inf
+PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])
+EASY = je.Instance(PHI, [2.0, 0.5])
+BATCH = je.Instance(PHI, [[2.0, 0.5], [0.3, 1.0]])
+UNSTRUCTURED = je.Instance(np.eye(3), [1.0, 0.0, -1.0])
+FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
+NEARLY = je.Instance([[1.0, 0.0], [1.0, 1e-6]], [1.0, 1e3])
+TIE = je.Instance(np.eye(4), [1.0, 0.5, 0.5, 1.0])
+SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
+NOISE = np.zeros((2, 50))
+W = np.array([0.1, 0.2, 0.3, 0.4])
+Y = np.array([[[1.0, -1.0]], [[-1.0, 1.0]]])
+GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]]}'
+
+
+def larger(theta):
+    return jnp.argmax(theta).astype(jnp.int32)
+
+
+def sim(**changes):
+    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "runs": 2, "max_samples": 100, **changes}
+    return je.simulate(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
+
+
+def tr(**changes):
+    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "max_samples": 100, **changes}
+    return je.trace(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
+
+
+def chooses(choose):
+    """A run of a rule with this `choose`."""
+
+    class Mine(je.SamplingRule):
+        """A rule of one's own."""
+
+    Mine.choose = lambda self, view, state: choose(view, state)
+    return je.simulate(UNSTRUCTURED, je.BestArm(), Mine(), runs=2, max_samples=60)
+
+
+def file(text):
+    """An instance file with this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.json"
+        path.write_text(text)
+        return je.load_instance(path)
+
+
+def command(*arguments):
+    """A command line; its one line on the standard error is raised."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.main(list(arguments))
+    assert code == 2 and not out.getvalue(), (code, out.getvalue())
+    (line,) = err.getvalue().splitlines()
+    raise je.JaxelimError(line)
+
+
+def said(text):
+    """A message without addresses and temporary folders, on one line."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
+    text = re.sub(r"<[\w.]*chooses\.<locals>\.Mine object>", "Mine()", text)
+    return " ".join(re.sub(r"'/[^']*/mine\.json'", "'mine.json'", text).split())
+
+
+ROWS = [row.split("\t") for row in (Path(__file__).parent / "data" / "bad_input.tsv").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])
+@pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")
+def test_row(expression, beginning):
+    with pytest.raises(je.JaxelimError) as caught:
+        eval(expression)
+    assert said(str(caught.value)).startswith(beginning) and len(beginning) > 8
+
+
+def test_there_are_enough_rows_and_none_twice():
+    assert len({row[0] for row in ROWS}) == len(ROWS) >= 300
