@@ -38,7 +38,7 @@ def threshold(t, delta):
 
 def play(problem, rule, instance=SHARED, noise=NOISE):
     return je.simulate(instance, problem, rule, delta=DELTAS, stopping=STOPPING, runs=RUNS, noise=noise, threshold=threshold,
-                       record=("pair_times",), engine=je.Engine(devices=1))
+                       record=("pair_times",), engine=je.Engine(devices=1), ridge=1.0)
 
 
 @functools.cache

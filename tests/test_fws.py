@@ -33,7 +33,7 @@ def test_trace(entry):
     how = {"stopping": je.LLR()} if entry["variant"] == "llr" else settings(entry["variant"] == "both")
     n = int(expected["samples"])
     ours = je.trace(je.load_instance(entry["instance"]), problem, je.FWS(), noise=np.load(DATA / "noise_seed124.npy"),
-                    max_samples=n, **how)
+                    max_samples=n, **how, ridge=1.0)
     np.testing.assert_array_equal(ours.arms[:n], expected["arms"][:n])
     checks = len(expected["active"])
     np.testing.assert_array_equal(ours.active[:checks], expected["active"])
@@ -90,7 +90,7 @@ def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch
         games.clear()
         instance = small(run // 2, structure)
         ours = je.trace(instance, problem, je.FWS(), noise=noise[run], delta=0.1, engine=engine,
-                        **settings(at_sampling))
+                        **settings(at_sampling), ridge=1.0)
         theirs = twin.run(instance.arms, instance.theta, of_twin, "fws", noise=noise[run], delta=0.1,
                           stopping=("selective",), elimination="selective" if at_sampling else None)
         n = min(ours.samples, len(theirs.arms))

@@ -118,9 +118,14 @@ INSTANCE = je.instances.linear_d20(7, K=24)
 @pytest.fixture
 def own_programs():
     """Programs that are compiled in a test whose patches they must not outlive."""
-    engine.program.cache_clear()
+    forget_programs()
     yield
+    forget_programs()
+
+
+def forget_programs():
     engine.program.cache_clear()
+    engine.outline.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_nothing_kept_is_the_same_run(problem, rule, form, monkeypatch, own_prog
     given = dict(delta=0.05, runs=20, seed=11, max_samples=1500, stopping=(je.LLR(), je.SelectiveElimination()))
     run = lambda: je.simulate(INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given)  # noqa: E731
     usual = run()
-    engine.program.cache_clear()
+    forget_programs()
     monkeypatch.setattr(Spec, "keeps", property(lambda self: False))
     equal(usual, run())
 

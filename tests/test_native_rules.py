@@ -36,7 +36,8 @@ def test_traces_of_the_authors_program(name, pulls):
     stopping = je.LLR() if entry["variant"] == "llr" else je.Native()
     noise = np.load(DATA / "noise_seed124.npy")
     # One more than the trace: a stop is decided at its last sample.
-    ours = je.trace(je.load_instance(entry["instance"]), problem, rule, noise=noise, stopping=stopping, max_samples=pulls + 1)
+    instance = je.load_instance(entry["instance"])
+    ours = je.trace(instance, problem, rule, noise=noise, stopping=stopping, max_samples=pulls + 1, ridge=1.0)
     np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"][:pulls])
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
     if theirs["stopped"] and pulls == len(theirs["arms"]):
@@ -109,7 +110,7 @@ def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     result = je.simulate(
         je.Instance(arms, theta), public, rule, delta=0.1, stopping=[STOPPING[s] for s in stopping],
         elimination=STOPPING.get(elimination), noise=noise, runs=2, max_samples=length,
-        engine=je.Engine(lanes=8, vmapped=vmapped),
+        engine=je.Engine(lanes=8, vmapped=vmapped), ridge=1.0,
     )
     for i in range(len(arms)):
         for run in range(2):
@@ -163,7 +164,7 @@ def test_rank_is_that_of_a_sorted_column():
 ])
 def test_what_is_not_defined_is_refused(rule, problem, instance, settings):
     with pytest.raises(je.UnsupportedError, match=type(rule).__name__):
-        je.simulate(je.load_instance(instance), problem, rule, runs=1, **settings)
+        je.simulate(je.load_instance(instance), problem, rule, runs=1, **settings, ridge=1.0)
 
 
 @pytest.mark.parametrize(("rule", "field", "value"), [
@@ -182,7 +183,7 @@ def test_racing_does_not_discard_where_it_may_only_accept():
     """The published 22.67 thousand samples come from such discards: with none, this noise is not enough by 60 thousand."""
     noise = np.load(DATA / "noise_seed124.npy")
     result = je.simulate(je.load_instance("unstructured-k40"), je.TopM(3), je.Racing(), stopping=je.Native(), runs=1,
-                         noise=noise[None], max_samples=60_000)
+                         noise=noise[None], max_samples=60_000, ridge=1.0)
     assert result.truncated.all()
 
 
@@ -196,7 +197,7 @@ def test_error_rate_is_at_most_delta(name):
     arms, theta = unstructured(5, 1, 8) if rule.structures == ("unstructured",) else linear(6, 3, 1, 9)
     stopping = je.Native() if "native" in rule.stopping else je.LLR()
     result = je.simulate(je.Instance(arms[0], theta[0]), je.BestArm(), rule, delta=0.05, stopping=stopping, runs=600,
-                         max_samples=200_000)
+                         max_samples=200_000, ridge=1.0)
     errors = int(np.sum(~result.correct & result.stopped))
     assert result.stopped.all()
     assert errors == 0 or beta.ppf(0.0005, errors, 600 - errors + 1) < 0.05
@@ -213,11 +214,11 @@ def test_xy_adaptive_where_arms_come_in_orthogonal_groups():
     arms[:3, :2] = arms[3:, 2:] = np.stack([np.cos(angle), np.sin(angle)], 1)
     instance = je.Instance(arms, [1.0, 0.3, 0.2, 0.1])
     common = dict(stopping=je.Native(), delta=0.1)
-    first = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=4000, max_samples=16, **common)
+    first = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=4000, max_samples=16, **common, ridge=1.0)
     chosen = first.pulls[0, 0] - 1
     assert (np.sort(chosen, 1) == [0, 0, 0, 0, 0, 10]).all()
     assert np.abs((chosen == 10).sum(0) - 4000 / 6).max() < 140
-    whole = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=50, max_samples=100_000, **common)
+    whole = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=50, max_samples=100_000, **common, ridge=1.0)
     assert whole.stopped.all() and whole.correct.mean() > 0.5
-    again = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=np.arange(20, 30), max_samples=100_000, **common)
+    again = je.simulate(instance, je.BestArm(), je.XYAdaptive(), runs=np.arange(20, 30), max_samples=100_000, **common, ridge=1.0)
     np.testing.assert_array_equal(again.samples, whole.samples[..., 20:30])

@@ -29,7 +29,7 @@ def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
     noise = np.random.default_rng(4).standard_normal((runs, length))
     beta = je.Heuristic()
     ours = je.simulate(batch, problem, je.LinGapE(), noise=noise, runs=runs, delta=0.1,
-                       elimination=je.Resets(rule, alpha=beta, t0=2.0), stopping=je.LLR())
+                       elimination=je.Resets(rule, alpha=beta, t0=2.0), stopping=je.LLR(), ridge=1.0)
     for i, one in enumerate(batch):
         for r in range(runs):
             theirs = twin.run(one.arms, one.theta, named, "lingape", noise=noise[r], delta=0.1, max_samples=length,
@@ -44,7 +44,7 @@ def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
 def test_papers_alpha_on_the_two_dimensional_example():
     """At eps = 0.01 arms 3.. are dropped from sampling, and arm 2 never is."""
     instance = je.instances.two_dimensional(6, 0.01)
-    common = dict(runs=8, delta=0.01, max_samples=20_000, stopping=je.LLR())
+    common = dict(runs=8, delta=0.01, max_samples=20_000, stopping=je.LLR(), ridge=1.0)
     plain = je.simulate(instance, je.BestArm(), je.LinGapE(), **common)
     resets = je.simulate(instance, je.BestArm(), je.LinGapE(), elimination=je.Resets(je.SelectiveElimination()), **common)
     pulls = 20_000 - 6

@@ -50,7 +50,7 @@ def test_trace(entry):
         stopping=stopping,
         elimination=elimination,
         delta=0.01,
-        max_samples=min(65_000, noise().size),
+        max_samples=min(65_000, noise().size), ridge=1.0,
     )
 
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)

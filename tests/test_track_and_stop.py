@@ -41,7 +41,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
     ours = je.simulate(
-        instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None
+        instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None, ridge=1.0
     )
     for i, one in enumerate(instances.singles):
         for run in range(2):
@@ -70,10 +70,10 @@ jax.tree_util.register_static(Certified)
 def test_every_solve_of_many_runs_is_certified_and_alone_it_is_the_same():
     instance = batch("linear", K=6)[0]
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
-    result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked)
+    result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked, ridge=1.0)
     assert np.all(result.answer.any(-1))  # the native answer is empty
     assert np.median(result.samples) > 60
-    alone = je.simulate(instance, je.BestArm(), Certified(schedule=3), engine=je.Engine(vmapped=True), **asked)
+    alone = je.simulate(instance, je.BestArm(), Certified(schedule=3), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
     np.testing.assert_array_equal(result.samples, alone.samples)
     np.testing.assert_array_equal(result.pulls, alone.pulls)
     # Pieces are read at every solve: once where the last pair still holds, and once more per iteration.
@@ -87,7 +87,7 @@ def test_pulls_approach_the_optimal_allocation():
     instance = je.instances.two_dimensional(4, 0.4)
     never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
     rule = je.TrackAndStop(schedule="powers")
-    result = je.simulate(instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000)
+    result = je.simulate(instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0)
     shares = result.pulls[0, 0] / 100_000
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
@@ -102,7 +102,7 @@ def test_sizes_of_solves():
 @pytest.mark.slow
 def test_a_bonus_may_be_a_numpy_array():
     rule = je.OptimisticTaS(bonus=lambda t, norm: np.zeros(norm.shape), schedule=50)
-    result = je.simulate(batch("linear")[0], je.BestArm(), rule, runs=1, max_samples=20)
+    result = je.simulate(batch("linear")[0], je.BestArm(), rule, runs=1, max_samples=20, ridge=1.0)
     assert result.pulls.sum() == result.samples.sum()
 
 
@@ -114,12 +114,12 @@ def test_solves_over_the_active_pieces_alone():
     asked = dict(
         delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective, elimination=selective, record="pair_times"
     )
-    few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked)
+    few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked, ridge=1.0)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
     assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8  # of 12: four left, and less
-    whole = je.simulate(instance, je.TopM(2), Certified(schedule=2), engine=je.Engine(vmapped=True), **asked)
+    whole = je.simulate(instance, je.TopM(2), Certified(schedule=2), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
     for name in ("samples", "pulls", "tests_sampling", "answer"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
 
