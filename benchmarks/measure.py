@@ -69,7 +69,8 @@ def planned(given: tuple, settings: dict) -> tuple:
     from jaxelim.job import Job
 
     job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
-                      settings["runs"], 0, settings["max_samples"], settings["ridge"], None, (), settings["engine"])  # fmt: skip
+                      settings["runs"], 0, settings["max_samples"],
+                      settings.get("ridge", 1.0), None, (), settings["engine"])  # fmt: skip
     spec = spec_of(job)
     return spec, inputs_of(job, spec), queue_of(job, spec)[0]
 

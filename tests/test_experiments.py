@@ -77,8 +77,8 @@ def test_table4(tmp_path, capsys):
     instance = je.load_instance("unstructured-k40-osi")
     both = je.SelectiveElimination()
     one = je.Engine(devices=1)  # as cells are run: no further compilation
-    watched = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=(je.LLR(), both), runs=6, engine=one)
-    shared = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=both, elimination=both, runs=6, engine=one)
+    watched = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=(je.LLR(), both), runs=6, engine=one, ridge=1.0)
+    shared = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=both, elimination=both, runs=6, engine=one, ridge=1.0)
     with xr.open_dataset(tmp_path / "table4.nc", engine="h5netcdf") as runs:
         runs = runs.load()
     for column, result, place in (("none", watched, 0), ("stopping", watched, 1), ("stopping+sampling", shared, 0)):

@@ -59,8 +59,8 @@ def test_what_cannot_be_traced(name):
 NO_LEVELS = {
     "nan": (lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta), "at t = 51, delta = 0.2 it is nan", "finite"),
     "inf": (lambda t, delta: jnp.log(t) + jnp.inf, "at t = 3, delta = 0.2 it is inf", "finite"),
-    "one": (lambda t, delta: jnp.float64(4.0), "it gave shape ()", "one real number per t"),
-    "too many": (lambda t, delta: jnp.stack([t, t]), "it gave shape (2, 200)", "one real number per t"),
+    "one": (lambda t, delta: jnp.float64(4.0), "of shape ()", "one real number per t"),
+    "too many": (lambda t, delta: jnp.stack([t, t]), "of shape (2, 200)", "one real number per t"),
     "whole": (lambda t, delta: (t + 5).astype(jnp.int32), "it gave", "one real number per t"),
     "complex": (lambda t, delta: t.astype(jnp.complex128), "it gave", "one real number per t"),
 }

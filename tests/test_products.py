@@ -115,7 +115,7 @@ def program(rule, precision="float32", tuned=False, **changes):
         spec = dataclasses.replace(spec_of(job), tuned=tuned)
         made = engine.Program(spec)
         inputs, queue = inputs_of(job, spec), queue_of(job, spec)[0]
-        return made.advance.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
+        return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
 
 
 @pytest.mark.parametrize("name", catalogue.rules())

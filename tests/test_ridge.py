@@ -54,7 +54,7 @@ def test_none_is_refused_where_the_arms_do_not_span():
         je.trace(FLAT, je.BestArm(), je.Uniform(), max_samples=20)
 
 
-@pytest.mark.parametrize("tilt, accepted", [(2e-5, True), (1e-5, False)])
+@pytest.mark.parametrize("tilt, accepted", [(2.1e-5, True), (1e-5, False)])
 def test_none_is_refused_where_v_is_badly_conditioned(tilt, accepted):
     """Of the arms (1, 0) and (1, s), V has condition about 4/s^2."""
     instance = je.Instance([[1.0, 0.0], [1.0, tilt]], [1e-3, 1.0])

@@ -446,7 +446,7 @@ def test_a_batch_of_instances_is_a_cell(tmp_path, capsys):
     batch = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], name="two")
     cell = cells.Cell("batch", batch, je.BestArm(), je.Uniform(), (je.LLR(), je.SelectiveElimination()), delta=(0.1, 0.01))
     assert run(tmp_path, [cell], runs=3, block=2).computed == 3
-    expected = je.simulate(batch, je.BestArm(), je.Uniform(), stopping=cell.stopping, delta=cell.delta, runs=3)
+    expected = je.simulate(batch, je.BestArm(), je.Uniform(), stopping=cell.stopping, delta=cell.delta, runs=3, ridge=1.0)
     data = store.Store(tmp_path).held(cell.settings()).data
     assert data["samples"].dims == ("instance", "stopping", "delta", "run")
     np.testing.assert_array_equal(data["samples"], expected.samples)
