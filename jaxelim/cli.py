@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import jax
 import tyro
@@ -229,7 +229,7 @@ def _merge(config: Merge) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The console script; returns the exit code: 0, 1 for damaged files, 2 for an error."""
+    """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances, "results": Results, "merge": Merge}
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["--version"]:
@@ -300,5 +300,15 @@ def _obeyed(name: str) -> Iterator[None]:
         os.close(reader)
 
 
+def console() -> NoReturn:
+    """The console script."""
+    code = main()
+    if code == INTERRUPTED:  # XLA may still compile in threads of its own, which Python's exit would crash
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

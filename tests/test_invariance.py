@@ -129,7 +129,7 @@ def test_a_batch_of_instances_is_its_instances():
 def test_scaling():
     """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) lead to the same pulls."""
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
-    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **common)
+    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), ridge=1.0, **common)
     for scaled, ridge in (
         (je.Instance(INSTANCE.arms, 4 * INSTANCE.theta, noise_std=4.0), 1.0),
         (je.Instance(2 * INSTANCE.arms, INSTANCE.theta / 2), 4.0),
