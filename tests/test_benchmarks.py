@@ -108,7 +108,6 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
             assert {row["M samples/s"] for row in section.rows} == {0.5}
 
 
-@pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # of unstructured-k40-osi, at the paper's ridge
 def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     first = {"cpu_seconds": 5.0, "compile_seconds": 4.0, "compile_processor_seconds": 3.0}
     first |= {"samples_drawn": 1_000_000, "samples_computed": 2_000_000}

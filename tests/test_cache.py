@@ -16,8 +16,6 @@ from benchmarks.measure import planned
 from jaxelim import engine, scope
 from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 ONE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
 LAYOUT = je.Engine(devices=1, chunk=16)
 

@@ -15,8 +15,6 @@ import pytest
 import jaxelim as je
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 K, D, M, LEVEL = 5, 3, 2, 0.2
 INSTANCES, RUNS, PULLS = 8, 4, 150
 DELTAS = (0.9, 0.5, 0.1, 0.01)  # with a threshold of log(1/delta), at the first everything falls within a few samples

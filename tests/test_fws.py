@@ -10,8 +10,6 @@ from scipy.optimize import linprog
 import jaxelim as je
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 DATA = Path(__file__).parent / "data"
 TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "fws"]
 QUICK = "linear-d20_bai_fws_both.npz"

@@ -19,8 +19,6 @@ from jaxelim.step import Spec
 from jaxelim.testing import ContractError, check_problem
 from tests.test_invariance import equal
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 B, K, D = 6, 9, 4
 
 

@@ -15,8 +15,6 @@ from jaxelim.engine import cpu_options
 from jaxelim.sampling.lazy_tas import averaged
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 DATA = Path(__file__).parent / "data"
 TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "lts"]
 SETTINGS = {

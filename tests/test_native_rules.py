@@ -13,8 +13,6 @@ from jaxelim.indices import rank
 from jaxelim.lanes import Lanes
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 DATA = Path(__file__).parent / "data"
 ENTRIES = {e["rule"]: e for e in json.loads((DATA / "traces" / "index.json").read_text())
            if e["rule"] in ("lingifa", "rage", "xya")}

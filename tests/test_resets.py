@@ -6,8 +6,6 @@ import pytest
 import jaxelim as je
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 K, D = 5, 3
 
 

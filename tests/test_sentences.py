@@ -87,7 +87,6 @@ ROWS = [row.split("\t") for row in (Path(__file__).parent / "data" / "bad_input.
 
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])
-@pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")
 def test_row(expression, beginning):
     with pytest.raises(je.JaxelimError) as caught:
         eval(expression)

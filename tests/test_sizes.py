@@ -16,8 +16,6 @@ from jaxelim.families import gaussian
 from jaxelim.job import Job
 from jaxelim.lanes import Lanes, places_type
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 # Integers
 
 

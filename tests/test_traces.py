@@ -10,8 +10,6 @@ import pytest
 
 import jaxelim as je
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 DATA = Path(__file__).parent / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 SELECTIVE = je.SelectiveElimination()

@@ -14,8 +14,6 @@ from jaxelim.complexity.solver import climb
 from jaxelim.lanes import Lanes
 from tests import twin
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxelim.RidgeWarning")  # the ridge is the paper's
-
 
 def batch(structure, count=2, K=5, d=3):
     rng = np.random.default_rng(15)
