@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout knows it without installation
 
 from jaxelim import instances
-from jaxelim.base import Problem, SamplingRule, View
 from jaxelim.complexity import (
     PrecisionError,
     allocation_value,
@@ -32,7 +31,26 @@ from jaxelim.complexity import (
     sample_bound,
     sensitivity,
 )
-from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination, StoppingRule
+from jaxelim.contracts import (
+    ASK,
+    OK,
+    Directions,
+    Estimate,
+    Evidence,
+    Family,
+    Interval,
+    Levels,
+    PieceSet,
+    Problem,
+    Rows,
+    SamplingRule,
+    Snapshot,
+    Statistics,
+    StoppingRule,
+    Traits,
+    View,
+)
+from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination
 from jaxelim.errors import (
     ArgumentError,
     ConflictError,
@@ -48,26 +66,12 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from jaxelim.families import Bernoulli, Gaussian
 from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
-from jaxelim.sampling import (
-    FWS,
-    LUCB,
-    RAGE,
-    LazyTaS,
-    LinGame,
-    LinGapE,
-    LinGIFA,
-    OptimisticTaS,
-    Oracle,
-    Racing,
-    TrackAndStop,
-    UGapE,
-    Uniform,
-    XYAdaptive,
-)
+from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
@@ -75,55 +79,56 @@ if TYPE_CHECKING:
     from jaxelim import store, testing
 
 __all__ = [
+    "ASK",
     "ArgumentError",
+    "Bernoulli",
     "BestArm",
     "ConflictError",
     "DamagedFileError",
+    "Directions",
     "Engine",
-    "FWS",
+    "Estimate",
+    "Evidence",
+    "Family",
     "FullElimination",
     "GK16",
+    "Gaussian",
     "HalfSpaces",
     "Heuristic",
     "Instance",
     "InstanceFileError",
+    "Interval",
     "JaxelimError",
     "LLR",
-    "LUCB",
-    "LazyTaS",
-    "LinGIFA",
-    "LinGame",
-    "LinGapE",
+    "Levels",
     "LinearThreshold",
     "LogLogThreshold",
     "MemoryLimitError",
     "Native",
-    "OptimisticTaS",
-    "Oracle",
+    "OK",
+    "PieceSet",
     "PrecisionError",
     "Problem",
-    "RAGE",
-    "Racing",
     "Resets",
     "Result",
     "RidgeWarning",
+    "Rows",
     "RuleError",
     "SamplingRule",
     "SelectiveElimination",
     "SetupError",
+    "Snapshot",
+    "Statistics",
     "StoppingRule",
     "StoreError",
     "Thresholding",
     "TieError",
     "TopM",
     "Trace",
-    "TrackAndStop",
-    "UGapE",
-    "Uniform",
+    "Traits",
     "UnknownNameError",
     "UnsupportedError",
     "View",
-    "XYAdaptive",
     "allocation_value",
     "best_extra_arm",
     "characteristic_time",
@@ -148,6 +153,13 @@ __all__ = [
     "testing",
     "trace",
 ]
+
+# The star above took the rules' modules with it; they are no part of the face.
+for _name, _value in list(globals().items()):
+    if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
+        del globals()[_name]
+    elif isinstance(_value, type) and issubclass(_value, SamplingRule) and _name not in __all__:
+        globals()["__all__"].append(_name)
 
 
 def __getattr__(name: str) -> Any:

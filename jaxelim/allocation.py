@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.base import View
 from jaxelim.complexity.information import Coordinates
 from jaxelim.complexity.solver import climb
 from jaxelim.design import DiagonalDesign, Space, SquareDesign
@@ -21,6 +20,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
 from jaxelim.lanes import Lanes
 from jaxelim.lanes import where as where_
+from jaxelim.views import View
 
 MAX_ITERATIONS = 60
 _GAP_FLOAT32 = 3e-5
@@ -49,7 +49,7 @@ class Allocation:
 def start(view: View) -> Allocation:
     """Before the first solve: uniform weights, which certify nothing."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
-    return Allocation(uniform, jnp.zeros_like(view.gap), jnp.full_like(view.time, jnp.inf), jnp.zeros_like(view.t))
+    return Allocation(uniform, jnp.zeros_like(view.linear.margin), jnp.full_like(view.time, jnp.inf), jnp.zeros_like(view.t))
 
 
 def checked_schedule(schedule: Any) -> str | int:
@@ -101,22 +101,23 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
     to 3 (docs/performance.md). Side by side, on a GPU, the fallen ones are masked.
     """
     gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
-    space, problem, lanes_apart = view.space, view.problem, view.means.ndim > 1
-    arms, pieces = view.means.shape[0], view.gap.shape[0]
+    space, lanes_apart = view.space, view.means.ndim > 1
+    arms, pieces = view.means.shape[0], view.linear.margin.shape[0]
 
-    def one(features, frame, answer, gaps, active, bonus, last, now, few=False):
+    def one(features, frame, shape, gaps, active, bonus, last, now, few=False):
         run = Space(Lanes(None), features, space.constants, space.careful)
-        if isinstance(view.design, DiagonalDesign):
+        if isinstance(view.linear.design, DiagonalDesign):
             reference = DiagonalDesign(frame.g)
         else:
             reference = SquareDesign(frame.g, frame.v_inv)
-        _, cross = problem.measure(run, reference, answer)
+        rows = shape.rows()
+        cross = None if rows is None else reference.cross(run, rows)
         solvable = jnp.all((gaps > 0) | ~active) & jnp.any(active)
         c = jnp.zeros_like(last.weights) if bonus is None else bonus
 
         def among(places):
             """The solution over these pieces, which every active one is among."""
-            along = jax.vmap(lambda p: problem.along(run, reference, answer, cross, p))(places)
+            along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)
             # phi_k . (Phi' Phi)^-1 y_p for every k is the direction y_p as the arms see it.
             y = jnp.matmul(along, frame.unit, precision="highest")
             live = active[places] | ~solvable
@@ -143,7 +144,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
 
     frame = Frame(*view.prepared)
     features = view.features
-    given = view.answer, view.gap, view.active, bonus, last, now
+    given = view.shape, view.linear.margin, view.active, bonus, last, now
     if not lanes_apart:
         return one(features, frame, *given)
     shared = features.ndim == 2

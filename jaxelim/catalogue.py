@@ -5,41 +5,36 @@ from collections.abc import Iterable
 from typing import Any
 
 from jaxelim import elimination, problems, sampling, thresholds
-from jaxelim.base import SamplingRule
+from jaxelim.contracts import SamplingRule
 from jaxelim.errors import UnknownNameError
 from jaxelim.instance import Instance
 
-_SPELLINGS = {
-    "LinGapE": "lingape",
-    "LinGame": "lingame",
-    "UGapE": "ugape",
-    "LinGIFA": "lingifa",
-    "LazyTaS": "lazy-tas",
-    "TrackAndStop": "tas",
-    "OptimisticTaS": "optimistic-tas",
-    "XYAdaptive": "xy-adaptive",
-}
-"""Names that the field spells otherwise than their classes split into words."""
-ALIASES = {"k-learner": "lingame", "mislid": "lingame", "m-lingape": "lingape"}
-"""The paper's names of a rule in unstructured problems and in top-m identification."""
-
 
 def spelled(name: str) -> str:
-    """The command-line name of a class: LinGapE -> lingape, BestArm -> best-arm."""
-    if name in _SPELLINGS:
-        return _SPELLINGS[name]
+    """The command-line name of a class: BestArm -> best-arm."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+
+
+def name_of(rule: type[SamplingRule]) -> str:
+    """The command-line name of a rule."""
+    return rule.traits.name or spelled(rule.__name__)
 
 
 def rules() -> dict[str, type[SamplingRule]]:
     """Command-line name -> sampling rule."""
-    return {spelled(name): getattr(sampling, name) for name in sampling.__all__}
+    found = [one for one in vars(sampling).values() if isinstance(one, type)]
+    return {name_of(one): one for one in found if issubclass(one, SamplingRule)}
+
+
+def aliases() -> dict[str, str]:
+    """The papers' names of a rule -> its command-line name."""
+    return {alias: name for name, rule in rules().items() for alias in rule.traits.aliases}
 
 
 def find_rule(name: str) -> type[SamplingRule]:
-    """The rule of a name or of one of the paper's names for it."""
-    known = rules()
-    return known[_known("rule", ALIASES.get(name, name), [*known, *ALIASES])]
+    """The rule of a name or of one of the papers' names for it."""
+    known, others = rules(), aliases()
+    return known[_known("rule", others.get(name, name), [*known, *others])]
 
 
 def stopping_rules() -> dict[str, Any]:
@@ -86,21 +81,22 @@ def rule_rows() -> list[dict[str, str]]:
     mark = lambda yes: "x" if yes else ""  # noqa: E731
     rows = []
     for name, rule in sorted(rules().items()):
-        aliases = sorted(alias for alias, target in ALIASES.items() if target == name)
-        structures = "both" if len(rule.structures) == 2 else rule.structures[0]
+        traits = rule.traits
+        structures = "both" if len(traits.structures) == 2 else traits.structures[0]
         rows.append(
             {
                 "rule": rule.__name__,
-                "name": ", ".join([name, *aliases]),
+                "name": ", ".join([name, *sorted(traits.aliases)]),
                 "structure": structures,
-                "best arm": mark("best-arm" in rule.problems),
-                "top m": mark("top-m" in rule.problems),
-                "signs": mark("thresholding" in rule.problems),
-                "own problem": mark("half-spaces" in rule.problems),
-                "elimination at stopping": mark("selective" in rule.stopping),
-                "at sampling": mark(rule.elimination),
-                "native stop": mark("native" in rule.stopping),
-                "source": rule.source,
+                "best arm": mark(traits.defined_for("best-arm")),
+                "top m": mark(traits.defined_for("top-m")),
+                "signs": mark(traits.defined_for("thresholding")),
+                "own problem": mark(traits.problems is None),
+                "elimination at stopping": mark("selective" in traits.stopping),
+                "at sampling": mark(traits.elimination),
+                "native stop": mark("native" in traits.stopping),
+                "rewards": ", ".join(traits.families or ["any"]),
+                "source": traits.source,
             }
         )
     return rows

@@ -9,11 +9,13 @@ import jax
 import numpy as np
 
 from jaxelim import engine, memory
+from jaxelim.contracts import Problem
+from jaxelim.engine import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.errors import ArgumentError, RuleError
-from jaxelim.families import gaussian
+from jaxelim.families import noise as random
 from jaxelim.job import Job
+from jaxelim.problems.lanewise import in_lanes
 from jaxelim.progress import Progress
-from jaxelim.step import LANE_GROUP, Spec
 
 RUNS_A_LANE = 8
 """How many runs a CPU's lane gets where there are too few to fill all: with few, most lanes wait for the longest run, and
@@ -27,8 +29,16 @@ def spec_of(job: Job, log: int = 0) -> Spec:
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
     devices = min(layout.devices or len(jax.devices()), len(jax.devices()), items)
     each = -(-items // devices)
-    careful = gaussian.may_cancel(job.instance, job.ridge, min(job.max_samples, 10_000))
-    form = layout.form or gaussian.choose_form(job.instance, job.problem.uses_theta, careful)
+    family = job.instance.family.settled(
+        instance=job.instance,
+        problem=job.problem,
+        ridge=job.ridge,
+        max_samples=job.max_samples,
+        form=layout.form,
+        sums=job.rule.traits.uses_rewards,
+        theta=log > 0,
+        tuned=backend == "cpu",
+    )
     if layout.lanes is not None:
         wanted = layout.lanes
     elif backend == "cpu":
@@ -46,14 +56,12 @@ def spec_of(job: Job, log: int = 0) -> Spec:
     while queue < each:
         queue *= 2
     return Spec(
-        problem=job.problem.scaled(job.instance.noise_std).skeleton(),
+        problem=in_lanes(_scaled_problem(job).skeleton()),
+        family=family,
         rule=job.rule.skeleton(),
         stopping=job.stopping,
         elimination=job.elimination,
         threshold=job.threshold,
-        ridge=job.ridge,
-        form=form,
-        careful=careful,
         owned=job.instance.batched,
         deltas=job.deltas.size if job.shared else 1,
         lanes=lanes,
@@ -69,7 +77,11 @@ def spec_of(job: Job, log: int = 0) -> Spec:
     )
 
 
-def queue_of(job: Job, spec: Spec) -> tuple[dict, np.ndarray]:
+def _scaled_problem(job: Job) -> Problem:
+    return job.problem.scaled(job.instance.family.scale)
+
+
+def queue_of(job: Job, spec: Spec) -> tuple[Queue, np.ndarray]:
     """The runs to do, dealt out to the devices in turn (leading axis: device), and the place of each in the result.
 
     The smallest delta first: the longest runs are not left for the end."""
@@ -91,42 +103,43 @@ def queue_of(job: Job, spec: Spec) -> tuple[dict, np.ndarray]:
     for device in range(spec.devices):
         mine = np.arange(device, size, spec.devices)
         part = {name: np.take(x, np.resize(mine, spec.queue), -1) for name, x in tables.items()}
-        dealt.append({**part, "length": np.int32(mine.size)})
+        dealt.append(Queue(**part, length=np.int32(mine.size)))  # type: ignore[arg-type]
     queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if spec.devices > 1 else dealt[0]
     return queue, np.stack([which, instance, row])
 
 
-def inputs_of(job: Job, spec: Spec) -> dict:
+def inputs_of(job: Job, spec: Spec) -> Inputs:
     """What all runs share, as host arrays.
 
     Raises:
         ArgumentError: something that the rule needs cannot be made, as its `prepare` says.
     """
-    beginning = gaussian.Beginning.of(job.instance, spec.form, job.ridge)
-    real = lambda x: np.asarray(x, spec.dtype)  # noqa: E731
-    prepared = job.rule.prepare(job.instance, job.problem, job.ridge)
-    if not job.instance.batched:
+    instance, rule = job.instance, job.rule
+
+    def real(x):
+        x = np.asarray(x)
+        return x.astype(spec.dtype) if x.dtype.kind == "f" else x
+
+    prepared = rule.prepare(instance, job.problem, job.ridge)
+    if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
-    as_is = lambda x: real(x) if np.asarray(x).dtype.kind == "f" else np.asarray(x)  # noqa: E731
     cap = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
-    inputs = {
-        "flag": np.int32(1),
-        "cap": np.int32(cap),
-        "features": real(beginning.features),
-        "mu": real(beginning.mu),
-        "g": real(beginning.g),
-        "matrix": real(beginning.matrix),
-        "estimator": real(beginning.estimator),
-        "prepared": jax.tree.map(as_is, prepared),
-        "problem": jax.tree.map(as_is, job.problem.scaled(job.instance.noise_std).constants()),
-        "key": gaussian.key(job.seed),
-    }
-    if job.noise is not None:
-        inputs["noise"] = job.noise
-    return inputs
+    features = instance.arms.reshape(-1, instance.K, instance.d)
+    tables, constants = spec.family.tables(instance), _scaled_problem(job).constants()
+    return Inputs(
+        flag=np.int32(1),  # type: ignore[arg-type]
+        cap=np.int32(cap),  # type: ignore[arg-type]
+        features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
+        nature=jax.tree.map(real, spec.family.nature(instance)),
+        tables=jax.tree.map(real, tables),
+        prepared=jax.tree.map(real, prepared),
+        constants=jax.tree.map(real, constants),
+        key=random.key(job.seed),
+        noise=job.noise,  # type: ignore[arg-type]
+    )
 
 
-def checked_inputs_of(job: Job, spec: Spec) -> dict:
+def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
     """`inputs_of`, with all that may still refuse an argument: before there is a program, and anything large.
 
     Raises:
@@ -148,15 +161,16 @@ NOISE_COPIES = 5
 
 
 def _needs(
-    job: Job, spec: Spec, inputs: dict | None = None, lane: Any = None, results: dict | None = None
+    job: Job, spec: Spec, inputs: Inputs | None = None, lane: Lane | None = None,
+    outcome: Outcome | None = None,
 ) -> list[memory.Part]:
     """What a call will hold, from below; without the outline of its program more roughly."""
     k, layout = job.instance.K, job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
     rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
     row = memory.of_a_run(k, job.problem.width(k), spec.observers)
-    if results is not None:
-        row = _bytes(results) // spec.lanes
+    if outcome is not None:
+        row = _bytes(outcome) // spec.lanes
     entry = 12 + real * spec.deltas
     tables = items * (64 + entry) + spec.devices * spec.queue * entry  # of `queue_of`; the latter on the devices too
     parts = [
@@ -175,7 +189,8 @@ def _needs(
     if inputs is not None:
         table = 0 if job.noise is None else spec.devices * job.noise.nbytes
         parts.append(memory.Part("noise", job.noise, "the noise that is given", 0, table))
-        shared = spec.devices * sum(x.nbytes for name, x in inputs.items() if name not in ("noise", "prepared", "problem", "key"))
+        of_instances = inputs.features, inputs.nature, inputs.tables
+        shared = spec.devices * _bytes(of_instances)
         parts.append(memory.Part("instance", job.instance, "what all runs share", 0, shared))
     return parts
 
@@ -185,22 +200,27 @@ def _bytes(tree: Any) -> int:
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def drive(job: Job, spec: Spec, progress: Any, inputs: dict, queue: dict) -> tuple[dict, dict]:
-    """Chunks until every run has stopped; the host looks in between."""
+def drive(
+    job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue
+) -> tuple[Carry, dict]:
+    """Chunks until every run has stopped; the host looks in between.
+
+    Returns: the last state, NumPy arrays, and what the work was.
+    """
     host = inputs, queue  # placed anew for every program
     began, processor = time.perf_counter(), time.process_time()
     program = engine.program(spec, inputs)
     *placed, carry = program.begun(*host, program.empty(*host))
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     program.cost = max(program.cost, compiling)
-    bar = Progress(progress, int(np.sum(queue["length"])))
+    bar = Progress(progress, int(np.sum(queue.length)))
     chunks, computed, iterations = 1, 0, 0
     while True:
         last = time.perf_counter()
         carry = program.advance(*placed, carry, np.int32(chunks))
-        live, finished, samples = (np.asarray(carry[k]) for k in ("live", "finished", "samples"))
+        live, finished, samples = map(np.asarray, (carry.live, carry.finished, carry.samples))
         took = time.perf_counter() - last
-        if np.any(carry["failed"]):
+        if np.any(carry.failed):
             bar.close()
             raise _failure(job, carry)
         # Seldom, since the devices wait for it and for each other; but in time to see that a program for the last runs may take
@@ -215,7 +235,7 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: dict, queue: dict) -> tup
         elif took > 4 * pause:
             chunks = max(1, int(chunks * pause / took))
         bar.update(int(np.sum(finished)), int(np.sum(samples)))
-        total = int(np.sum(carry["iterations"]))
+        total = int(np.sum(carry.iterations))
         computed, iterations = computed + (total - iterations) * spec.lanes, total
         if np.sum(live) == 0:
             break
@@ -235,24 +255,25 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: dict, queue: dict) -> tup
             compiling += took
             processor += time.process_time() - before[1]
     bar.close()
-    out = jax.tree.map(np.asarray, {k: carry[k] for k in ("out", "log", "samples", "chooses", "finished")})
+    carry = jax.tree.map(np.asarray, carry)
     work = {
         "seconds": time.perf_counter() - began - compiling,
         "compile_seconds": compiling,
         "compile_processor_seconds": processor,
-        "samples_drawn": int(np.sum(out["samples"])),
+        "samples_drawn": int(np.sum(carry.samples)),
         "samples_computed": computed,
-        "choose_rounds": int(np.sum(out["chooses"])),
+        "choose_rounds": int(np.sum(carry.chooses)),
     }
-    return out, work
+    return carry, work
 
 
-def _failure(job: Job, carry: dict) -> ArgumentError:
+def _failure(job: Job, carry: Carry) -> ArgumentError:
     """What a rule or an answer map gave out of range: of the runs in the earliest such chunk the one of lowest index."""
-    lane = carry["lane"]
-    found = {"arm": lane.bad_arm, "run": lane.run, "instance": lane.instance, "t": lane.stats.t}
-    found["answer"] = np.zeros_like(lane.bad_arm) if lane.bad_answer is None else lane.bad_answer
-    found["steps"] = np.broadcast_to(np.asarray(carry["iterations"])[..., None], lane.run.shape)
+    lane = carry.lane
+    found: dict[str, Any] = {"arm": lane.bad_arm, "run": lane.run, "instance": lane.instance, "t": lane.stats.t}
+    bad = lane.bad_answer
+    found["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
+    found["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
     found = {name: np.ravel(x) for name, x in found.items()}
     failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
     order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])

@@ -7,44 +7,20 @@ on any trajectory tau_full <= tau_selective <= tau_LLR.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Check, Tree, View, refutes
 from jaxelim.checks import real
+from jaxelim.contracts import PieceSet, Snapshot, StoppingRule, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.lanes import where
 
 _LAST = 2**31
 """Beyond every t."""
-
-
-class StoppingRule:
-    """The contract: `start` makes the state, `observe` reads one check and never steers the run."""
-
-    name: ClassVar[str] = ""
-    eliminates: ClassVar[bool] = False
-    shared: ClassVar[bool] = True  # as elimination at sampling: the set is the stopping rule's own
-    full: ClassVar[bool] = False
-
-    def start(self, check: Check, pair_times: bool = False) -> Tree:
-        """The state before the first check."""
-        return ()
-
-    def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
-        """For those that eliminate: the set without the pieces that this check refutes."""
-        return pieces
-
-    def observe(self, check: Check, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        """Next state, whether to stop [] bool, how many pieces were tested [] int32."""
-        raise TypeError(f"{type(self).__name__} does not define observe")
-
-    def answer(self, check: Check, state: Tree) -> Array:
-        """The answer on stopping at this check with this (next) state, [K] bool; asked only when some run is over."""
-        return check.mask
 
 
 @jax.tree_util.register_static
@@ -54,53 +30,55 @@ class LLR(StoppingRule):
 
     name: ClassVar[str] = "llr"
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
-        least = check.space.lanes.min(jnp.where(check.exists, check.llr, jnp.inf))
-        return state, least > beta, check.problem.total(check.exists)
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        shape, values = seen.shape, seen.evidence.values()
+        least = seen.lanes.min(jnp.where(shape.exists, values, jnp.inf))
+        return state, least > beta, shape.total()
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class SelectiveElimination(StoppingRule):
-    """Test the active pieces of the empirical answer only, drop those whose LLR exceeds beta, stop when none is left.
+    """Test the active pieces of the empirical answer only, drop those whose LLR exceeds beta, stop
+    when none is left.
 
-    (Paper, section "Elimination stopping", and its efficient forms in the appendix "Identification Problems".)
+    (Paper, section "Elimination stopping", and its efficient forms in the appendix "Identification
+    Problems".)
     """
 
     name: ClassVar[str] = "selective"
     eliminates: ClassVar[bool] = True
 
-    def start(self, check: Check, pair_times: bool = False) -> Tree:
-        return check.problem.start(check.stats.means, pair_times)
+    def start(self, seen: Snapshot, pair_times: bool = False) -> PieceSet:
+        return seen.problem.pieces(seen, pair_times)
 
-    def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
-        """The set without the pieces that this check refutes."""
-        refuted = check.exists & refutes(check.gap, check.metric.norm, beta)
-        return check.problem.drop(check.space.lanes, pieces, check.answer, refuted, check.stats.t)
+    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
+        return state.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
-        problem, lanes = check.problem, check.space.lanes
-        tested = problem.tests(lanes, state, check.answer, self.full)
-        state = self.update(check, state, beta)
-        return state, problem.settled(lanes, state, check.answer, self.full), tested
+    def observe(
+        self, seen: Snapshot, state: PieceSet, beta: Array
+    ) -> tuple[PieceSet, Array, Array]:
+        tested = state.tests(seen, self.full)
+        state = self.update(seen, state, beta)
+        return state, state.settled(seen, self.full), tested
 
-    def answer(self, check: Check, state: Any) -> Array:
-        return check.problem.verdict(check.space.lanes, state, check.answer, check.stats.means, self.full)
+    def answer(self, seen: Snapshot, state: PieceSet) -> Array:
+        return state.verdict(seen, self.full)
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FullElimination(SelectiveElimination):
-    """As `SelectiveElimination`, testing the pieces of every answer: K^2 of them (paper, section "Elimination stopping")."""
+    """As `SelectiveElimination`, but test the pieces of every answer.
+
+    (Paper, section "Elimination stopping".)
+    """
 
     name: ClassVar[str] = "full"
     full: ClassVar[bool] = True
 
-    def update(self, check: Check, pieces: Tree, beta: Array) -> Tree:
-        if check.problem.full_is_selective:
-            return super().update(check, pieces, beta)
-        refuted = check.problem.all_refuted(check.space, check.stats, beta)
-        return check.problem.drop_all(check.space.lanes, pieces, refuted, check.stats.t)
+    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
+        return state.drop_all(seen, beta)
 
 
 @jax.tree_util.register_static
@@ -110,7 +88,7 @@ class Native(StoppingRule):
 
     name: ClassVar[str] = "native"
 
-    def observe(self, check: Check, state: Any, beta: Array) -> tuple[Tree, Array, Array]:
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
         return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
 
 
@@ -181,25 +159,24 @@ class Resets:
         wide = jnp.sqrt(threshold(t, delta) + (4 * c2 - c1) * jnp.log(t))
         return (wide + 4 * jnp.sqrt((c2 / c1) * threshold(t, 1 / t**2))) ** 2
 
-    def start(self, check: Check) -> tuple[Array, Array]:
+    def start(self, seen: Snapshot) -> tuple[PieceSet, PieceSet]:
         """helper and last, both full."""
-        full = check.problem.everything(check.stats.means)
+        full = seen.problem.plain_pieces(seen)
         return full, full
 
-    def update(self, check: Check, state: tuple[Array, Array], delta: Array, threshold: Callable) -> tuple[Array, Array]:
+    def update(
+        self, seen: Snapshot, state: tuple[PieceSet, PieceSet], delta: Array, threshold: Callable
+    ) -> tuple[PieceSet, PieceSet]:
         """The sets after this check."""
         helper, last = state
-        t = check.stats.t
+        t = seen.stats.t
         resets = jnp.any(t[..., None] == self.reset_times(threshold), -1)
-        last = jnp.where(resets, helper, last)
-        helper = jnp.where(resets, True, helper)
-        alpha = self.level(threshold, t.astype(check.gap.dtype), delta)
-        if self.full and not check.problem.full_is_selective:
-            return helper & ~check.problem.all_refuted(check.space, check.stats, alpha), last
-        refuted = check.exists & refutes(check.gap, check.metric.norm, alpha)
-        return check.problem.without(check.space.lanes, helper, check.answer, refuted), last
+        last = where(resets, helper, last)
+        helper = where(resets, seen.problem.plain_pieces(seen), helper)
+        alpha = self.level(threshold, t.astype(seen.means.dtype), delta)
+        return self.rule.update(seen, helper, alpha), last
 
-    def active(self, check: Check | View, state: tuple[Array, Array]) -> Array:
+    def active(self, seen: Snapshot | View, state: tuple[PieceSet, PieceSet]) -> Array:
         """Which of the answer's pieces sampling looks at: [Q] bool."""
-        active = check.problem.within(check.space.lanes, state[0] & state[1], check.answer)
-        return jnp.where(check.space.lanes.any(active), active, check.exists)
+        active = state[0].active(seen) & state[1].active(seen)
+        return jnp.where(seen.lanes.any(active), active, seen.shape.exists)

@@ -10,25 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Problem, View
 from jaxelim.lanes import SEVERAL, Lanes, Several, balanced
-from jaxelim.problems.best_arm import pairwise_gap
-from jaxelim.problems.top_m import TopM, largest
-
-
-def answer_size(problem: Problem) -> int:
-    """m: how many arms make up an answer, 1 in best-arm identification."""
-    return problem.m if isinstance(problem, TopM) else 1
-
-
-def distances(view: View, i: Array) -> Array:
-    """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
-    return view.design.distances(view.space, view.design.cross(view.space, i), i)
-
-
-def gaps(view: View, i: Array) -> Array:
-    """(phi_i - phi_k) . theta_hat for every k: [K]."""
-    return pairwise_gap(view.space, view.means, view.theta_hat, i)
+from jaxelim.problems.top_m import largest
+from jaxelim.views import View
 
 
 def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: int, like: Array) -> Array:
@@ -100,8 +84,9 @@ def beaten(view: View, judges: Array, width: Array) -> Array:
     [K] bool, as are `judges`; identical arms do not beat one another."""
 
     def body(j, out):
-        norm = distances(view, j)
-        return out | (judges[j] & (norm > 0) & (jnp.sqrt(norm * width) <= gaps(view, j)))
+        norm = view.linear.distances(j)
+        closer = jnp.sqrt(norm * width) <= view.linear.margins(j)
+        return out | (judges[j] & (norm > 0) & closer)
 
     return jax.lax.fori_loop(np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool))
 

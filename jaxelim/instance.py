@@ -14,28 +14,34 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError
+from jaxelim.contracts import Family
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import Gaussian
 
 _FEW_NUMBERS = 24  # arms with at most so many entries are shown in full by repr
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Instance:
-    """A Gaussian bandit instance: arm k has mean mu_k = phi_k . theta and rewards N(mu_k, noise_std^2).
+    """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family.
 
     A leading axis on both arrays makes a batch of I instances; so does a leading axis on theta alone, all instances
-    then having the same arms. Instances are immutable, and equal where arms, theta, noise_std and being a batch are;
-    the name is a label and does not count.
+    then having the same arms. Instances are immutable, and equal where arms, theta, family and
+    being a batch are; the name is a label and does not count.
 
     Args:
         arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 2, d >= 1.
         theta: the parameter, [d] or [I, d]. No sampling rule sees it (except an oracle).
-        noise_std: the standard deviation of the noise, > 0, one number for the whole batch.
+        noise_std: the standard deviation of Gaussian noise, > 0, one number for the whole batch:
+            short for `family=Gaussian(noise_std)`.
         name: a label for tables and figures.
+        family: of the rewards; None: Gaussian(1.0).
 
     Raises:
-        ArgumentError: an argument that is not finite real numbers of these shapes, or is so large that means, LLRs or
-            the arms' squared norms would overflow.
+        ArgumentError: an argument that is not finite real numbers of these shapes, or is so large
+            that means, LLRs or the arms' squared norms would overflow; means out of the family's
+            range; both noise_std and family.
+        UnsupportedError: a family that is not defined for these arms.
 
     Example:
         >>> Instance([[1, 0], [0, 1]], [1.0, 0.5]).means
@@ -44,10 +50,17 @@ class Instance:
 
     arms: np.ndarray
     theta: np.ndarray
-    noise_std: float
+    family: Family
     name: str | None
 
-    def __init__(self, arms: ArrayLike, theta: ArrayLike, noise_std: float = 1.0, name: str | None = None):
+    def __init__(
+        self,
+        arms: ArrayLike,
+        theta: ArrayLike,
+        noise_std: float | None = None,
+        name: str | None = None,
+        family: Family | None = None,
+    ):
         phi = checks.real_array("arms", arms, ndim=(2, 3))
         if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
             allowed = "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
@@ -59,15 +72,66 @@ class Instance:
         if parameter.shape != (*phi.shape[:-2], d):
             allowed = f"shape ({d},), or (instances, {d})" if phi.ndim == 2 else f"shape ({phi.shape[0]}, {d})"
             raise ArgumentError("theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}")
-        scale = checks.real("noise_std", noise_std, low=0, open=True)
+        family = _family_of(noise_std, family)
         _refuse_unstorable(name)
         for array in (phi, parameter):
             array.setflags(write=False)
         object.__setattr__(self, "arms", phi)
         object.__setattr__(self, "theta", parameter)
-        object.__setattr__(self, "noise_std", scale)
+        object.__setattr__(self, "family", family)
         object.__setattr__(self, "name", name)
         self._refuse_overflow()
+        if self.structure not in family.structures:
+            allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
+            raise UnsupportedError("family", family, allowed)
+        family.check(self)
+
+    @staticmethod
+    def unstructured(
+        means: ArrayLike,
+        family: Family | None = None,
+        *,
+        noise_std: float | None = None,
+        name: str | None = None,
+    ) -> "Instance":
+        """Arms that have nothing in common: mu_k = means[k], the arms the canonical basis.
+
+        Args:
+            means: [K], or [I, K] for a batch; K >= 2.
+            family: of the rewards; None: Gaussian(1.0).
+            noise_std: short for `family=Gaussian(noise_std)`.
+            name: a label.
+
+        Raises:
+            ArgumentError: as for `Instance`.
+
+        Example:
+            >>> Instance.unstructured([0.3, 0.2], Bernoulli()).K
+            2
+        """
+        theta = checks.real_array("means", means, ndim=(1, 2))
+        if theta.shape[-1] < 2 or theta.shape[0] < 1:
+            allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
+            raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
+        return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of Gaussian rewards.
+
+        Raises:
+            UnsupportedError: rewards of another family.
+        """
+        if not isinstance(self.family, Gaussian):
+            raise UnsupportedError("family", self.family, "gaussian: no other family has a noise_std")
+        return self.family.std
+
+    @property
+    def family_settings(self) -> dict[str, object]:
+        """What a result's settings say of the family."""
+        if isinstance(self.family, Gaussian):
+            return {"noise_std": self.family.std}
+        return {"family": repr(self.family)}
 
     def _refuse_overflow(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -76,9 +140,10 @@ class Instance:
             if not np.isfinite(self.means).all():
                 raise ArgumentError("theta", self.theta, "numbers for which the means do not overflow float64")
             # A run is that of theta/noise_std with unit noise, and its LLRs are squares of the means there.
-            scaled = (self.theta / self.noise_std, (self.means / self.noise_std) ** 2)
+            scale = self.family.scale
+            scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                argument = "theta" if self.noise_std >= 1 else "noise_std"
+                argument = "theta" if scale >= 1 else "noise_std"
                 allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
                 raise ArgumentError(argument, getattr(self, argument), allowed)
 
@@ -140,26 +205,27 @@ class Instance:
         if isinstance(index, slice):
             if not range(*index.indices(self.size)):
                 raise ArgumentError("index", index, f"a slice that selects some of the {self.size} instances")
-            return Instance(self.arms[index], self.theta[index], self.noise_std, self.name)
+            return Instance(self.arms[index], self.theta[index], None, self.name, self.family)
         i = checks.integer("index", index)
         if not -self.size <= i < self.size:
             raise IndexError(f"index: got {i}; allowed: an integer from {-self.size} to {self.size - 1}")
         i %= self.size
         name = None if self.name is None else f"{self.name}[{i}]"
-        return Instance(self.arms[i], self.theta[i], self.noise_std, name)
+        return Instance(self.arms[i], self.theta[i], None, name, self.family)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
         return (
-            self.noise_std == other.noise_std
+            self.family == other.family
             and np.array_equal(self.arms, other.arms)
             and np.array_equal(self.theta, other.theta)
         )
 
     def __hash__(self) -> int:
         # + 0.0 turns -0.0 into 0.0: the two are equal but differ in their bytes.
-        return hash((self.arms.shape, (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes(), self.noise_std))
+        arms, theta = (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes()
+        return hash((self.arms.shape, arms, theta, self.family))
 
     def __repr__(self) -> str:
         """The call that makes this instance, or its sizes in place of the arrays where these are long."""
@@ -170,14 +236,14 @@ class Instance:
                 f"arms=<{'x'.join(map(str, self.arms.shape))}>",
                 f"theta=<{'x'.join(map(str, self.theta.shape))}>",
             ]
-        fields.append(f"noise_std={self.noise_std!r}")
+        fields += [f"{name}={value}" for name, value in self.family_settings.items()]
         if self.name is not None:
             fields.append(f"name={self.name!r}")
         return f"Instance({', '.join(fields)})"
 
     def __reduce__(self):
         # Through the constructor, as a pickled array forgets that it is read-only.
-        return Instance, (self.arms, self.theta, self.noise_std, self.name)
+        return Instance, (self.arms, self.theta, None, self.name, self.family)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the instance (or batch) to a file that `load_instance` reads back exactly; an old file is replaced.
@@ -185,12 +251,26 @@ class Instance:
         Raises:
             OSError: the file cannot be written.
         """
+        gaussian = isinstance(self.family, Gaussian)
         rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
+        family = f'"noise_std": {json.dumps(self.noise_std)}' if gaussian else f'"family": {json.dumps(self.family.name)}'
         text = (
-            f'{{"name": {json.dumps(self.name)}, "noise_std": {json.dumps(self.noise_std)},\n'
+            f'{{"name": {json.dumps(self.name)}, {family},\n'
             f' "theta": {json.dumps(self.theta.tolist())},\n "arms": [\n{rows}]}}\n'
         )
         Path(path).write_text(text, encoding="utf-8")
+
+
+def _family_of(noise_std: float | None, family: Family | None) -> Family:
+    if family is None:
+        std = 1.0 if noise_std is None else noise_std
+        return Gaussian(checks.real("noise_std", std, low=0, open=True))
+    if not isinstance(family, Family):
+        raise ArgumentError("family", family, "a reward family such as Gaussian() or Bernoulli()")
+    if noise_std is not None:
+        allowed = f"None with family={family!r}: noise_std is short for Gaussian(noise_std)"
+        raise ArgumentError("noise_std", noise_std, allowed)
+    return family
 
 
 def _refuse_unstorable(name: object) -> None:
@@ -211,9 +291,9 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
     A single instance in place of a sequence makes a batch of one, and a batch stays as it is. Names are dropped.
 
     Raises:
-        ArgumentError: no instance, something that is none, or instances that differ in K, d or noise_std.
+        ArgumentError: no instance, something that is none, or instances that differ in K, d or family.
     """
-    allowed = "a non-empty sequence of instances with the same K, d and noise_std"
+    allowed = "a non-empty sequence of instances with the same K, d and family"
     if not isinstance(instances, Iterable):
         raise ArgumentError("instances", instances, allowed)
     given = [instances] if isinstance(instances, Instance) else list(instances)
@@ -224,11 +304,10 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
         raise ArgumentError("instances", given, allowed)
     first = given[0]
     for position, one in enumerate(given):
-        if (one.K, one.d, one.noise_std) != (first.K, first.d, first.noise_std):
-            note = f"K, d, noise_std are {first.K}, {first.d}, {first.noise_std} at [0] but "
-            raise ArgumentError(
-                "instances", given, allowed, note + f"{one.K}, {one.d}, {one.noise_std} at [{position}]"
-            )
+        if (one.K, one.d, one.family) != (first.K, first.d, first.family):
+            note = f"K, d, family are {first.K}, {first.d}, {first.family} at [0] but "
+            note += f"{one.K}, {one.d}, {one.family} at [{position}]"
+            raise ArgumentError("instances", given, allowed, note)
     arms = np.concatenate([one.arms.reshape(-1, one.K, one.d) for one in given])
     theta = np.concatenate([one.theta.reshape(-1, one.d) for one in given])
-    return Instance(arms, theta, first.noise_std)
+    return Instance(arms, theta, family=first.family)

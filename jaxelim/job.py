@@ -1,7 +1,6 @@
 """What a call asks for, checked on the host before anything compiles."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,16 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, memory, scope
-from jaxelim.base import Problem, SamplingRule
-from jaxelim.elimination import Resets, SelectiveElimination, StoppingRule
-from jaxelim.errors import ArgumentError, RidgeWarning, UnsupportedError, in_words
-from jaxelim.families import gaussian
+from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.elimination import Resets, SelectiveElimination
+from jaxelim.errors import ArgumentError, UnsupportedError, in_words
+from jaxelim.families import Gaussian
 from jaxelim.instance import Instance
-from jaxelim.thresholds import LinearThreshold
+from jaxelim.problems.lanewise import traced_shape
 
 _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
-_WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
-_LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding moves such a gap by 1% at most
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts are kept in the floating type
 
@@ -59,7 +56,7 @@ class Engine:
         if self.shrink is not None and not isinstance(self.shrink, bool):
             raise ArgumentError("shrink", self.shrink, "None, True or False")
         if self.form is not None:
-            checks.choice("form", self.form, gaussian.FORMS)
+            checks.choice("form", self.form, ("arms", "square", "diagonal"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Job:
     runs: np.ndarray
     seed: int
     max_samples: int
-    ridge: float
+    ridge: float | None
     noise: np.ndarray | None
     record: tuple[str, ...]
     layout: Engine
@@ -108,7 +105,7 @@ class Job:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
                 raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
-            _refuse_large_noise(noise, layout.precision)
+            instance.family.check_noise(noise, layout.precision)
         if not isinstance(record, str | Sequence):
             raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
         record = (record,) if isinstance(record, str) else tuple(record)
@@ -116,45 +113,50 @@ class Job:
             checks.choice("record", name, ("pair_times",))
         for one in instance.singles:
             problem.check(one.arms, one.theta)
+        instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
             _check_float32(instance, problem)
         _check_threshold(threshold, deltas, instance.K, max_samples)
-        ridge = _ridge_of(ridge, instance, threshold)
+        ridge = instance.family.ridge_of(ridge, instance, threshold)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
             _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
         _check_hashable(problem=problem, rule=rule, elimination=elimination, threshold=threshold)
         job = Job(
-            instance,
-            problem,
-            rule,
-            deltas,
-            rules,
-            elimination,
-            threshold,
-            indexes,
-            seed,
-            max_samples,
-            ridge,
-            noise,
-            record,
-            layout,
+            instance=instance,
+            problem=problem,
+            rule=rule,
+            deltas=deltas,
+            stopping=rules,
+            elimination=elimination,
+            threshold=threshold,
+            runs=indexes,
+            seed=seed,
+            max_samples=max_samples,
+            ridge=ridge,
+            noise=noise,
+            record=record,
+            layout=layout,
         )
-        if job.layout.form is not None:
-            allowed = ["diagonal"] if instance.structure == "unstructured" else ["arms", "square"]
-            if instance.structure == "unstructured":
-                allowed += ["arms", "square"]
-            if problem.uses_theta:
-                allowed = [form for form in allowed if form != "arms"]
-            if job.layout.form not in allowed:
-                raise ArgumentError("form", job.layout.form, f"one of {allowed} for this instance and problem")
-        _warn_of_ridge(ridge, instance, threshold, float(deltas.max()))
+        if layout.form is not None:
+            _check_form(layout.form, instance, problem)
+        instance.family.warn(ridge, instance, threshold, float(deltas.max()))
         return job
 
     @property
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
-        return self.deltas.size == 1 or not (self.rule.uses_delta or self.elimination is not None)
+        return self.deltas.size == 1 or not (self.rule.traits.uses_delta or self.elimination is not None)
+
+
+def _check_form(form: str, instance: Instance, problem: Problem) -> None:
+    """Refuse a form of the design that is not exact, or that there is none of."""
+    allowed = ["diagonal"] if instance.structure == "unstructured" else []
+    allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
+    if not isinstance(instance.family, Gaussian):
+        raise ArgumentError("form", form, f"None: {instance.family!r} keeps no design")
+    if form not in allowed:
+        raise ArgumentError("form", form, f"one of {allowed} for this instance and problem")
 
 
 def _check_runs_fit(
@@ -174,16 +176,6 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
     if len({repr(rule) for rule in rules}) < len(rules):
         raise ArgumentError("stopping", stopping, "each stopping rule once")
     return tuple(rules)
-
-
-def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
-    """Given noise [runs, T] stands for standard normals; beyond the bound its squares overflow."""
-    bound = _LARGEST_NOISE[precision]
-    bad = np.argwhere(np.abs(noise) > bound)
-    if bad.size:
-        where = tuple(int(i) for i in bad[0])
-        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
-        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
 
 
 def _check_float32(instance: Instance, problem: Problem) -> None:
@@ -267,66 +259,27 @@ def _check_alpha(elimination: Resets, threshold: Any, deltas: np.ndarray, first:
     _levels(argument, given, lambda t, delta: elimination.level(threshold, t, delta), deltas, first, last)
 
 
-def _ridge_of(ridge: float | None, instance: Instance, threshold: Any) -> float:
-    """The ridge lambda of V as given, or the one that None stands for."""
-    if isinstance(threshold, LinearThreshold):
-        if ridge is not None and ridge != threshold.ridge:
-            allowed = f"None or {threshold.ridge}: the ridge of the threshold, {threshold!r}"
-            raise ArgumentError("ridge", ridge, allowed)
-        return threshold.ridge
-    if ridge is not None and ridge > 0:
-        return ridge
-    arms = instance.arms.reshape(-1, instance.K, instance.d)
-    for i, one in enumerate(arms if instance.batched else arms[:1]):
-        rank = np.linalg.matrix_rank(one)
-        if rank < instance.d:
-            note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
-            raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
-        singular = np.linalg.svd(one, compute_uv=False)
-        condition = (singular[0] / singular[-1]) ** 2
-        if ridge is None and condition > _WORST_CONDITION:
-            note = f"V of instance {i} has condition {condition:.1e} after the initial pulls"
-            allowed = f"a number: None needs a condition of at most {_WORST_CONDITION:.0e}"
-            raise ArgumentError("ridge", ridge, allowed, note)
-    return 0.0
-
-
-def _warn_of_ridge(ridge: float, instance: Instance, threshold: Any, delta: float) -> None:
-    """Warn where the bias of a ridge exceeds what the threshold leaves room for at t = K."""
-    norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
-    if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
-        return
-    with scope.engine():
-        beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
-    bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
-    if bias > room:
-        warnings.warn(
-            f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = {bias:.3g} exceeds "
-            f"sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not cover its bias. Take "
-            "ridge=None (0 where the arms span R^d), or a LinearThreshold with theta_bound >= "
-            f"{norm:.3g}.",
-            RidgeWarning,
-            stacklevel=4,
-        )
-
-
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse, with a sentence, what the paper does not define."""
-    name = type(rule).__name__
-    if problem.name not in rule.problems:
-        raise UnsupportedError("problem", problem, f"one that {name} is defined for: {', '.join(rule.problems)}")
-    if instance.structure not in rule.structures:
-        raise UnsupportedError(
-            "instance", instance.structure, f"{' or '.join(rule.structures)} arms: {name} is not defined for others"
-        )
+    name, traits = type(rule).__name__, rule.traits
+    if not traits.defined_for(problem.name):
+        allowed = f"one that {name} is defined for: {', '.join(traits.problems)}"
+        raise UnsupportedError("problem", problem, allowed)
+    if instance.structure not in traits.structures:
+        allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
+        raise UnsupportedError("instance", instance.structure, allowed)
+    family = instance.family
+    if traits.families is not None and family.name not in traits.families:
+        allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
+        raise UnsupportedError("family", family, allowed)
     for one in stopping:
-        if one.name not in rule.stopping:
-            raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(rule.stopping)}")
+        if one.name not in traits.stopping:
+            raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(traits.stopping)}")
     if elimination is None:
         return
     if not isinstance(elimination, SelectiveElimination | Resets):
         raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
-    if not rule.elimination:
+    if not traits.elimination:
         raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
     if isinstance(elimination, Resets):
         elimination.check(threshold, deltas)

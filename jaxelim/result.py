@@ -4,14 +4,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.cache import jitted
 from jaxelim.complexity import complexity, efficiency
-from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
+from jaxelim.views import Estimate
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,15 +22,15 @@ BIASED = "the mean of the others is biased low"
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
-    given = [(one.arms, one.theta, one.means, problem.constants()) for one in instance.singles]
+    given = [(one.theta, one.means, problem.constants()) for one in instance.singles]
     answers = [np.asarray(_answer(problem.skeleton(), *one)) for one in given]
     return np.stack(answers) if instance.batched else answers[0]
 
 
 @jitted
-def _answer(problem: Any, arms: Any, theta: Any, means: Any, constants: Any) -> Any:
-    space = Space(Lanes(None), arms, constants)
-    return problem.mask(problem.answer(space, means, theta), means)
+def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
+    seen = Estimate(Lanes(), means, theta, constants)
+    return problem.public(seen, problem.answer(seen))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,24 +109,22 @@ class Result:
         return ~self.stopped
 
     @staticmethod
-    def assembled(job: Any, spec: Any, arrays: dict, work: dict) -> "Result":
-        """From a job's raw arrays."""
+    def assembled(job: Any, spec: Any, arrays: Any, work: dict) -> "Result":
+        """From a job and the `Outcome` of its runs, in their places."""
+        found = [x for x in arrays.times if x is not None]
         times = None
-        found = {int(k[6:]): v for k, v in arrays.items() if k.startswith("times_")}
         if found:
-            axis = 1 if job.instance.batched else 0
-            like = next(iter(found.values()))
-            times = np.concatenate([found.get(s, np.zeros_like(like)) for s in range(len(job.stopping))], axis)
+            each = [np.zeros_like(found[0]) if x is None else x for x in arrays.times]
+            times = np.concatenate(each, 1 if job.instance.batched else 0)
         truth = correct_answer(job.instance, job.problem)
         truth = truth[:, None, None, None] if job.instance.batched else truth
         plan = {
-            "design": spec.form,
-            "careful": spec.careful,
+            **spec.family.plan(),
             "lanes": spec.lanes,
             "chunk": spec.chunk,
             "devices": spec.devices,
             "deltas_per_trajectory": spec.deltas,
-            "entrance": "vmap" if spec.vmapped or not spec.rule.lanes_last else "lanes",
+            "entrance": "vmap" if spec.vmapped or not spec.rule.traits.lanes_last else "lanes",
         }
         settings = {
             "instance": job.instance.name or repr(job.instance),
@@ -138,30 +135,30 @@ class Result:
             "threshold": repr(job.threshold),
             "seed": job.seed,
             "max_samples": job.max_samples,
-            "ridge": job.ridge,
+            **({} if job.ridge is None else {"ridge": job.ridge}),
             "noise": "given" if job.noise is not None else "seeded",
-            "noise_std": job.instance.noise_std,
+            **job.instance.family_settings,
             "precision": spec.precision,
             **job.rule.report(job.instance, job.problem),
         }
         return Result(
-            job.instance,
-            job.problem,
-            job.rule,
-            job.deltas,
-            job.stopping,
-            job.runs,
-            arrays["samples"],
-            arrays["stopped"],
-            arrays["answer"],
-            np.all(arrays["answer"] == truth, -1),
-            arrays["pulls"],
-            times,
-            arrays["tests_stopping"],
-            arrays["tests_sampling"],
-            work,
-            plan,
-            settings,
+            instance=job.instance,
+            problem=job.problem,
+            rule=job.rule,
+            deltas=job.deltas,
+            stopping=job.stopping,
+            runs=job.runs,
+            samples=arrays.samples,
+            stopped=arrays.stopped,
+            answer=arrays.answer,
+            correct=np.all(arrays.answer == truth, -1),
+            pulls=arrays.pulls,
+            elimination_times=times,
+            tests_stopping=arrays.tests_stopping,
+            tests_sampling=arrays.tests_sampling,
+            work=work,
+            plan=plan,
+            settings=settings,
         )
 
     def summary(self) -> Summary:
@@ -243,8 +240,7 @@ class Result:
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times
         if times is not None:
-            extra = {1: ("arm",), 2: ("better", "worse") if self.problem.name == "top-m" else ("answer_index", "piece")}
-            data["elimination_times"] = ((*dims, *extra[times.ndim - len(dims)]), times)
+            data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
         coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas, "run": self.runs}
         units = {
             "samples": "samples",
@@ -305,46 +301,26 @@ class Trace:
         return not self.stopped
 
     @staticmethod
-    def assembled(job: Any, out: dict) -> "Trace":
-        """From a job's raw arrays."""
-        raw, log, k = out["out"], out["log"], job.instance.K
-        samples = int(raw["samples"][0, 0, 0])
-        arms = np.concatenate([np.arange(k, dtype=np.int32), log["arm"][k:samples]])
-        scale = job.instance.noise_std
-        noise = job.noise[0, :k] if job.noise is not None else _first_noise(job, k)
-        first = job.instance.means + scale * noise
-        rewards = np.concatenate([first, log["reward"][k:samples].astype(np.float64) * scale])
-        active = log["remaining"][k : samples + 1]
-        if not job.stopping[0].eliminates:
-            nothing = {"top-m": 0, "half-spaces": 0}.get(job.problem.name, k)
-            active = np.full_like(active, nothing)
+    def assembled(job: Any, carry: Any) -> "Trace":
+        """From a job and the last `Carry` of its run."""
+        raw, log, k, family = carry.out, carry.log, job.instance.K, job.instance.family
+        samples = int(raw.samples[0, 0, 0])
+        arms = np.concatenate([np.arange(k, dtype=np.int32), log.arm[k:samples]])
+        rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
         return Trace(
-            arms,
-            rewards,
-            active,
-            samples,
-            bool(raw["stopped"][0, 0, 0]),
-            raw["answer"][0, 0, 0],
-            raw["pulls"][0, 0, 0],
-            raw["times_0"][0, 0] if "times_0" in raw else None,
-            log["theta_hat_0"] * scale,
+            arms=arms,
+            rewards=rewards.astype(np.float64) * family.scale,
+            active=log.remaining[k : samples + 1],
+            samples=samples,
+            stopped=bool(raw.stopped[0, 0, 0]),
+            answer=raw.answer[0, 0, 0],
+            pulls=raw.pulls[0, 0, 0],
+            elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
+            theta_hat_0=log.theta_hat_0 * family.scale,
         )
 
     def __repr__(self) -> str:
         return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
-
-
-def _first_noise(job: Any, k: int) -> np.ndarray:
-    from jaxelim.families import gaussian
-
-    return np.asarray(_seeded(k, gaussian.key(job.seed), job.runs.astype(np.int32)))[:, 0]
-
-
-@jitted
-def _seeded(length: int, key: Any, runs: Any) -> Any:
-    from jaxelim.families.gaussian import seeded_noise
-
-    return seeded_noise(key, runs, jnp.zeros(runs.shape, jnp.int32), length, jnp.float64)
 
 
 __all__ = ["ArgumentError", "Result", "Summary", "Trace", "correct_answer"]

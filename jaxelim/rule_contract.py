@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.base import SamplingRule, Tree, View
+from jaxelim.contracts import SamplingRule, Tree, View
 from jaxelim.errors import JaxelimError, RuleError, in_words
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {
     "init": "an init(view) that returns the state, a pytree of arrays",
     "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
-    "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK, OK or WORKING",
+    "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK or OK",
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as long as an answer",
     "reads": "a reads(view, state) that returns a number of pieces, a scalar",
 }

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.base import Problem, SamplingRule
+from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.drive import checked_inputs_of, drive, queue_of, spec_of
-from jaxelim.elimination import LLR, StoppingRule
+from jaxelim.elimination import LLR
 from jaxelim.errors import ArgumentError
 from jaxelim.instance import Instance
 from jaxelim.job import Engine, Job
@@ -143,22 +143,26 @@ def _simulated(job: Job, progress: Any) -> Result:
     spec = spec_of(job)
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
-    out, work = drive(job, spec, progress, inputs, queue)
-    raw = out["out"] if spec.devices > 1 else jax.tree.map(lambda x: x[None], out["out"])
-    finished = np.atleast_1d(out["finished"])
-    rows = {name: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)]) for name, x in raw.items()}
+    carry, work = drive(job, spec, progress, inputs, queue)
+    raw = carry.out if spec.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
+    finished = np.atleast_1d(carry.finished)
+    used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)])  # noqa: E731
+    rows = jax.tree.map(used, raw)
     dealt = np.repeat(np.arange(spec.devices), finished)
-    which, instance, row = places[:, rows.pop("item") * spec.devices + dealt]
-    arrays = {}
-    for name, x in rows.items():
-        if name.startswith("times_"):
-            x = x[:, None]
-        full = np.zeros((job.instance.size, x.shape[1], job.deltas.size, job.runs.size, *x.shape[3:]), x.dtype)
+    which, instance, row = places[:, rows.item * spec.devices + dealt]
+
+    def placed(x):
+        """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
+        shape = job.instance.size, x.shape[1], job.deltas.size, job.runs.size, *x.shape[3:]
+        full = np.zeros(shape, x.dtype)
         if job.shared:
             full[instance, :, :, row] = x
         else:
             full[instance, :, which, row] = x[:, :, 0]
-        arrays[name] = full if job.instance.batched else full[0]
+        return full if job.instance.batched else full[0]
+
+    times = jax.tree.map(lambda x: x[:, None], rows.times)
+    arrays = jax.tree.map(placed, dataclasses.replace(rows, item=None, times=times))
     return Result.assembled(job, spec, arrays, work)
 
 
@@ -169,8 +173,8 @@ def _traced(job: Job) -> Trace:
         length *= 2
     spec = spec_of(job, log=length)
     inputs = checked_inputs_of(job, spec)
-    out, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
-    return Trace.assembled(job, out)
+    carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
+    return Trace.assembled(job, carry)
 
 
 __all__ = ["Engine", "simulate", "trace"]

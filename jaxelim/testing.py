@@ -14,15 +14,18 @@ import numpy as np
 from scipy import stats
 
 from jaxelim import engine, problems, sampling, scope, thresholds
-from jaxelim.base import Problem, SamplingRule, Statistics, check_of
-from jaxelim.design import Space, SquareDesign
+from jaxelim.contracts import Problem, SamplingRule
+from jaxelim.design import SquareDesign
 from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
-from jaxelim.errors import JaxelimError, RuleError
+from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
+from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.instance import Instance
 from jaxelim.lanes import Lanes
 from jaxelim.problems import BestArm, Thresholding, TopM
+from jaxelim.problems.lanewise import in_lanes
 from jaxelim.result import Result
 from jaxelim.simulate import Engine, simulate, trace
+from jaxelim.views import Snapshot
 
 LUCK = 1e-6
 """The chance that a statistical check fails a correct rule."""
@@ -96,13 +99,13 @@ def easy_instance(problem: Problem, structure: str) -> Instance:
 
 def natural_problems(rule: SamplingRule) -> list[Problem]:
     """Best arm, top 2 and signs, as far as the rule is defined for them."""
-    return [problem for problem in (BestArm(), TopM(2), Thresholding()) if problem.name in rule.problems]
+    return [problem for problem in (BestArm(), TopM(2), Thresholding()) if rule.traits.defined_for(problem.name)]
 
 
 def natural_stopping(rule: SamplingRule) -> tuple:
     """All the stopping rules that the rule admits, to be observed side by side."""
     known = {"llr": LLR(), "selective": SelectiveElimination(), "full": FullElimination(), "native": Native()}
-    return tuple(known[name] for name in rule.stopping)
+    return tuple(known[name] for name in rule.traits.stopping)
 
 
 def check_sampling_rule(
@@ -142,7 +145,7 @@ def check_sampling_rule(
     lines = [_check_repr(rule), _check_docstring(type(rule))]
     try:
         for one in natural_problems(rule) if problem is None else [problem]:
-            for structure in rule.structures if instance is None else [instance.structure]:
+            for structure in rule.traits.structures if instance is None else [instance.structure]:
                 on = easy_instance(one, structure) if instance is None else instance
                 lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
         lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
@@ -170,7 +173,7 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     one, some = runs // 2, np.arange(min(runs, 40))
     alone = simulate(instance, problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common)
     _same(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
-    if rule.lanes_last:
+    if rule.traits.lanes_last:
         vmapped = simulate(instance, problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common)
         _same(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     errors = (many.stopped & ~many.correct).sum(-1)
@@ -188,13 +191,13 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
 def _check_stress(rule, problem, steps, seed) -> str:
     """Rewards so large that exponential weights underflow, and arms so near each other that designs are almost singular."""
     scale = 1e4
-    if rule.structures == ("unstructured",):
+    if rule.traits.structures == ("unstructured",):
         instance = Instance(np.eye(4), scale * np.array([1.0, 0.5, -0.5, -1.0]))
     else:
         arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
         instance = Instance(arms, scale * np.array([1.0, 3.0]))
     never = lambda t, delta: 1e30 + 0 * (t + delta)  # noqa: E731
-    stopping = LLR() if "llr" in rule.stopping else Native()
+    stopping = LLR() if "llr" in rule.traits.stopping else Native()
     with jax.debug_nans(True):
         try:
             run = trace(
@@ -206,11 +209,18 @@ def _check_stress(rule, problem, steps, seed) -> str:
     return f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
 
 
-def check_problem(problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0) -> Report:
-    """Certify a problem: its answers and its pieces say the same.
+def check_problem(
+    problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0
+) -> Report:
+    """Certify a problem: its answers, its pieces and its set of pieces say the same.
 
-    For random theta and lambda with i = answer(theta): answer(lambda) differs from i exactly where lambda lies in a piece of i;
-    and gaps, norms and `along` of the engine's form equal those of the directions and offsets of `half_spaces`.
+    For random theta and lambda with i = answer(theta): the public answer of lambda differs from
+    that of theta exactly where lambda lies in a piece of i. (Where several answers share a public
+    one: only where it does.) Margins, norms and products of the engine's shape equal those of the
+    directions and offsets of `half_spaces`. In lanes every method says what it says of one run.
+    The set of pieces is full at first; it loses what is dropped and nothing else of that answer;
+    it never grows; full elimination drops at least what selective elimination does; and once all
+    pieces of an answer are dropped it is settled, on that answer.
 
     Args:
         problem: the problem.
@@ -223,56 +233,148 @@ def check_problem(problem: Problem, instance: Instance | None = None, *, draws: 
     """
     rng = np.random.default_rng(seed)
     arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
-    k, d = arms.shape
     with scope.engine():
-        space = Space(Lanes(None), jnp.asarray(arms), problem.constants())
+        _check_pieces(problem, arms, draws, rng)
+        try:
+            sets = _check_set(problem, arms, max(draws // 10, 5), rng)
+        except UnsupportedError:
+            sets = 0
+    lines = [
+        f"{draws} draws: another answer exactly inside a piece; "
+        "margins, norms, products as half_spaces has them; lanes agree with one run"
+    ]
+    if sets:
+        lines.append(f"{sets} walks of its set of pieces: drops what is refuted, and never grows")
+    return Report(repr(problem), tuple(lines))
 
-        @jax.jit
-        def answer(theta):
-            means = space.lanes.dot(space.features, theta)
-            return problem.mask(problem.answer(space, means, theta), means)
 
-        def look(theta, v_inv):
-            phi = space.features
-            g = jnp.einsum("kd,de,ke->k", phi, v_inv, phi, precision="highest")
-            means = space.lanes.dot(phi, theta)
-            state = Statistics(jnp.int32(k), jnp.ones(k), means, SquareDesign(g, v_inv), theta)
-            check = check_of(problem, space, state)
-            each = jnp.arange(check.gap.shape[0], dtype=jnp.int32)
-            of_rows, arms = check.metric.norm, problem.rows(check.answer)
-            if arms is not None and problem.takes_rows():
-                of_rows, _ = problem.measure(space, state.design, check.answer, state.design.cross(space, arms))
-            return check.gap, check.exists, check.metric.norm, jax.vmap(check.metric.along)(each), of_rows
-
-        look = jax.jit(look)
-        for _ in range(draws):
-            theta, other = rng.normal(size=d), rng.normal(size=d)
-            directions, offsets = problem.half_spaces(arms, theta)
-            inside = bool(np.any(directions @ other <= offsets))
-            differs = not np.array_equal(answer(theta), answer(other))
-            _require(inside == differs, f"theta = {theta}, lambda = {other}: in a piece is {inside}, another answer is {differs}")
-            root = rng.normal(size=(d, d + 2))
-            v_inv = np.linalg.inv(root @ root.T)
-            gap, exists, norm, along, of_rows = (np.asarray(x) for x in look(theta, v_inv))
-            order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
-            ours = order(np.column_stack([gap, norm, along])[exists])
-            theirs = order(
-                np.column_stack(
-                    [
-                        directions @ theta - offsets,
-                        np.einsum("pd,de,pe->p", directions, v_inv, directions),
-                        directions @ v_inv @ arms.T,
-                    ]
-                )
-            )
-            _require(
-                ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7),
-                f"theta = {theta}: gaps, norms or along are not those of half_spaces",
-            )
-            _require(np.array_equal(of_rows, norm), f"theta = {theta}: with the products of `rows` measure says something else")
-    return Report(
-        repr(problem), (f"{draws} draws: another answer exactly inside a piece; gaps, norms, along as half_spaces has them",)
+def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any) -> Snapshot:
+    """Of one run, theta [d], or of lanes, [d, B]."""
+    k, lanes = len(arms), theta.shape[1:]
+    phi = jnp.asarray(arms)
+    family = LinearGaussian(form="square", keeps_theta=True)
+    space = family.space(Lanes(), phi, problem.constants())
+    means = space.lanes.dot(phi, theta)
+    g = jnp.einsum("kd,de...,ke->k...", phi, v_inv, phi, precision="highest")
+    stats = LinearStatistics(
+        t=t,
+        counts=jnp.ones((k, *lanes)),
+        means=means,
+        reward_sums=None,
+        design=SquareDesign(g, v_inv),
+        theta_hat=theta,
+        lost=None,
+        products=None,
     )
+    return Snapshot.of(family, in_lanes(problem) if lanes else problem, space, stats)
+
+
+def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random.Generator):
+    """Answers against pieces, and the engine's form against `half_spaces`."""
+    d = arms.shape[1]
+
+    def look(theta, v_inv):
+        seen = _snapshot(problem, arms, theta, v_inv, jnp.int32(9))
+        linear: Any = seen.evidence
+        each = jnp.arange(linear.margin.shape[0], dtype=jnp.int32)
+        products = jax.vmap(linear.along)(each)
+        return seen.public, seen.shape.exists, linear.margin, linear.norm, products
+
+    def in_many(theta, v_inv):
+        t = jnp.full(theta.shape[1:], 9, jnp.int32)
+        seen = _snapshot(problem, arms, theta, v_inv, t)
+        linear: Any = seen.evidence
+        return seen.public, seen.shape.exists, linear.margin, linear.norm
+
+    look, in_many = jax.jit(look), jax.jit(in_many)
+    order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
+    for _ in range(draws):
+        theta, other = rng.normal(size=(2, d))
+        directions, offsets = problem.half_spaces(arms, theta)
+        inside = bool(np.any(directions @ other <= offsets))
+        root = rng.normal(size=(d, d + 2))
+        v_inv = np.linalg.inv(root @ root.T)
+        one, two = look(theta, v_inv), look(other, v_inv)
+        differs = not np.array_equal(one[0], two[0])
+        wrong = differs and not inside if problem.shared_answers else inside != differs
+        where = f"theta = {theta}, lambda = {other}"
+        _require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
+        _, exists, margin, norm, products = (np.asarray(x) for x in one)
+        _require(exists.any(), f"theta = {theta}: its answer has no piece")
+        ours = order(np.column_stack([margin, norm, products])[exists])
+        norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
+        columns = [directions @ theta - offsets, norms, directions @ v_inv @ arms.T]
+        theirs = order(np.column_stack(columns))
+        same = ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7)
+        _require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
+        pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
+        for name, x, y, z in zip(
+            ("public", "exists", "margins", "norms"), one, two, in_many(*pair), strict=False
+        ):
+            equal = np.allclose(np.stack([x, y], -1), z, rtol=1e-9, atol=1e-9)
+            _require(equal, f"{where}: {name} in lanes differ from those of one run")
+
+
+def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> int:
+    """The laws of the problem's set of pieces, on random refutations of a few answers each."""
+    d = arms.shape[1]
+    v_inv = np.eye(d)[..., None]
+
+    def at(theta):
+        return _snapshot(problem, arms, theta[:, None], v_inv, jnp.array([9], jnp.int32))
+
+    start = jax.jit(lambda theta: at(theta).problem.pieces(at(theta)))
+    look = jax.jit(lambda pieces, theta: (
+        pieces.active(at(theta)), pieces.reading(at(theta)), at(theta).shape.exists
+    ))  # fmt: skip
+    drop = jax.jit(lambda pieces, theta, refuted: pieces.drop(at(theta), refuted))
+
+    @jax.jit
+    def eliminated(pieces, theta, beta):
+        seen = at(theta)
+        refuted = seen.shape.exists & seen.evidence.refuted(beta)
+        return pieces.drop(seen, refuted), pieces.drop_all(seen, beta)
+
+    @jax.jit
+    def ended(pieces, theta):
+        seen = at(theta)
+        both = [(pieces.settled(seen, full), pieces.verdict(seen, full)) for full in (False, True)]
+        return both, seen.public
+
+    for _ in range(walks):
+        thetas = rng.normal(size=(3, d))
+        pieces = start(thetas[0])
+        for theta in thetas:
+            active, reading, exists = (np.asarray(x) for x in look(start(theta), theta))
+            _require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
+            _require(reading == exists.sum(), "reading is not the number of active pieces")
+        for _ in range(6):
+            theta = thetas[rng.integers(3)]
+            before = [np.asarray(look(pieces, one)[0]) for one in thetas]
+            active = np.asarray(look(pieces, theta)[0])
+            refuted = np.asarray(look(pieces, theta)[2]) & (rng.random(active.shape) < 0.3)
+            if not (ended(pieces, theta)[0][0][0]) and problem.name != "half-spaces":
+                now = drop(pieces, theta, refuted)
+                kept = np.asarray(look(now, theta)[0])
+                _require(not (kept & refuted).any(), "drop leaves a piece that is refuted")
+                pieces = now
+            beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
+            few, more = eliminated(pieces, theta, beta)
+            of_few, of_more = (np.asarray(look(one, theta)[0]) for one in (few, more))
+            _require(not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops")
+            pieces = few
+            after = [np.asarray(look(pieces, one)[0]) for one in thetas]
+            grown = any((y & ~x).any() for x, y in zip(before, after, strict=True))
+            _require(not grown, "the set grows")
+        theta = thetas[0]
+        full = start(theta)
+        done = drop(full, theta, np.asarray(look(full, theta)[2]))
+        for (settled, verdict) in ended(done, theta)[0]:
+            _require(settled, "all pieces of an answer are dropped, and the set is not settled")
+            right = np.array_equal(verdict, ended(done, theta)[1])
+            _require(right, "all pieces of an answer are dropped, and the verdict is another")
+        _require(not ended(full, theta)[0][0][0], "the full set is settled")
+    return walks
 
 
 def check_threshold(

@@ -6,6 +6,7 @@ error probability; both may carry trailing lanes. It must not decrease in t nor 
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,9 @@ from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
+
+if TYPE_CHECKING:
+    from jaxelim.instance import Instance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,7 @@ class LinearThreshold:
     ridge: float = 1.0
 
     @classmethod
-    def of(cls, instance: Instance, ridge: float = 1.0) -> "LinearThreshold":
+    def of(cls, instance: "Instance", ridge: float = 1.0) -> "LinearThreshold":
         """d, L = max_k ||phi_k|| and S = ||theta||/noise_std of an instance; of a batch the largest."""
         longest = float(np.linalg.norm(instance.arms, axis=-1).max())
         norm = float(np.linalg.norm(instance.theta, axis=-1).max()) / instance.noise_std

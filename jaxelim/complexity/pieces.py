@@ -4,24 +4,19 @@ A problem tells its pieces by `half_spaces(arms [K, d], theta [d]) -> (direction
 {lambda : y . lambda <= c} whose union is where another answer is correct.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.families import Gaussian
 from jaxelim.instance import Instance
 
 # Margins of y . theta - c below this share of the terms' sizes are rounding: the answer is tied.
 _TIE = 16 * np.finfo(np.float64).eps
 # A direction is out of reach where this share of it is orthogonal to all features.
 _REACH = 1e-10
-
-
-class HasPieces(Protocol):
-    """What this package asks of a problem."""
-
-    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 class Pieces(NamedTuple):
@@ -70,6 +65,17 @@ def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarra
     return rows if same and np.allclose(rows @ arms, directions, rtol=1e-9, atol=1e-12 * np.abs(arms).max()) else None
 
 
+def refuse_other_families(instance: Instance) -> None:
+    """Complexities and bounds are those of Gaussian rewards.
+
+    Raises:
+        UnsupportedError: rewards of another family.
+    """
+    if not isinstance(instance.family, Gaussian):
+        allowed = f"gaussian rewards: complexity and bounds are not defined for {instance.family!r}"
+        raise UnsupportedError("family", instance.family, allowed)
+
+
 def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """The pieces of every instance's correct answer, checked.
 
@@ -79,6 +85,11 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    refuse_other_families(instance)
+    if getattr(problem, "shared_answers", False):
+        allowed = "a problem with one answer for each public answer: where several share one, the "
+        allowed += "alternative of a public answer is no union of pieces, and the bound does not hold"
+        raise UnsupportedError("problem", problem, allowed)
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
     each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]

@@ -1,31 +1,297 @@
-"""Gaussian rewards, linear and unstructured: X = phi_k . theta + noise, noise ~ N(0, 1) after scaling by noise_std.
+"""Gaussian rewards, linear and unstructured: X = phi_k . theta + std z, z ~ N(0, 1).
 
-This is the one seam for reward families: `start` (statistics after the initial pulls), `update` (one more sample), and the
-noise, a function of (seed, run, t) alone.
+A run is in units of std. `Gaussian` is what users write; `LinearGaussian` is the same with all that
+a program depends on: the ridge lambda of V = lambda I + sum_k N_k phi_k phi_k', and how V^-1 is
+kept.
 """
 
 import dataclasses
 import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Statistics
-from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
-from jaxelim.instance import Instance
-from jaxelim.lanes import index_like
+from jaxelim import checks, scope
+from jaxelim.contracts import Family, Problem, Snapshot, Statistics
+from jaxelim.design import ArmDesign, Design, DiagonalDesign, Space, SquareDesign
+from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.families.linear_evidence import LinearEvidence, refutes
+from jaxelim.kept import Kept
+from jaxelim.lanes import Lanes, index_like
+from jaxelim.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.thresholds import LinearThreshold
+
+if TYPE_CHECKING:
+    from jaxelim.instance import Instance
 
 FORMS = ("arms", "square", "diagonal")
 BLOCK = 2**17
 """Entries of an array in which pairs of arms are looked at together."""
 REFRESH = 256
-"""Samples between two times that a run's statistics are made anew from its counts and reward sums, in float32."""
+"""Samples between two times that a run's statistics are recomputed, in float32."""
+_LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
+_WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
 
-def choose_form(instance: Instance, uses_theta: bool, careful: bool) -> str:
-    """The cheapest form of the design that is exact for this instance (measured; see docs/performance.md)."""
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearStatistics(Statistics):
+    """The statistics of linear Gaussian rewards."""
+
+    design: Design  # V^-1 in one of three forms
+    theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
+    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
+    products: Kept | None  # of the last snapshot, moved on by the sample since; None: not kept
+
+    @property
+    def estimated_theta(self) -> Array | None:
+        return self.theta_hat
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialStatistics:
+    """Statistics after one pull of each arm, per instance (NumPy, [I, ..])."""
+
+    features: np.ndarray  # [I, K, d]
+    mu: np.ndarray  # [I, K]
+    g: np.ndarray  # [I, K]
+    matrix: np.ndarray  # [I, d, K] V^-1 Phi' (arms), [I, d, d] V^-1 (square), [I, 0] (diagonal)
+    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
+
+    @staticmethod
+    def of(instance: "Instance", form: str, ridge: float) -> "InitialStatistics":
+        """In units of std."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
+        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
+        estimator = v_inv @ np.swapaxes(arms, 1, 2)
+        g = np.einsum("ikd,idk->ik", arms, estimator)
+        mu = np.einsum("ikd,id->ik", arms, theta)
+        none = np.zeros((len(arms), 0))
+        matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
+        return InitialStatistics(arms, mu, g, matrix, estimator)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Gaussian(Family):
+    """Gaussian rewards of known standard deviation.
+
+    Args:
+        std: the standard deviation of the noise, > 0, in the units of the rewards.
+
+    Raises:
+        ArgumentError: std is no positive number.
+    """
+
+    std: float = 1.0
+    name: ClassVar[str] = "gaussian"
+    noise: ClassVar[str] = "normal"
+    structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))
+
+    @property
+    def scale(self) -> float:
+        return self.std
+
+    def ridge_of(self, ridge: float | None, instance: "Instance", threshold: Callable) -> float:
+        """The ridge as given, or the one that None stands for: a `LinearThreshold`'s, else 0."""
+        return _ridge_of(ridge, instance, threshold)
+
+    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
+        _warn_of_ridge(ridge or 0.0, instance, threshold, delta)
+
+    def settled(
+        self, *, instance: "Instance", problem: Problem, ridge: float, max_samples: int,
+        form: str | None, sums: bool, theta: bool, tuned: bool,
+    ) -> "LinearGaussian":  # fmt: skip
+        """The family of a job's program.
+
+        Args:
+            instance, problem, ridge, max_samples: the job's.
+            form: how V^-1 is kept; None: the cheapest that is exact.
+            sums: the rule reads reward sums. theta: a log reads theta_hat.
+            tuned: for a CPU.
+        """
+        careful = may_cancel(instance, ridge, min(max_samples, 10_000))
+        form = form or choose_form(instance, problem.uses_theta, careful)
+        return LinearGaussian(
+            std=self.std,
+            ridge=ridge,
+            form=form,
+            careful=careful,
+            keeps_theta=careful or problem.uses_theta or theta,
+            keeps_sums=sums,
+            # Where they cost more than to look whether they are still right.
+            keeps_products=tuned and form != "diagonal" and not careful,
+        )
+
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        _refuse_large_noise(noise, precision)
+
+    def nature(self, instance: "Instance") -> np.ndarray:
+        """The means: [I, K]."""
+        return InitialStatistics.of(instance, "diagonal", 1.0).mu
+
+    def draw(self, lanes: Lanes, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        return lanes.take(nature, arm) + noise
+
+    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+        """means -+ sqrt(2 beta/counts)."""
+        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / counts))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SymmetricInterval(Interval):
+    """Intervals of equal length on both sides of the means."""
+
+    means: Array  # [K]
+    radius: Array  # [K]
+
+    @staticmethod
+    def of(means: Array, radius: Array) -> "SymmetricInterval":
+        """Those of this radius."""
+        return SymmetricInterval(means - radius, means + radius, means, radius)
+
+    def across(self, level: float, above: Array) -> Array:
+        return self.radius - jnp.abs(self.means - level)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LinearGaussian(Gaussian):
+    """The family as a program knows it; `Gaussian.settled` makes it."""
+
+    ridge: float = 0.0
+    form: str = "diagonal"
+    careful: bool = False  # squared distances are formed from phi_i - phi_j
+    keeps_theta: bool = False
+    keeps_sums: bool = False
+    keeps_products: bool = False
+
+    @property
+    def refresh(self) -> int:
+        return REFRESH
+
+    @property
+    def optimization(self) -> str | None:
+        # LLVM's higher levels compile a quarter longer, for steps that take as long; but for the
+        # small ones. By the form alone: what is compiled must not depend on the number of runs.
+        return None if self.form == "diagonal" else "1"
+
+    def plan(self) -> dict[str, Any]:
+        return {"design": self.form, "careful": self.careful}
+
+    def tables(self, instance: "Instance") -> dict[str, np.ndarray]:
+        first = InitialStatistics.of(instance, self.form, self.ridge)
+        return {"g": first.g, "matrix": first.matrix, "estimator": first.estimator}
+
+    def space(self, lanes: Lanes, features: Array, constants: Any) -> Space:
+        return Space(lanes, features, constants, self.careful)
+
+    def start(
+        self, space: Space, problem: Problem, tables: dict, rewards: Array
+    ) -> LinearStatistics:
+        k, b = rewards.shape
+        if space.features.ndim == 3:
+            theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
+            own = lambda table: table  # noqa: E731
+        else:
+            theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
+            own = lambda table: jnp.broadcast_to(table[..., None], (*table.shape, b))  # noqa: E731
+        means, g = space.lanes.dot(space.features, theta_hat), own(tables["g"])
+        if self.form == "diagonal":
+            design = DiagonalDesign(g)
+        else:
+            kind = ArmDesign if self.form == "arms" else SquareDesign
+            design = kind(g, own(tables["matrix"]))
+        single = means.dtype == jnp.float32
+        stats = LinearStatistics(
+            t=jnp.full((b,), k, jnp.int32),
+            counts=jnp.ones_like(means),
+            means=means,
+            design=design,
+            theta_hat=theta_hat if self.keeps_theta else None,
+            reward_sums=rewards if self.keeps_sums or single else None,
+            lost=jnp.zeros_like(rewards) if single else None,
+            products=None,
+        )
+        rows = Snapshot.of(self, problem, space, stats).shape.rows()
+        if rows is None or not self.keeps_products:
+            return stats
+        return dataclasses.replace(stats, products=Kept.nothing(rows, means))
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
+        """After one more sample. Where `go` does not hold the sample has weight 0, which leaves
+        every number: far cheaper than to choose between two designs entry by entry."""
+        stats: LinearStatistics = seen.stats  # type: ignore[assignment]
+        space, lanes = seen.space, seen.lanes
+        design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
+        surprise = reward - lanes.take(stats.means, arm)
+        chosen = (index_like(stats.means) == arm) & go
+        theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
+        sums, lost, products = stats.reward_sums, stats.lost, stats.products
+        if sums is not None and lost is not None:
+            exact = reward - lanes.take(lost, arm)
+            before = lanes.take(sums, arm)
+            after = before + exact
+            lost = jnp.where(chosen, (after - before) - exact, lost)
+            sums = jnp.where(chosen, after, sums)
+        elif sums is not None:
+            sums = sums + jnp.where(chosen, reward, 0)
+        if products is not None:
+            evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+            rows = seen.shape.rows()
+            assert rows is not None
+            products = Kept(rows, evidence.cross).after(space, along, arm)
+        return LinearStatistics(
+            t=stats.t + go.astype(jnp.int32),
+            counts=stats.counts + chosen.astype(stats.means.dtype),
+            means=stats.means + along * surprise,
+            design=design,
+            theta_hat=theta_hat,
+            reward_sums=sums,
+            lost=lost,
+            products=products,
+        )
+
+    def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
+        """One run's statistics from its counts and reward sums, in float64; features [K, d]."""
+        return recomputed(features, stats, self.ridge)  # type: ignore[arg-type]
+
+    def evidence(self, space: Space, stats: Statistics, shape: Shape) -> LinearEvidence:
+        assert isinstance(stats, LinearStatistics)
+        rows, cross = shape.rows(), None
+        if stats.products is not None and rows is not None:
+            cross = stats.products.of(space, stats.design, rows).cross
+        return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
+
+    def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
+        evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+        return [(i, refutes(margin, norm, beta)) for i, margin, norm in evidence.pairs(arms)]
+
+
+def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
+    """Given noise [runs, T] stands for standard normals; beyond the bound its squares overflow."""
+    bound = _LARGEST_NOISE[precision]
+    bad = np.argwhere(np.abs(noise) > bound)
+    if bad.size:
+        where = tuple(int(i) for i in bad[0])
+        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
+        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
+
+
+def choose_form(instance: "Instance", uses_theta: bool, careful: bool) -> str:
+    """The cheapest form of the design that is exact for this instance."""
     if instance.structure == "unstructured":
         return "diagonal"
     if uses_theta or careful or instance.K > 2 * instance.d:
@@ -33,9 +299,10 @@ def choose_form(instance: Instance, uses_theta: bool, careful: bool) -> str:
     return "arms"
 
 
-def may_cancel(instance: Instance, ridge: float, max_samples: int) -> bool:
-    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 of g_i + g_j before `max_samples`: then distances must be
-    formed from phi_i - phi_j. Identical arms are left out (their distance is 0 either way); so are identity features."""
+def may_cancel(instance: "Instance", ridge: float, max_samples: int) -> bool:
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 of g_i + g_j before
+    `max_samples`: then distances must be formed from phi_i - phi_j. Identical arms are left out
+    (their distance is 0 either way), and so are identity features."""
     if instance.structure == "unstructured":
         return False
     arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
@@ -43,16 +310,18 @@ def may_cancel(instance: Instance, ridge: float, max_samples: int) -> bool:
         norms = np.sum(features**2, 1)
         eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
         condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
-        # The conditioning that pulls can reach is rarely the worst thinkable: a square root between the two.
+        # Pulls rarely reach the worst conditioning: a square root between the two.
         least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
         rows = max(1, BLOCK // instance.K)
-        if any(_nearer(features, norms, i, min(i + rows, instance.K), least) for i in range(0, instance.K, rows)):
-            return True
+        for i in range(0, instance.K, rows):
+            if _nearer(features, norms, i, min(i + rows, instance.K), least):
+                return True
     return False
 
 
 def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
-    """Whether ||phi_i - phi_j||^2 < least for some start <= i < stop and some j >= start that is not identical."""
+    """Whether ||phi_i - phi_j||^2 < least for some start <= i < stop and j >= start, where the
+    two arms are not identical."""
     sums = norms[start:stop, None] + norms[start:]
     squares = sums - 2 * (features[start:stop] @ features[start:].T)
     cancelled = squares <= 1e-6 * sums
@@ -67,90 +336,12 @@ def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, leas
     return False
 
 
-@dataclasses.dataclass(frozen=True)
-class Beginning:
-    """What the initial pulls, one of every arm, lead to, per instance (NumPy, [I, ..])."""
-
-    features: np.ndarray  # [I, K, d]
-    mu: np.ndarray  # [I, K]
-    g: np.ndarray  # [I, K]
-    matrix: np.ndarray  # [I, d, K] (arms: V^-1 Phi'), [I, d, d] (square: V^-1), [I, 0] (diagonal)
-    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
-
-    @staticmethod
-    def of(instance: Instance, form: str, ridge: float) -> "Beginning":
-        """For theta/noise_std: the run in units of the noise."""
-        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
-        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
-        estimator = v_inv @ np.swapaxes(arms, 1, 2)
-        g = np.einsum("ikd,idk->ik", arms, estimator)
-        mu = np.einsum("ikd,id->ik", arms, theta)
-        matrix = {"arms": estimator, "square": v_inv, "diagonal": np.zeros((len(arms), 0))}[form]
-        return Beginning(arms, mu, g, matrix, estimator)
-
-
-def start(space: Space, form: str, inputs: dict, instance: Array, rewards: Array, keep_theta: bool,
-          keep_rewards: bool) -> Statistics:
-    """The statistics after rewards [K, B], one from each arm; `instance` [B] says whose each lane's run is."""
-    k, b = rewards.shape
-    owned = space.features.ndim == 3
-
-    def own(table: Array) -> Array:
-        """[I, ..] -> [.., B], the lanes' own rows."""
-        if not owned:
-            return jnp.broadcast_to(table[0][..., None], table.shape[1:] + (b,))
-        return jnp.moveaxis(table[instance], 0, -1)
-
-    g = own(inputs["g"])
-    if owned:
-        theta_hat = jnp.einsum("dkb,kb->db", own(inputs["estimator"]), rewards, precision="highest")
-    else:
-        theta_hat = jnp.matmul(inputs["estimator"][0], rewards, precision="highest")
-    means = space.lanes.dot(space.features, theta_hat)
-    if form == "arms":
-        design = ArmDesign(g, own(inputs["matrix"]))
-    elif form == "square":
-        design = SquareDesign(g, own(inputs["matrix"]))
-    else:
-        design = DiagonalDesign(g)
-    single = means.dtype == jnp.float32
-    return Statistics(
-        jnp.full((b,), k, jnp.int32), jnp.ones_like(means), means, design,
-        theta_hat if keep_theta else None, rewards if keep_rewards or single else None,
-        jnp.zeros_like(rewards) if single else None,
-    )
-
-
-def update(space: Space, stats: Statistics, arm: Array, reward: Array, go: Array) -> Statistics:
-    """The statistics after one more sample where `go` holds. Elsewhere the sample gets weight 0, which leaves every number as
-    it is: far cheaper than to choose between two designs entry by entry."""
-    design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
-    surprise = reward - space.lanes.take(stats.means, arm)
-    chosen = (index_like(stats.means) == arm) & go
-    theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
-    sums, lost = stats.reward_sums, stats.lost
-    if sums is not None and lost is not None:  # Kahan's sum: what the last addition rounded off is taken along
-        exact = reward - space.lanes.take(lost, arm)
-        before = space.lanes.take(sums, arm)
-        after = before + exact
-        lost = jnp.where(chosen, (after - before) - exact, lost)
-        sums = jnp.where(chosen, after, sums)
-    elif sums is not None:
-        sums = sums + jnp.where(chosen, reward, 0)
-    return Statistics(
-        stats.t + go.astype(jnp.int32), stats.counts + chosen.astype(stats.means.dtype),
-        stats.means + along * surprise, design, theta_hat, sums, lost,
-        None if stats.products is None else stats.products.after(space, along, arm),
-    )
-
-
-def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
-    """One run's statistics from its counts and reward sums alone, worked out in float64: rid of what rounding has left in the
-    design and in the means since the last time. Features [K, d], no lanes."""
+def recomputed(features: Array, stats: LinearStatistics, ridge: float) -> LinearStatistics:
+    """One run's statistics from its counts and reward sums, in float64; features [K, d]."""
     assert stats.reward_sums is not None and stats.lost is not None
     dtype = stats.means.dtype
-    phi, counts, sums, lost = (x.astype(jnp.float64) for x in (features, stats.counts, stats.reward_sums, stats.lost))
+    given = features, stats.counts, stats.reward_sums, stats.lost
+    phi, counts, sums, lost = (x.astype(jnp.float64) for x in given)
     sums = sums - lost
     dot = functools.partial(jnp.matmul, precision="highest")
     if isinstance(stats.design, DiagonalDesign):
@@ -164,39 +355,54 @@ def afresh(features: Array, stats: Statistics, ridge: float) -> Statistics:
         theta_hat = dot(w, sums)
         means = dot(phi, theta_hat)
         g = jnp.sum(phi.T * w, 0)
-        design = ArmDesign(g, w) if isinstance(stats.design, ArmDesign) else SquareDesign(g, v_inv)
+        arms = isinstance(stats.design, ArmDesign)
+        design = ArmDesign(g, w) if arms else SquareDesign(g, v_inv)
     design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
     theta_hat = None if stats.theta_hat is None else theta_hat
     products = None if stats.products is None else stats.products.forgotten()
-    return dataclasses.replace(stats, means=means, design=design, theta_hat=theta_hat, products=products)
+    return dataclasses.replace(
+        stats, means=means, design=design, theta_hat=theta_hat, products=products
+    )
 
 
-def key(seed: int) -> Array:
-    """The key of a seed in [0, 2^63): Threefry's, whatever generator and offset JAX is set to."""
-    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+def _ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> float:
+    """The ridge lambda of V as given, or the one that None stands for."""
+    if isinstance(threshold, LinearThreshold):
+        if ridge is not None and ridge != threshold.ridge:
+            allowed = f"None or {threshold.ridge}: the ridge of the threshold, {threshold!r}"
+            raise ArgumentError("ridge", ridge, allowed)
+        return threshold.ridge
+    if ridge is not None and ridge > 0:
+        return ridge
+    arms = instance.arms.reshape(-1, instance.K, instance.d)
+    for i, one in enumerate(arms if instance.batched else arms[:1]):
+        rank = np.linalg.matrix_rank(one)
+        if rank < instance.d:
+            note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
+            raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
+        singular = np.linalg.svd(one, compute_uv=False)
+        condition = (singular[0] / singular[-1]) ** 2
+        if ridge is None and condition > _WORST_CONDITION:
+            note = f"V of instance {i} has condition {condition:.1e} after the initial pulls"
+            allowed = f"a number: None needs a condition of at most {_WORST_CONDITION:.0e}"
+            raise ArgumentError("ridge", ridge, allowed, note)
+    return 0.0
 
 
-def seeded_noise(key: Array, run: Array, start: Array, length: int, dtype) -> Array:
-    """Standard normals [length, B]: of run b at t = start_b .. start_b + length - 1, a function of (key, run, t) alone."""
-    def one(run, t):
-        return jax.random.normal(jax.random.fold_in(jax.random.fold_in(key, run), t), dtype=jnp.float64)
-
-    times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
-    return jax.vmap(jax.vmap(one), (None, 0))(run, times).astype(dtype)
-
-
-def seeded_chance(key: Array, run: Array, t: Array, dtype) -> Array:
-    """Uniforms on [0, 1) [B], for what a rule leaves to chance at t; apart from all noise, whose runs stay below 2^31."""
-    apart = jax.random.fold_in(key, np.uint32(2**32 - 1))
-
-    def one(run, t):
-        return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(apart, run), t), dtype=jnp.float64)
-
-    return jax.vmap(one)(run, t).astype(dtype)
-
-
-def given_noise(table: Array, row: Array, start: Array, length: int, dtype) -> Array:
-    """The same from a table [runs, T]; past its end the last column is repeated (such a run is cut off before it reads it)."""
-    times = jnp.minimum(start + jnp.arange(length, dtype=jnp.int32)[:, None], table.shape[1] - 1)
-    return table[row, times].astype(dtype)
+def _warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: float) -> None:
+    """Warn where the bias of a ridge exceeds what the threshold leaves room for at t = K."""
+    norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
+    if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
+        return
+    with scope.engine():
+        beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
+    bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
+    if bias > room:
+        warnings.warn(
+            f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = "
+            f"{bias:.3g} exceeds sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not cover its bias. Take "
+            "ridge=None (0 where the arms span R^d), or a LinearThreshold with theta_bound >= "
+            f"{norm:.3g}.",
+            RidgeWarning,
+            stacklevel=5,
+        )

@@ -14,14 +14,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jaxelim import checks
+from jaxelim import checks, families
 from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
 from jaxelim.instance import Instance
 
 # The files use the paper's abbreviations; everywhere else the problems go by the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 _KEYS = ("name", "arms", "theta", "noise_std", "family", "used_in", "problems", "m")
-_FAMILIES = ("gaussian",)
 
 
 @dataclass(frozen=True)
@@ -129,11 +128,16 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if key not in content:
             raise InstanceFileError(path, f"the key {key!r} is missing")
     try:
+        family, std = None, content.get("noise_std")
         if content.get("family") is not None:
-            checks.choice("family", content["family"], _FAMILIES)
-        return content, Instance(
-            content["arms"], content["theta"], content.get("noise_std", 1.0), content.get("name")
-        )
+            known = families.known()
+            family = known[checks.choice("family", content["family"], tuple(known))]()
+            if std is not None and isinstance(family, families.Gaussian):
+                family = None
+        if "noise_std" in content and std is None:
+            raise ArgumentError("noise_std", std, "a number")
+        given = content["arms"], content["theta"], std, content.get("name"), family
+        return content, Instance(*given)
     except ArgumentError as error:
         raise InstanceFileError(path, str(error)) from None
 

@@ -8,137 +8,115 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Problem, Statistics, View, refutes
-from jaxelim.design import Space
+from jaxelim.contracts import PieceSet, Problem, Rows
 from jaxelim.errors import TieError
-from jaxelim.lanes import Several, by_several, index_like
+from jaxelim.lanes import by_several, index_like
 
 
-def pairwise_gap(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
-    """(phi_i - phi_k) . theta_hat for every k: [K]; from the difference of the features where arms nearly coincide."""
-    if space.careful and theta_hat is not None:
-        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
-    return space.lanes.take(means, i) - means
+def refuted_against(seen, beta) -> Array:
+    """The arms against which some piece of any answer is refuted, dropped ones included: [K]."""
 
+    def more(fallen, arms):
+        for _, row in seen.family.refuted_pairs(seen, arms, beta):
+            fallen = jnp.where(row, 1, fallen)
+        return fallen
 
-def pair_rows(space: Space, seen: Statistics | View, arms: Several) -> list[tuple[Array, Array, Array]]:
-    """For each of some arms: i, (phi_i - phi_k) . theta_hat and ||phi_i - phi_k||^2_{V^-1} for every k, [K]."""
-    design, rows = seen.design, []
-    cross = design.cross(space, arms)  # one product for all of them
-    for r in range(arms.m):
-        i = arms.first + r
-        rows.append((i, pairwise_gap(space, seen.means, seen.theta_hat, i), design.distances(space, cross[:, r], i)))
-    return rows
-
-
-def refuted_rows(space: Space, stats: Statistics, arms: Several, beta: Array) -> list[tuple[Array, Array]]:
-    """For each of some arms: i, and which of the pieces "k is better than i", y = phi_i - phi_k, are refuted, [K] bool."""
-    return [(i, refutes(gap, norm, beta)) for i, gap, norm in pair_rows(space, stats, arms)]
+    # 0 or 1 in the floating type: with booleans XLA's CPU backend does not vectorise the loop.
+    return by_several(seen.means.shape[0], more, jnp.zeros_like(seen.means)) > 0
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class ArmTimes:
+class ArmSet(PieceSet):
     """One mask over the arms, kept as the times at which they were dropped."""
 
     dropped: Array  # [K] int32, 0 while active
     left: Array  # [] int32: how many are active
 
+    def active(self, seen):
+        return (self.dropped == 0) & (index_like(self.dropped) != seen.answer)
+
+    def reading(self, seen):
+        return self.left - (seen.lanes.take(self.dropped, seen.answer) == 0).astype(jnp.int32)
+
+    def drop(self, seen, refuted):
+        dropped = jnp.where(refuted & (self.dropped == 0), seen.stats.t, self.dropped)
+        return ArmSet(dropped, seen.lanes.zeros(dropped))
+
+    def drop_all(self, seen, beta):
+        return self.drop(seen, refuted_against(seen, beta))
+
+    def tests(self, seen, full):
+        return self.left * (self.dropped.shape[0] - 1) if full else self.reading(seen)
+
+    def settled(self, seen, full):
+        return self.left <= 1
+
+    def verdict(self, seen, full):
+        return jnp.where(self.left == 0, seen.public, self.dropped == 0)
+
+    def times(self):
+        return self.dropped
+
+    def remaining(self, lanes):
+        return self.left
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmMask(PieceSet):
+    """One mask over the arms."""
+
+    left: Array  # [K] bool
+
+    def active(self, seen):
+        return self.left & (index_like(self.left) != seen.answer)
+
+    def drop(self, seen, refuted):
+        return ArmMask(self.left & ~refuted)
+
+    def drop_all(self, seen, beta):
+        return ArmMask(self.left & ~refuted_against(seen, beta))
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class BestArm(Problem):
-    """Which arm has the largest mean. Pieces: y = phi_i - phi_p for the best arm i and every other p; K - 1 of them.
+    """Which arm has the largest mean. Pieces: y = phi_i - phi_k for the best arm i and every other
+    k; K - 1 of them.
 
-    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is one mask over the arms.)
+    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is one mask over the
+    arms.)
     """
 
     name: ClassVar[str] = "best-arm"
+    lanes_last: ClassVar[bool] = True
 
     def check(self, arms, theta):
         means = arms @ theta
         best = np.flatnonzero(means == means.max())
         if best.size > 1:
-            raise TieError("instance", f"arms {best.tolist()} with the same largest mean", "one best arm")
+            tied = f"arms {best.tolist()} with the same largest mean"
+            raise TieError("instance", tied, "one best arm")
 
     def half_spaces(self, arms, theta):
         best = int(np.argmax(arms @ theta))
         directions = np.delete(arms[best] - arms, best, 0)
         return directions, np.zeros(len(directions))
 
-    def answer(self, space, means, theta_hat):
-        return space.lanes.argmax(means)
+    def answer(self, seen):
+        return seen.lanes.argmax(seen.means)
 
-    def mask(self, answer, means):
-        return index_like(means) == answer
+    def public(self, seen, answer):
+        return index_like(seen.means) == answer
 
-    def gap(self, space, means, theta_hat, answer):
-        return pairwise_gap(space, means, theta_hat, answer)
+    def shape(self, seen, answer):
+        return Rows(answer, index_like(seen.means) != answer, seen.means.shape[0] - 1)
 
-    def exists(self, answer, means):
-        return index_like(means) != answer
+    def pieces(self, seen, pair_times=False):
+        means = seen.means
+        left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)
+        return ArmSet(jnp.zeros(means.shape, jnp.int32), left)
 
-    def rows(self, answer):
-        return answer
-
-    def measure(self, space, design, answer, cross=None):
-        cross = design.cross(space, answer) if cross is None else cross
-        return design.distances(space, cross, answer), cross
-
-    def along(self, space, design, answer, cross, piece):
-        return design.difference(space, cross, answer, piece)
-
-    def total(self, exists):
-        return jnp.full(exists.shape[1:], exists.shape[0] - 1, jnp.int32)
-
-    def start(self, means, pair_times=False):
-        return ArmTimes(jnp.zeros(means.shape, jnp.int32), jnp.full(means.shape[1:], means.shape[0], jnp.int32))
-
-    def active(self, lanes, pieces, answer):
-        return (pieces.dropped == 0) & (index_like(pieces.dropped) != answer)
-
-    def reading(self, lanes, pieces, answer):
-        return pieces.left - (lanes.take(pieces.dropped, answer) == 0).astype(jnp.int32)
-
-    def drop(self, lanes, pieces, answer, refuted, t):
-        dropped = jnp.where(refuted & (pieces.dropped == 0), t, pieces.dropped)
-        return ArmTimes(dropped, lanes.zeros(dropped))
-
-    def all_refuted(self, space, stats, beta):
-        """Against which arms some piece is refuted, over all other arms, dropped ones too: [K]."""
-        def more(fallen, arms):
-            for _, row in refuted_rows(space, stats, arms, beta):
-                fallen = jnp.where(row, 1, fallen)
-            return fallen
-
-        # 0 or 1 in the floating type: mixed with booleans the loop is not vectorised on a CPU (three times slower).
-        return by_several(stats.means.shape[0], more, jnp.zeros_like(stats.means)) > 0
-
-    def drop_all(self, lanes, pieces, refuted, t):
-        return self.drop(lanes, pieces, None, refuted, t)
-
-    def tests(self, lanes, pieces, answer, full):
-        if full:
-            return pieces.left * (pieces.dropped.shape[0] - 1)
-        return self.reading(lanes, pieces, answer)
-
-    def settled(self, lanes, pieces, answer, full):
-        return pieces.left <= 1
-
-    def verdict(self, lanes, pieces, answer, means, full):
-        return jnp.where(pieces.left == 0, self.mask(answer, means), pieces.dropped == 0)
-
-    def everything(self, means):
-        return jnp.ones(means.shape, bool)
-
-    def within(self, lanes, pieces, answer):
-        return pieces & (index_like(pieces) != answer)
-
-    def without(self, lanes, pieces, answer, refuted):
-        return pieces & ~refuted
-
-    def times(self, pieces):
-        return pieces.dropped
-
-    def remaining(self, lanes, pieces):
-        return pieces.left
+    def plain_pieces(self, seen):
+        return ArmMask(jnp.ones(seen.means.shape, bool))

@@ -10,19 +10,93 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.base import Problem, refutes
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
+from jaxelim.contracts import Directions, PieceSet, Problem
 from jaxelim.errors import ArgumentError, TieError, in_words
 from jaxelim.lanes import saturated
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class GroupTimes:
-    """When each answer's pieces were dropped, 0 while active."""
+class GroupSet(PieceSet):
+    """When each answer's pieces, groups of half-spaces, were dropped."""
 
-    dropped: Array  # [A, G] int32
+    dropped: Array  # [A, G] int32, 0 while active
+    problem: "HalfSpaces" = dataclasses.field(metadata={"static": True})
+
+    def active(self, seen):
+        problem = self.problem
+        dropped = seen.lanes.row(self.dropped, seen.answer)  # [G]
+        group = problem.of(problem.groups, seen.answer)
+        each = jnp.arange(problem.group_count, dtype=jnp.int32)
+        each = each.reshape((-1,) + (1,) * group.ndim)
+        alive = jnp.any((group[None] == each) & (dropped == 0)[:, None], 0)
+        return alive & seen.shape.exists
+
+    def drop(self, seen, refuted):
+        here = self.problem.at(seen.answer)
+        return self._dropped(here & refuted[None], seen.stats.t, only=here)
+
+    def drop_all(self, seen, beta):
+        return self._dropped(self.problem.all_refuted(seen, beta), seen.stats.t)
+
+    def _dropped(self, refuted, t, only=None):
+        members = self.problem.members
+        members = members.reshape(members.shape + (1,) * (refuted.ndim - 2))
+        fallen = jnp.all(jnp.where(members, refuted[:, None], True), 2)  # [A, G]
+        if only is not None:
+            fallen = fallen & only
+        dropped = jnp.where(fallen & (self.dropped == 0), t, self.dropped)
+        return dataclasses.replace(self, dropped=dropped)
+
+    def tests(self, seen, full):
+        if not full:
+            return self.reading(seen)
+        sizes = self.problem.members.sum(2).astype(np.int32)
+        sizes = jnp.asarray(sizes.reshape(sizes.shape + (1,) * (self.dropped.ndim - 2)))
+        return jnp.sum(jnp.where(self.dropped == 0, sizes, 0), (0, 1), dtype=jnp.int32)
+
+    def settled(self, seen, full):
+        left = jnp.any(self.dropped == 0, 1)  # [A]
+        return ~jnp.all(left, 0) if full else ~seen.lanes.take(left, seen.answer)
+
+    def verdict(self, seen, full):
+        if not full:
+            return seen.public
+        lanes, answer, left = seen.lanes, seen.answer, jnp.any(self.dropped == 0, 1)
+        empty = lanes.argmin(left.astype(seen.means.dtype))
+        answer = jnp.where(lanes.take(left, answer), empty, answer)
+        return self.problem.public(seen.estimate, answer)
+
+    def times(self):
+        exists = np.any(self.problem.members, 2)[..., None]  # beside [.., A, G, B]
+        return jnp.where(exists, self.dropped, 0)  # a group without members falls at once, unseen
+
+    def remaining(self, lanes):
+        exists = np.any(self.problem.members, 2)
+        exists = exists.reshape(exists.shape + (1,) * (self.dropped.ndim - 2))
+        return jnp.sum((self.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class HalfSpaceMask(PieceSet):
+    """A mask over the half-spaces of all answers."""
+
+    left: Array  # [A, Q] bool
+    problem: "HalfSpaces" = dataclasses.field(metadata={"static": True})
+
+    def active(self, seen):
+        return seen.lanes.row(self.left, seen.answer) & seen.shape.exists
+
+    def drop(self, seen, refuted):
+        left = self.left & ~(self.problem.at(seen.answer) & refuted[None])
+        return dataclasses.replace(self, left=left)
+
+    def drop_all(self, seen, beta):
+        left = self.left & ~self.problem.all_refuted(seen, beta)
+        return dataclasses.replace(self, left=left)
 
 
 @jax.tree_util.register_static
@@ -46,6 +120,8 @@ class HalfSpaces(Problem):
     offsets: Any = None
     groups: Any = None
     name: ClassVar[str] = "half-spaces"
+    times_axes: ClassVar[tuple[str, ...]] = ("answer_index", "piece")
+    lanes_last: ClassVar[bool] = True
     uses_theta: ClassVar[bool] = True
 
     def __init__(self, answer, directions, offsets=None, groups=None):
@@ -89,24 +165,24 @@ class HalfSpaces(Problem):
         return f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, directions=<[{answers}, {q}, {d}]>)"
 
     def skeleton(self):
-        return HalfSpaces(self.answer_map, np.where(self._valid[..., None], np.ones_like(self.directions), 0), None, self.groups)
+        return HalfSpaces(self.answer_map, np.where(self.valid[..., None], np.ones_like(self.directions), 0), None, self.groups)
 
     def constants(self):
         return self.directions, self.offsets
 
     @property
-    def _valid(self) -> np.ndarray:
+    def valid(self) -> np.ndarray:
         return np.any(self.directions != 0, 2)
 
     @property
-    def _group_count(self) -> int:
+    def group_count(self) -> int:
         return int(self.groups.max()) + 1
 
     def width(self, arms):
         return self.directions.shape[0]
 
-    def scaled(self, noise_std):
-        return HalfSpaces(self.answer_map, self.directions, self.offsets / noise_std, self.groups)
+    def scaled(self, scale):
+        return HalfSpaces(self.answer_map, self.directions, self.offsets / scale, self.groups)
 
     def _answer_of(self, theta: np.ndarray) -> int:
         allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
@@ -126,132 +202,75 @@ class HalfSpaces(Problem):
         if not 0 <= i < len(self.directions):
             raise ArgumentError("answer", i, f"an index below {len(self.directions)}")
         inside = self.directions[i] @ theta <= self.offsets[i]
-        if np.any(inside & self._valid[i]):
+        if np.any(inside & self.valid[i]):
             raise TieError("instance", f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}",
                            "theta outside every half-space of its answer")
 
     def half_spaces(self, arms, theta):
         i = self._answer_of(theta)
-        valid = self._valid[i]
+        valid = self.valid[i]
         return self.directions[i][valid], self.offsets[i][valid]
 
-    def answer(self, space, means, theta_hat):
+    def answer(self, seen):
+        theta_hat = seen.theta_hat
         assert theta_hat is not None  # kept, as `uses_theta` says
-        answer = self.answer_map if theta_hat.ndim == 1 else jax.vmap(self.answer_map, in_axes=-1, out_axes=-1)
+        answer = self.answer_map
+        if theta_hat.ndim > 1:
+            answer = jax.vmap(answer, in_axes=-1, out_axes=-1)
         return saturated(answer(theta_hat))
 
     def out_of_range(self, answer):
         return answer, (answer < 0) | (answer >= len(self.directions))
 
-    def mask(self, answer, means):
+    def public(self, seen, answer):
         each = jnp.arange(len(self.directions), dtype=jnp.int32)
         return each.reshape((-1,) + (1,) * answer.ndim) == answer
 
-    def _of(self, table: Any, answer: Array) -> Array:
+    def shape(self, seen, answer):
+        directions, offsets = seen.constants
+        exists = self.of(self.valid, answer)
+        return Directions(self.of(directions, answer), self.of(offsets, answer), exists)
+
+    def pieces(self, seen, pair_times=False):
+        shape = (len(self.directions), self.group_count, *seen.means.shape[1:])
+        return GroupSet(jnp.zeros(shape, jnp.int32), self)
+
+    def plain_pieces(self, seen):
+        return HalfSpaceMask(jnp.ones((*self.groups.shape, *seen.means.shape[1:]), bool), self)
+
+    # What the two sets of pieces read.
+
+    def of(self, table: Any, answer: Array) -> Array:
         """table[answer] with lanes last: [A, ..] -> [.., (B)]."""
         rows = jnp.asarray(table)[answer]
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
-    def gap(self, space, means, theta_hat, answer):
-        assert theta_hat is not None
-        directions, offsets = space.constants
-        return jnp.sum(self._of(directions, answer) * theta_hat[None], 1) - self._of(offsets, answer)
-
-    def exists(self, answer, means):
-        return self._of(self._valid, answer)
-
-    def measure(self, space, design, answer):
-        return design.squares(space, self._of(space.constants[0], answer)), ()
-
-    def along(self, space, design, answer, cross, piece):
-        return design.along(space, space.lanes.row(self._of(space.constants[0], answer), piece))
-
-    def start(self, means, pair_times=False):
-        shape = (len(self.directions), self._group_count)
-        return GroupTimes(jnp.zeros(shape + means.shape[1:], jnp.int32))
-
-    def _members(self) -> np.ndarray:
-        """[A, G, Q]: which half-spaces belong to which piece."""
-        return (self.groups[:, None] == np.arange(self._group_count)[None, :, None]) & self._valid[:, None]
-
-    def active(self, lanes, pieces, answer):
-        dropped = lanes.row(pieces.dropped, answer)  # [G]
-        group = self._of(self.groups, answer)
-        each = index_like_groups(self._group_count, group)
-        alive = jnp.any((group[None] == each) & (dropped == 0)[:, None], 0)
-        return alive & self._of(self._valid, answer)
-
-    def drop(self, lanes, pieces, answer, refuted, t):
-        return self._dropped(pieces, self._at(answer) & refuted[None], t, only=answer)
-
-    def _at(self, answer: Array) -> Array:
+    def at(self, answer: Array) -> Array:
         """Which answer it is: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
         each = jnp.arange(len(self.directions), dtype=jnp.int32)
         return each.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
-    def _dropped(self, pieces, refuted, t, only=None):
-        members = self._members().reshape(self._members().shape + (1,) * (refuted.ndim - 2))
-        fallen = jnp.all(jnp.where(members, refuted[:, None], True), 2)  # [A, G]
-        if only is not None:
-            fallen = fallen & self._at(only)
-        return GroupTimes(jnp.where(fallen & (pieces.dropped == 0), t, pieces.dropped))
+    @property
+    def members(self) -> np.ndarray:
+        """[A, G, Q]: which half-spaces belong to which piece."""
+        each = np.arange(self.group_count)[None, :, None]
+        return (self.groups[:, None] == each) & self.valid[:, None]
 
-    def all_refuted(self, space, stats, beta):
-        """Which half-spaces of every answer are refuted: [A, Q]."""
-        assert stats.theta_hat is not None
-        directions, offsets = space.constants
-        shape = directions.shape
+    def all_refuted(self, seen, beta) -> Array:
+        """Which half-spaces of every answer beta refutes: [A, Q] bool."""
+        directions, offsets = seen.space.constants
+        shape, lanes = directions.shape, seen.means.shape[1:]
         flat = directions.reshape(-1, shape[2])
-        if stats.means.ndim == 2:
-            flat = jnp.broadcast_to(flat[:, :, None], flat.shape + stats.means.shape[1:])
-        gap = jnp.sum(flat * stats.theta_hat[None], 1)
-        offsets = offsets.reshape((-1,) + (1,) * (gap.ndim - 1))
-        refuted = refutes(gap - offsets, stats.design.squares(space, flat), beta)
+        if lanes:
+            flat = jnp.broadcast_to(flat[:, :, None], flat.shape + lanes)
+        offsets = offsets.reshape((-1,) + (1,) * len(lanes))
+        exists = jnp.ones(flat.shape[:1] + lanes, bool)
+        evidence = seen.family.evidence(seen.space, seen.stats, Directions(flat, offsets, exists))
+        refuted = evidence.refuted(beta)
         return refuted.reshape(shape[:2] + refuted.shape[1:])
-
-    def drop_all(self, lanes, pieces, refuted, t):
-        return self._dropped(pieces, refuted, t)
-
-    def tests(self, lanes, pieces, answer, full):
-        if not full:
-            return lanes.sum(self.active(lanes, pieces, answer))
-        sizes = self._members().sum(2).astype(np.int32)
-        sizes = jnp.asarray(sizes.reshape(sizes.shape + (1,) * (pieces.dropped.ndim - 2)))
-        return jnp.sum(jnp.where(pieces.dropped == 0, sizes, 0), (0, 1), dtype=jnp.int32)
-
-    def settled(self, lanes, pieces, answer, full):
-        left = jnp.any(pieces.dropped == 0, 1)  # [A]
-        return ~jnp.all(left, 0) if full else ~lanes.take(left, answer)
-
-    def verdict(self, lanes, pieces, answer, means, full):
-        if not full:
-            return self.mask(answer, means)
-        left = jnp.any(pieces.dropped == 0, 1)
-        return self.mask(jnp.where(lanes.take(left, answer), lanes.argmin(left.astype(means.dtype)), answer), means)
-
-    def everything(self, means):
-        return jnp.ones((*self.groups.shape, *means.shape[1:]), bool)
-
-    def within(self, lanes, pieces, answer):
-        return lanes.row(pieces, answer) & self._of(self._valid, answer)
-
-    def without(self, lanes, pieces, answer, refuted):
-        return pieces & ~(self._at(answer) & refuted[None])
-
-    def times(self, pieces):
-        exists = np.any(self._members(), 2)[..., None]  # beside [.., A, G, B]; a group without members falls at once, unseen
-        return jnp.where(exists, pieces.dropped, 0)
-
-    def remaining(self, lanes, pieces):
-        exists = np.any(self._members(), 2).reshape(self._members().shape[:2] + (1,) * (pieces.dropped.ndim - 2))
-        return jnp.sum((pieces.dropped == 0) & exists, (0, 1), dtype=jnp.int32)
 
 
 @jitted
 def _jitted(answer_map: Callable, theta: Array) -> Array:
     return answer_map(theta)
 
-
-def index_like_groups(count: int, group: Array) -> Array:
-    """0 .. count - 1 along a new first axis, to broadcast against group [Q]: rank one more than group's."""
-    return jnp.arange(count, dtype=jnp.int32).reshape((-1,) + (1,) * group.ndim)

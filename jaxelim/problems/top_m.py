@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import Problem
+from jaxelim.contracts import PieceSet, Problem, Rows
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.lanes import Lanes, balanced, by_several, index_like
-from jaxelim.problems.best_arm import pairwise_gap, refuted_rows
 
 _BITS = 32
 
@@ -54,22 +53,121 @@ class TopAnswer:
     member: Array  # [K] bool
 
 
+def refuted_pairs(seen, beta) -> Array:
+    """Which pieces "k is better than j" are refuted, for every ordered pair: [j, k] bool."""
+
+    def more(refuted, arms):
+        for j, row in seen.family.refuted_pairs(seen, arms, beta):
+            refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
+        return refuted
+
+    shape = seen.means.shape
+    return by_several(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class PairTimes:
+class PairSet(PieceSet):
     """Which arms are known to be worse than which."""
 
     worse: Array  # [W, K] uint32: bit k of column j is set once k is known to be worse than j
     found: Array  # [K] bool: at least K - m arms are known to be worse
-    times: Array | None = None  # [K, K] int32: when each pair (j, k) fell, 0 for never; only if asked for
+    kept_times: Array | None  # [K, K] int32: when each pair (j, k) fell, 0 for never
+    m: int = dataclasses.field(metadata={"static": True})
+
+    def active(self, seen):
+        answer = seen.answer
+        words = seen.lanes.column(self.worse, answer.top)  # [W, m]
+        worse = jnp.swapaxes(unpack(words, answer.member.shape[0]), 0, 1)
+        return Rows.of(seen.shape).flat(~worse & ~answer.member)
+
+    def _with(self, worse, found, times):
+        return dataclasses.replace(self, worse=worse, found=found, kept_times=times)
+
+    def drop(self, seen, refuted):
+        lanes, answer = seen.lanes, seen.answer
+        arms = answer.member.shape[0]
+        known = lanes.take(self.found, answer.top)
+        now = Rows.of(seen.shape).apart(refuted) & ~answer.member & ~known[:, None]
+        words = lanes.column(self.worse, answer.top) | pack(lanes, jnp.swapaxes(now, 0, 1))
+        all_worse = _count(words) >= arms - self.m
+        worse, found, times = self.worse, self.found, self.kept_times
+        each = index_like(answer.member)
+        for r in range(self.m):
+            here = each == answer.top[r]
+            worse = jnp.where(here[None], words[:, r][:, None], worse)
+            found = found | (here & all_worse[r])
+            if times is not None:
+                fresh = here[:, None] & now[r][None] & (times == 0)
+                times = jnp.where(fresh, seen.stats.t, times)
+        return self._with(worse, found, times)
+
+    def drop_all(self, seen, beta):
+        refuted = refuted_pairs(seen, beta)
+        now = jnp.swapaxes(refuted, 0, 1) & ~self.found[None]  # [k, j]
+        words = self.worse | pack(seen.lanes, now)
+        found = self.found | (_count(words) >= refuted.shape[0] - self.m)
+        times = self.kept_times
+        if times is not None:
+            times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), seen.stats.t, times)
+        return self._with(words, found, times)
+
+    def tests(self, seen, full):
+        lanes, answer = seen.lanes, seen.answer
+        arms = answer.member.shape[0]
+        if full:
+            return lanes.sum(jnp.where(self.found, 0, arms - 1 - _count(self.worse)))
+        outside = pack(lanes, ~answer.member)
+        words = lanes.column(self.worse, answer.top)
+        open_ = _count(~words & outside[:, None])
+        each = jnp.where(lanes.take(self.found, answer.top), 0, open_)
+        return sum(each[r] for r in range(self.m))
+
+    def settled(self, seen, full):
+        return seen.lanes.sum(self.found) >= self.m
+
+    def verdict(self, seen, full):
+        # The found arms of largest mean: all of them, but in a run that found more than m at once.
+        found = jnp.where(self.found, seen.means, -jnp.inf)
+        return largest(seen.lanes, found, self.m).member
+
+    def times(self):
+        return self.kept_times
+
+    def remaining(self, lanes):
+        return lanes.sum(_count(self.worse))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PairMask(PieceSet):
+    """A mask over the ordered pairs of arms."""
+
+    left: Array  # [K, K] bool
+
+    def active(self, seen):
+        rows = jnp.swapaxes(seen.lanes.row(self.left, seen.answer.top), 0, 1)
+        return Rows.of(seen.shape).flat(rows & ~seen.answer.member)
+
+    def drop(self, seen, refuted):
+        answer, left = seen.answer, self.left
+        each, now = index_like(answer.member), Rows.of(seen.shape).apart(refuted) & ~answer.member
+        for r in range(answer.top.shape[0]):
+            left = left & ~((each == answer.top[r])[:, None] & now[r][None])
+        return PairMask(left)
+
+    def drop_all(self, seen, beta):
+        return PairMask(self.left & ~refuted_pairs(seen, beta))
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class TopM(Problem):
-    """Which are the m arms of largest mean. Pieces: y = phi_j - phi_k for j in the answer and k outside it; m (K - m) of them.
+    """Which are the m arms of largest mean. Pieces: y = phi_j - phi_k for j in the answer and k
+    outside it; m (K - m) of them.
 
-    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is a K x K mask of ordered pairs.)
+    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is a K x K mask of
+    ordered pairs.)
 
     Args:
         m: how many arms, 1 .. K - 1.
@@ -77,9 +175,12 @@ class TopM(Problem):
 
     m: int = 1
     name: ClassVar[str] = "top-m"
+    times_axes: ClassVar[tuple[str, ...]] = ("better", "worse")
+    lanes_last: ClassVar[bool] = True
 
     def __post_init__(self):
-        if isinstance(self.m, bool) or not isinstance(self.m, (int, np.integer)) or self.m < 1:
+        whole = isinstance(self.m, int | np.integer) and not isinstance(self.m, bool)
+        if not whole or self.m < 1:
             raise ArgumentError("m", self.m, "an integer from 1 to K - 1")
         object.__setattr__(self, "m", int(self.m))
 
@@ -89,8 +190,9 @@ class TopM(Problem):
             raise ArgumentError("m", self.m, f"an integer from 1 to K - 1 = {means.size - 1}")
         order = np.sort(means)[::-1]
         if order[self.m - 1] == order[self.m]:
-            tied = np.flatnonzero(means == order[self.m])
-            raise TieError("instance", f"arms {tied.tolist()} tied across the top-{self.m} boundary", "one top-m set")
+            tied = np.flatnonzero(means == order[self.m]).tolist()
+            given = f"arms {tied} tied across the top-{self.m} boundary"
+            raise TieError("instance", given, "one top-m set")
 
     def half_spaces(self, arms, theta):
         order = np.argsort(-(arms @ theta), kind="stable")
@@ -98,130 +200,28 @@ class TopM(Problem):
         directions = (arms[inside][:, None] - arms[outside][None]).reshape(-1, arms.shape[1])
         return directions, np.zeros(len(directions))
 
-    def answer(self, space, means, theta_hat):
-        return largest(space.lanes, means, self.m)
+    def answer(self, seen):
+        return largest(seen.lanes, seen.means, self.m)
 
-    def mask(self, answer, means):
+    def public(self, seen, answer):
         return answer.member
 
-    def _pieces(self, rows: Array) -> Array:
-        """What is known of each arm of the answer beside every arm, [m, K, ..], as pieces: [Q, ..]."""
-        return rows.reshape((-1, *rows.shape[2:]))
+    def shape(self, seen, answer):
+        arms = answer.member.shape[0]
+        exists = jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape))
+        exists = exists.reshape((-1, *exists.shape[2:]))
+        return Rows(answer.top, exists, self.m * (arms - self.m))
 
-    def _per_arm(self, pieces: Array) -> Array:
-        """The inverse: [Q, ..] -> [m, K, ..]."""
-        return pieces.reshape((self.m, -1, *pieces.shape[1:]))
-
-    def gap(self, space, means, theta_hat, answer):
-        if space.careful:
-            rows = jnp.stack([pairwise_gap(space, means, theta_hat, answer.top[r]) for r in range(self.m)])
-        else:
-            rows = space.lanes.take(means, answer.top)[:, None] - means
-        return self._pieces(rows)
-
-    def exists(self, answer, means):
-        return self._pieces(jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape)))
-
-    def rows(self, answer):
-        return answer.top
-
-    def measure(self, space, design, answer, cross=None):
-        cross = design.cross(space, answer.top) if cross is None else cross
-        return self._pieces(jnp.swapaxes(design.distances(space, cross, answer.top), 0, 1)), cross
-
-    def along(self, space, design, answer, cross, piece):
-        arms = np.asarray(answer.member.shape[0], piece.dtype)
-        r, k = jax.lax.div(piece, arms), jax.lax.rem(piece, arms)
-        row = cross[:, 0]
-        for other in range(1, self.m):  # one pass over all rows, where a gather would go entry by entry
-            row = jnp.where(r == other, cross[:, other], row)
-        return design.difference(space, row, space.lanes.take(answer.top, r), k)
-
-    def total(self, exists):
-        arms = exists.shape[0] // self.m
-        return jnp.full(exists.shape[1:], self.m * (arms - self.m), jnp.int32)
-
-    def start(self, means, pair_times=False):
+    def pieces(self, seen, pair_times=False):
+        means = seen.means
         k = means.shape[0]
-        words = (-(-k // _BITS),) + means.shape
-        times = jnp.zeros((k,) + means.shape, jnp.int32) if pair_times else None
-        return PairTimes(jnp.zeros(words, jnp.uint32), jnp.zeros(means.shape, bool), times)
+        worse = jnp.zeros((-(-k // _BITS), *means.shape), jnp.uint32)
+        times = jnp.zeros((k, *means.shape), jnp.int32) if pair_times else None
+        return PairSet(worse, jnp.zeros(means.shape, bool), times, self.m)
 
-    def active(self, lanes, pieces, answer):
-        words = lanes.column(pieces.worse, answer.top)  # [W, m]
-        worse = jnp.swapaxes(unpack(words, answer.member.shape[0]), 0, 1)
-        return self._pieces(~worse & ~answer.member)
-
-    def drop(self, lanes, pieces, answer, refuted, t):
-        arms = answer.member.shape[0]
-        known = lanes.take(pieces.found, answer.top)
-        now = self._per_arm(refuted) & ~answer.member & ~known[:, None]
-        words = lanes.column(pieces.worse, answer.top) | pack(lanes, jnp.swapaxes(now, 0, 1))
-        all_worse = _count(words) >= arms - self.m
-        worse, found, times = pieces.worse, pieces.found, pieces.times
-        each = index_like(answer.member)
-        for r in range(self.m):
-            here = each == answer.top[r]
-            worse = jnp.where(here[None], words[:, r][:, None], worse)
-            found = found | (here & all_worse[r])
-            if times is not None:
-                fresh = here[:, None] & now[r][None] & (times == 0)
-                times = jnp.where(fresh, t, times)
-        return PairTimes(worse, found, times)
-
-    def all_refuted(self, space, stats, beta):
-        """Which pieces "k is better than j" are refuted, for every ordered pair: [j, k]."""
-        def more(refuted, arms):
-            for j, row in refuted_rows(space, stats, arms, beta):
-                refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
-            return refuted
-
-        shape = stats.means.shape
-        return by_several(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
-
-    def drop_all(self, lanes, pieces, refuted, t):
-        arms = refuted.shape[0]
-        now = jnp.swapaxes(refuted, 0, 1) & ~pieces.found[None]  # [k, j]
-        words = pieces.worse | pack(lanes, now)
-        found = pieces.found | (_count(words) >= arms - self.m)
-        times = pieces.times
-        if times is not None:
-            times = jnp.where(jnp.swapaxes(now, 0, 1) & (times == 0), t, times)
-        return PairTimes(words, found, times)
-
-    def tests(self, lanes, pieces, answer, full):
-        arms = answer.member.shape[0]
-        if full:
-            return lanes.sum(jnp.where(pieces.found, 0, arms - 1 - _count(pieces.worse)))
-        outside = pack(lanes, ~answer.member)
-        words = lanes.column(pieces.worse, answer.top)
-        each = jnp.where(lanes.take(pieces.found, answer.top), 0, _count(~words & outside[:, None]))
-        return sum(each[r] for r in range(self.m))
-
-    def settled(self, lanes, pieces, answer, full):
-        return lanes.sum(pieces.found) >= self.m
-
-    def verdict(self, lanes, pieces, answer, means, full):
-        # The found arms of largest mean: all of them, but for the run in which more than m were found.
-        return largest(lanes, jnp.where(pieces.found, means, -jnp.inf), self.m).member
-
-    def everything(self, means):
-        return jnp.ones((means.shape[0], *means.shape), bool)
-
-    def within(self, lanes, pieces, answer):
-        return self._pieces(jnp.swapaxes(lanes.row(pieces, answer.top), 0, 1) & ~answer.member)
-
-    def without(self, lanes, pieces, answer, refuted):
-        each, now = index_like(answer.member), self._per_arm(refuted) & ~answer.member
-        for r in range(self.m):
-            pieces = pieces & ~((each == answer.top[r])[:, None] & now[r][None])
-        return pieces
-
-    def times(self, pieces):
-        return pieces.times
-
-    def remaining(self, lanes, pieces):
-        return lanes.sum(_count(pieces.worse))
+    def plain_pieces(self, seen):
+        means = seen.means
+        return PairMask(jnp.ones((means.shape[0], *means.shape), bool))
 
 
 def largest(lanes: Lanes, means: Array, m: int) -> TopAnswer:

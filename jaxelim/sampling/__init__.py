@@ -1,33 +1,16 @@
-"""Sampling rules. One file each; none imports another."""
+"""Sampling rules. One file each; none imports another. A new rule is one more line here."""
 
-from jaxelim.sampling.fws import FWS
-from jaxelim.sampling.lazy_tas import LazyTaS
-from jaxelim.sampling.lingame import LinGame
-from jaxelim.sampling.lingape import LinGapE
-from jaxelim.sampling.lingifa import LinGIFA
-from jaxelim.sampling.lucb import LUCB
-from jaxelim.sampling.optimistic_tas import OptimisticTaS
-from jaxelim.sampling.oracle import Oracle
-from jaxelim.sampling.racing import Racing
-from jaxelim.sampling.rage import RAGE
-from jaxelim.sampling.track_and_stop import TrackAndStop
-from jaxelim.sampling.ugape import UGapE
-from jaxelim.sampling.uniform import Uniform
-from jaxelim.sampling.xy_adaptive import XYAdaptive
-
-__all__ = [
-    "FWS",
-    "LUCB",
-    "LazyTaS",
-    "LinGIFA",
-    "LinGame",
-    "LinGapE",
-    "OptimisticTaS",
-    "Oracle",
-    "RAGE",
-    "Racing",
-    "TrackAndStop",
-    "UGapE",
-    "Uniform",
-    "XYAdaptive",
-]
+from jaxelim.sampling.fws import FWS as FWS
+from jaxelim.sampling.lazy_tas import LazyTaS as LazyTaS
+from jaxelim.sampling.lingame import LinGame as LinGame
+from jaxelim.sampling.lingape import LinGapE as LinGapE
+from jaxelim.sampling.lingifa import LinGIFA as LinGIFA
+from jaxelim.sampling.lucb import LUCB as LUCB
+from jaxelim.sampling.optimistic_tas import OptimisticTaS as OptimisticTaS
+from jaxelim.sampling.oracle import Oracle as Oracle
+from jaxelim.sampling.racing import Racing as Racing
+from jaxelim.sampling.rage import RAGE as RAGE
+from jaxelim.sampling.track_and_stop import TrackAndStop as TrackAndStop
+from jaxelim.sampling.ugape import UGapE as UGapE
+from jaxelim.sampling.uniform import Uniform as Uniform
+from jaxelim.sampling.xy_adaptive import XYAdaptive as XYAdaptive

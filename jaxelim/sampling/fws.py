@@ -1,7 +1,7 @@
 """Frank-Wolfe sampling."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim import games
-from jaxelim.base import ASK, OK, Metric, SamplingRule, View
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits, View
 from jaxelim.design import DiagonalDesign, SquareDesign, weighted
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.lanes import Lanes, index_like, where
 
 _BATCHED_ROWS = (4, 16, 64)
@@ -36,7 +37,7 @@ class _Look:
     values: Array  # [Q]: f_p, infinite where there is no active piece
     least: Array  # []: their argmin
     near: Array  # [Q] bool: the pieces of F
-    metric: Metric  # of V_x
+    evidence: LinearEvidence  # under V_x
 
 
 def _uniform_block(t: Array, arms: int) -> Array:
@@ -62,12 +63,14 @@ class FWS(SamplingRule):
     program: its first step takes V_x where V_x^-1 belongs.
     """
 
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 32
-    patience: ClassVar[float] = 0.4
-    source: ClassVar[str] = "Wang et al. 2021"
+    traits: ClassVar[Traits] = Traits(
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        batch=32,
+        patience=0.4,
+        source="Wang et al. 2021",
+    )
 
     def prepare(self, instance, problem, ridge):
         """The design at the start, where x = 1/K: g and V_x^-1."""
@@ -76,7 +79,7 @@ class FWS(SamplingRule):
 
     def init(self, view):
         x = view.counts / (view.time - 1)
-        if isinstance(view.design, DiagonalDesign):
+        if isinstance(view.linear.design, DiagonalDesign):
             return FWSState(x, None)
         g, inverse = view.prepared
         everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
@@ -86,7 +89,7 @@ class FWS(SamplingRule):
         """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind, unread."""
         arms = state.x.shape[0]
         look = self._look(view, state)
-        vertex = view.lanes.argmax(look.metric.gradient(view.gap, look.least))
+        vertex = view.lanes.argmax(look.evidence.gradient(look.least))
         arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, (index_like(state.x) == vertex).astype(state.x.dtype)))
         single = ~look.tied & (view.lanes.sum(look.near) == 1)
         if state.design is None:
@@ -126,17 +129,16 @@ class FWS(SamplingRule):
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
         arms = state.x.shape[0]
-        metric = view.weighted(state.x) if state.design is None else view.measured(state.design)
-        values = jnp.where(view.active, metric.values(view.gap), jnp.inf)
+        linear = view.linear
+        evidence = linear.weighted(state.x) if state.design is None else linear.under(state.design)
+        values = jnp.where(view.active, evidence.values(), jnp.inf)
         least = lanes.argmin(values)
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
-        return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, metric)
+        return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, evidence)
 
     def _tied(self, view: View) -> Array:
-        if view.problem.name == "top-m":
-            return jnp.zeros_like(view.t, bool)
-        exists = view.problem.exists(view.answer, view.means)
-        return view.lanes.any(exists & (view.gap <= jnp.finfo(view.gap.dtype).eps))
+        margin = view.linear.margin
+        return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
@@ -148,15 +150,16 @@ class FWS(SamplingRule):
         values = jnp.where(rows, look.values, jnp.inf)
 
         def together(size):
-            return lambda: games.solve(view.lanes, *_payoffs(look.metric, view.gap, values, size)).strategy
+            return lambda: games.solve(view.lanes, *_payoffs(look.evidence, values, size)).strategy
 
         def one(lane):
             pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
-            space = view.space
-            space = dataclasses.replace(space, lanes=Lanes(None),
-                                        features=space.features if space.features.ndim == 2 else pick(space.features))
-            metric = dataclasses.replace(pick(dataclasses.replace(look.metric, space=None)), space=space)
-            return games.solve(space.lanes, *_payoffs(metric, pick(view.gap), pick(values), most)).strategy
+            features = view.space.features
+            features = features if features.ndim == 2 else pick(features)
+            space = dataclasses.replace(view.space, lanes=Lanes(None), features=features)
+            bare: Any = dataclasses.replace(look.evidence, space=None)  # type: ignore[arg-type]
+            evidence = dataclasses.replace(pick(bare), space=space)
+            return games.solve(space.lanes, *_payoffs(evidence, pick(values), most)).strategy
 
         sizes = [size for size in _BATCHED_ROWS if many and size < most]
         branches = [together(size) for size in sizes]
@@ -171,21 +174,21 @@ class FWS(SamplingRule):
         return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
 
 
-def _payoffs(metric: Metric, gap: Array, values: Array, size: int) -> tuple[Array, Array]:
+def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array, Array]:
     """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size`:
     [size, K], and which of them are there."""
-    lanes = metric.space.lanes
+    lanes = evidence.space.lanes
 
     def add(n, c):
         left, payoffs, mask = c
         piece = lanes.argmin(left)
         value = lanes.take(left, piece)
         there = value < jnp.inf
-        row = jnp.where(there, metric.gradient(gap, piece) - value, 0)
+        row = jnp.where(there, evidence.gradient(piece) - value, 0)
         left = jnp.where(index_like(left) == piece, jnp.inf, left)
         return left, payoffs.at[n].set(row), mask.at[n].set(there)
 
-    arms, *lane = metric.design.g.shape
-    payoffs, mask = jnp.zeros((size, arms, *lane), gap.dtype), jnp.zeros((size, *lane), bool)
+    arms, *lane = evidence.design.g.shape
+    payoffs, mask = jnp.zeros((size, arms, *lane), values.dtype), jnp.zeros((size, *lane), bool)
     count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
     return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import tracking
-from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits
 from jaxelim.design import DiagonalDesign, weighted
 from jaxelim.lanes import index_like, where
 
@@ -61,12 +61,15 @@ class LazyTaS(SamplingRule):
     leave the test open. Arms that do not span R^d: c0 = 0, and V_U gets a ridge of 1e-9.
     """
 
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 32
-    patience: ClassVar[float] = 0.25
-    source: ClassVar[str] = "Jedra & Proutiere 2020"
+    traits: ClassVar[Traits] = Traits(
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        batch=32,
+        patience=0.25,
+        source="Jedra & Proutiere 2020",
+        name="lazy-tas",
+    )
 
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""
@@ -75,7 +78,7 @@ class LazyTaS(SamplingRule):
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)
-        least = jnp.full_like(view.time, view.ridge)
+        least = jnp.full_like(view.time, view.family.ridge)
         return LazyState(zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t))
 
     def fast(self, view, state):
@@ -100,8 +103,8 @@ class LazyTaS(SamplingRule):
 
     def _known(self, view, state):
         """Whether the test on lambda_min(V) is open, and the state with the bounds that decide it where it is not."""
-        if isinstance(view.design, DiagonalDesign):
-            least = view.lanes.min(view.counts) + view.ridge
+        if isinstance(view.linear.design, DiagonalDesign):
+            least = view.lanes.min(view.counts) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         return (state.low < need) & (state.high >= need), state
@@ -141,7 +144,7 @@ def _prepared(arms):
 def _frank_wolfe(view, weights, due):
     """The new allocation of the runs that are due, and how many steps it took, 0 for the others."""
     lanes, each = view.lanes, index_like(view.means)
-    diagonal = isinstance(view.design, DiagonalDesign)
+    diagonal = isinstance(view.linear.design, DiagonalDesign)
 
     def inverted(weights):
         least = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
@@ -149,9 +152,9 @@ def _frank_wolfe(view, weights, due):
 
     def step(carry):
         i, weights, design, steps, go = carry
-        metric = view.measured(design)
-        closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
-        arm = lanes.argmax(metric.gradient(view.gap, closest))
+        evidence = view.linear.under(design)
+        closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
+        arm = lanes.argmax(evidence.gradient(closest))
         weights = jnp.where(go, averaged(weights, each == arm, i), weights)
         # The design of a run that is not due, or over, is read no more.
         design = inverted(weights) if diagonal else design.add(view.space, arm)[0]
@@ -185,7 +188,7 @@ def _least_eigenvalue(view):
     """lambda_min(V), [], and (phi_k . u)^2 [K] for its unit eigenvector u."""
     def one(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
-        values, vectors = jnp.linalg.eigh(v + view.ridge * jnp.eye(features.shape[1], dtype=features.dtype))
+        values, vectors = jnp.linalg.eigh(v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype))
         return values[0], jnp.matmul(features, vectors[:, 0], precision="highest") ** 2
 
     if view.means.ndim == 1:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim import tracking
-from jaxelim.base import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.learners import AdaHedge
 
@@ -44,10 +44,14 @@ class LinGame(SamplingRule):
     """
 
     optimistic: bool = False
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Degenne et al. 2020; Reda et al. 2021"
+    traits: ClassVar[Traits] = Traits(
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        source="Degenne et al. 2020; Reda et al. 2021",
+        name="lingame",
+        aliases=("k-learner", "mislid"),
+    )
 
     def __post_init__(self):
         if not isinstance(self.optimistic, bool):
@@ -59,11 +63,11 @@ class LinGame(SamplingRule):
     def choose(self, view, state):
         lanes = view.lanes
         weights = state.learner.weights(lanes)
-        metric = view.weighted(jnp.maximum(weights, _FLOOR))
-        closest = lanes.argmin(jnp.where(view.active, metric.values(view.gap), jnp.inf))
-        gain = metric.gradient(view.gap, closest)
+        evidence = view.linear.weighted(jnp.maximum(weights, _FLOOR))
+        closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
+        gain = evidence.gradient(closest)
         if self.optimistic:
-            bonus = jnp.sqrt(2 * jnp.log(view.time) * view.design.g)
+            bonus = jnp.sqrt(2 * jnp.log(view.time) * view.linear.design.g)
             gain = (jnp.sqrt(2 * gain) + bonus) ** 2 / 2
         target = state.target + weights
         arm = tracking.cumulative(lanes, view.counts, target)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxelim.base import SamplingRule
 from jaxelim.checks import real
+from jaxelim.contracts import SamplingRule, Traits
 
 
 @jax.tree_util.register_static
@@ -26,15 +26,20 @@ class LinGapE(SamplingRule):
     """
 
     rate: float = 2.0
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Xu et al. 2018; Reda et al. 2021"
+    traits: ClassVar[Traits] = Traits(
+        uses_rewards=False,
+        lanes_last=True,
+        source="Xu et al. 2018; Reda et al. 2021",
+        name="lingape",
+        aliases=("m-lingape",),
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "rate", real("rate", self.rate, low=0))
 
     def choose(self, view, state):
         width = jnp.sqrt(2 * (self.rate * jnp.log(view.time + 1) - jnp.log(view.delta)))
-        index = width * jnp.sqrt(view.norm) - view.gap
+        linear = view.linear
+        index = width * jnp.sqrt(linear.norm) - linear.margin
         piece = view.lanes.argmax(jnp.where(view.active, index, -jnp.inf))
-        return view.narrowing(view.along(piece)), state
+        return linear.most_informative_arm(linear.along(piece)), state

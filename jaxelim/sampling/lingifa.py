@@ -6,10 +6,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxelim.base import SamplingRule
-from jaxelim.indices import ambiguous_pair, answer_size, distances, gaps, rank
+from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.indices import ambiguous_pair, rank
 from jaxelim.lanes import index_like
-from jaxelim.problems.best_arm import pair_rows
 
 
 @jax.tree_util.register_static
@@ -26,24 +25,26 @@ class LinGIFA(SamplingRule):
     every pair of arms and at no active pieces: elimination may stop it, and does not steer it.
     """
 
-    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
-    elimination: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Reda et al. 2021"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m"),
+        elimination=False,
+        uses_rewards=False,
+        reads_pieces=False,
+        lanes_last=True,
+        source="Reda et al. 2021",
+        name="lingifa",
+    )
 
     def choose(self, view, state):
-        m, arms = answer_size(view.problem), view.means.shape[0]
+        linear, m, arms = view.linear, view.problem.m, view.means.shape[0]
         width = jnp.sqrt(2 * view.beta)
 
         def rows(some):
-            bounds = ((i, gap + width * jnp.sqrt(norm)) for i, gap, norm in pair_rows(view.space, view, some))
+            bounds = ((i, gap + width * jnp.sqrt(norm)) for i, gap, norm in linear.pairs(some))
             return [jnp.where(index_like(bound) == i, -jnp.inf, bound) for i, bound in bounds]
 
         def column(j):
-            return width * jnp.sqrt(distances(view, j)) - gaps(view, j)
+            return width * jnp.sqrt(linear.distances(j)) - linear.margins(j)
 
         _, b, c = ambiguous_pair(view.lanes, rank(view.lanes, rows, arms, m, view.means), column, m)
-        along = view.design.difference(view.space, view.design.cross(view.space, b), b, c)
-        return view.narrowing(along), state
+        return linear.most_informative_arm(linear.along_pair(b, c)), state

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.base import SamplingRule
-from jaxelim.indices import less_pulled, observed
-from jaxelim.problems import Thresholding, TopM
+from jaxelim.checks import integer
+from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.indices import less_pulled
 
 
 @jax.tree_util.register_dataclass
@@ -20,50 +20,71 @@ class LUCBState:
     stop: Array  # [] bool: its own test holds
     mask: Array  # [K] bool: its answer
     looked: Array  # [] int32: how many pieces it looked at
+    second: Array  # [] int32: the arm to be pulled next without a look; -1: none
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LUCB(SamplingRule):
-    """Pull the less pulled of the two arms whose confidence intervals overlap most across the boundary of the answer.
+    """Pull the two arms whose confidence intervals overlap most across the answer's boundary.
 
-    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k), answer by these means;
-    (b, c) = argmax over its active pieces of (mu_c + r_c) - (mu_b - r_b); the less pulled of b and c (ties: c);
-    signs: the active arm with the largest r_k - |mu_k - level|. It stops once that maximum is not positive.
+    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta), the answer by these means;
+    (b, c) = argmax over its active pieces of U_c - L_b; pull the less pulled of the two (ties: c).
+    Signs: the active arm with the largest level - L_k (above the level) or U_k - level (below).
+    It stops once that maximum is not positive.
 
-    Kalyanakrishnan, Tewari, Auer & Stone 2012, one pull at a time. As in the authors' program, but that exact ties go to
-    the lowest index. Its own test stays in force whatever else is observed.
+    Gaussian rewards: bounds mu_k -+ sqrt(2 beta/N_k). Others: KL bounds, so that this is KL-LUCB.
+
+    Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in the authors'
+    program, but that exact ties go to the lowest index. Its own test stays in force whatever else
+    is observed; with two pulls a look it is asked before the first of them only.
+
+    Args:
+        pulls: 1; or 2 to pull b and then c before it looks again, as in the papers.
     """
 
-    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m", "thresholding")
-    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
-    stopping: ClassVar[tuple[str, ...]] = ("llr", "selective", "full", "native")
-    always_native: ClassVar[bool] = True
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Kalyanakrishnan et al. 2012"
+    pulls: int = dataclasses.field(default=1, metadata={"omitted_at_default": True})
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m", "thresholding"),
+        structures=("unstructured",),
+        families=None,
+        stopping=("llr", "selective", "full", "native"),
+        always_native=True,
+        lanes_last=True,
+        source="Kalyanakrishnan et al. 2012",
+    )
+
+    def __post_init__(self):
+        object.__setattr__(self, "pulls", integer("pulls", self.pulls, low=1, high=2))
+
+    def __repr__(self):
+        return "LUCB()" if self.pulls == 1 else f"LUCB(pulls={self.pulls})"
 
     def init(self, view):
-        return LUCBState(jnp.zeros_like(view.t, bool), jnp.zeros_like(view.means, bool), jnp.zeros_like(view.t))
+        none = jnp.zeros_like(view.t)
+        return LUCBState(none > 0, jnp.zeros_like(view.means, bool), none, none - 1)
 
     def choose(self, view, state):
-        problem, lanes, arms = view.problem, view.lanes, view.means.shape[0]
-        means, radius = observed(view)
-        answer = problem.answer(view.space, means, None)
-        active, looked = view.active_of(answer)
-        inside = []
-        if isinstance(problem, Thresholding):
-            overlap = radius - jnp.abs(means - problem.level)
-        else:
-            inside = [answer.top[r] for r in range(problem.m)] if isinstance(problem, TopM) else [answer]
-            upper, lower = means + radius, means - radius
-            overlap = jnp.concatenate([upper - lanes.take(lower, b) for b in inside])
-        overlap = jnp.where(active, overlap, -jnp.inf)
+        lanes = view.lanes
+        assert view.reward_sums is not None  # kept, as the traits say
+        view = view.at(view.reward_sums / view.counts)
+        interval = view.family.interval(view.means, view.counts, view.beta)
+        overlap = jnp.where(view.active, view.shape.overlap(lanes, interval), -jnp.inf)
         piece = lanes.argmax(overlap)
-        state = LUCBState(lanes.take(overlap, piece) <= 0, problem.mask(answer, means), looked)
-        if not inside:
-            return piece, state
-        b = inside[0] if len(inside) == 1 else lanes.take(answer.top, piece // arms)
-        return less_pulled(view, b, piece % arms), state
+        b, c = view.shape.pair(lanes, piece)
+        stop = lanes.take(overlap, piece) <= 0
+        none = jnp.full_like(state.second, -1)
+        if self.pulls == 1:
+            found = LUCBState(stop, view.public, view.reading, none)
+            return less_pulled(view, b, c), found
+        again = state.second >= 0
+        found = LUCBState(
+            stop & ~again,
+            view.public,
+            jnp.where(again, 0, view.reading),
+            jnp.where(again | (b == c), none, c),
+        )
+        return jnp.where(again, state.second, b), found
 
     def reads(self, view, state):
         return state.looked

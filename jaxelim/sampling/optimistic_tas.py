@@ -10,7 +10,7 @@ from jax import Array
 
 from jaxelim import allocation, checks, tracking
 from jaxelim.allocation import Allocation
-from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits
 from jaxelim.errors import ArgumentError
 
 
@@ -50,12 +50,15 @@ class OptimisticTaS(SamplingRule):
     bonus: Callable[[Any, Any], Any] | None = None
     schedule: str | int = "always"
     gap: float = 1e-6
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 1 / 16
-    source: ClassVar[str] = "Degenne et al. 2019"
+    traits: ClassVar[Traits] = Traits(
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        batch=16,
+        patience=1 / 16,
+        source="Degenne et al. 2019",
+        name="optimistic-tas",
+    )
 
     def __post_init__(self):
         if self.bonus is not None and not callable(self.bonus):
@@ -77,7 +80,7 @@ class OptimisticTaS(SamplingRule):
 
     def choose(self, view, state):
         due = allocation.due(self.schedule, view)
-        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.design.g))
+        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
 
     def reads(self, view, state):

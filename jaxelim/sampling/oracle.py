@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxelim import tracking
-from jaxelim.base import SamplingRule
 from jaxelim.checks import real_array
 from jaxelim.complexity import oracle_weights
+from jaxelim.contracts import SamplingRule, Traits
 from jaxelim.errors import ArgumentError
 
 
@@ -29,12 +29,14 @@ class Oracle(SamplingRule):
     """
 
     weights: Any = None
-    elimination: ClassVar[bool] = False
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Tirinzoni & Degenne 2022"
+    traits: ClassVar[Traits] = Traits(
+        elimination=False,
+        uses_delta=False,
+        uses_rewards=False,
+        reads_pieces=False,
+        lanes_last=True,
+        source="Tirinzoni & Degenne 2022",
+    )
 
     def __post_init__(self):
         if self.weights is None:

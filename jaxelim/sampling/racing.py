@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.base import SamplingRule
-from jaxelim.indices import answer_size, observed
+from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.indices import observed
 from jaxelim.lanes import index_like
 from jaxelim.problems.top_m import largest
 
@@ -38,13 +38,15 @@ class Racing(SamplingRule):
     shorter than those of this rule, on arms that no test has told apart.
     """
 
-    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
-    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
-    elimination: ClassVar[bool] = False
-    stopping: ClassVar[tuple[str, ...]] = ("native",)
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Kaufmann & Kalyanakrishnan 2013"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m"),
+        structures=("unstructured",),
+        stopping=("native",),
+        elimination=False,
+        reads_pieces=False,
+        lanes_last=True,
+        source="Kaufmann & Kalyanakrishnan 2013",
+    )
 
     def init(self, view):
         every = jnp.ones_like(view.means, bool)
@@ -55,7 +57,7 @@ class Racing(SamplingRule):
         lanes = view.lanes
         means, radius = observed(view)
         upper, lower = means + radius, means - radius
-        leading = largest(lanes, means, answer_size(view.problem)).member & ~state.accepted
+        leading = largest(lanes, means, view.problem.m).member & ~state.accepted
         best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
         worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
         rivals = lanes.max(jnp.where(state.remaining & ~leading, upper, -jnp.inf))
@@ -79,7 +81,7 @@ class Racing(SamplingRule):
         return arm, RacingState(accepted, remaining, arm)
 
     def native(self, view, state):
-        lanes, m = view.lanes, answer_size(view.problem)
+        lanes, m = view.lanes, view.problem.m
         accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)
         discarded = state.accepted.shape[0] - accepted - remaining
         full = accepted == m

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import ASK, OK, SamplingRule, View
 from jaxelim.checks import integer, real
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits, View
 from jaxelim.indices import beaten
 from jaxelim.lanes import index_like, where
 
@@ -29,13 +29,12 @@ class RAGEState:
 
 def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
     """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair."""
-    lanes, space, design = view.lanes, view.space, view.design
+    lanes, linear = view.lanes, view.linear
     each = index_like(view.means)
 
     def body(i, c):
         best, first = c
-        distance = design.distances(space, design.cross(space, i), i)
-        distance = jnp.where(active & active[i] & (each > i), distance, -jnp.inf)
+        distance = jnp.where(active & active[i] & (each > i), linear.distances(i), -jnp.inf)
         return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
 
     arms = view.means.shape[0]
@@ -69,15 +68,17 @@ class RAGE(SamplingRule):
     slack: float = 0.1
     accuracy: float = 0.01
     steps: int = 5000
-    problems: ClassVar[tuple[str, ...]] = ("best-arm",)
-    elimination: ClassVar[bool] = False
-    stopping: ClassVar[tuple[str, ...]] = ("native",)
-    uses_rewards: ClassVar[bool] = False
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 0.1
-    source: ClassVar[str] = "Fiez et al. 2019"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm",),
+        stopping=("native",),
+        elimination=False,
+        uses_rewards=False,
+        reads_pieces=False,
+        lanes_last=True,
+        batch=16,
+        patience=0.1,
+        source="Fiez et al. 2019",
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "slack", real("slack", self.slack, low=0))
@@ -122,9 +123,9 @@ class RAGE(SamplingRule):
 
         def body(c):
             n, w, rho, runs = c
-            now = dataclasses.replace(view, design=view.weighted(w).design)
+            now = dataclasses.replace(view, evidence=view.linear.weighted(w))
             far, i, j = farthest(now, active)
-            along = now.design.difference(now.space, now.design.cross(now.space, i), i, j)
+            along = now.linear.along_pair(i, j)
             arm = lanes.argmax(along**2)
             # In this order: where arms take turns exactly, rounding decides whose turn it is.
             step = -w * 2 / (n + 2)

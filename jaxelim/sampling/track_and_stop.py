@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxelim import allocation, checks, tracking
 from jaxelim.allocation import Allocation
-from jaxelim.base import ASK, OK, SamplingRule
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits
 
 
 @jax.tree_util.register_dataclass
@@ -46,12 +46,15 @@ class TrackAndStop(SamplingRule):
     schedule: str | int = "always"
     gap: float = 1e-6
     exploration: str = "wrapper"
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 1 / 16
-    source: ClassVar[str] = "Garivier & Kaufmann 2016"
+    traits: ClassVar[Traits] = Traits(
+        uses_delta=False,
+        uses_rewards=False,
+        lanes_last=True,
+        batch=16,
+        patience=1 / 16,
+        source="Garivier & Kaufmann 2016",
+        name="tas",
+    )
 
     def __post_init__(self):
         checks.choice("tracking", self.tracking, ("D", "C"))

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.base import SamplingRule
-from jaxelim.indices import ambiguous_pair, answer_size, less_pulled, observed
+from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.indices import ambiguous_pair, less_pulled, observed
 from jaxelim.problems.top_m import largest
 
 
@@ -35,20 +35,23 @@ class UGapE(SamplingRule):
     test stays in force whatever else is observed. It looks at no active pieces.
     """
 
-    problems: ClassVar[tuple[str, ...]] = ("best-arm", "top-m")
-    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
-    elimination: ClassVar[bool] = False
-    stopping: ClassVar[tuple[str, ...]] = ("llr", "selective", "full", "native")
-    always_native: ClassVar[bool] = True
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "Gabillon et al. 2012"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m"),
+        structures=("unstructured",),
+        stopping=("llr", "selective", "full", "native"),
+        elimination=False,
+        always_native=True,
+        reads_pieces=False,
+        lanes_last=True,
+        source="Gabillon et al. 2012",
+        name="ugape",
+    )
 
     def init(self, view):
         return UGapEState(jnp.zeros_like(view.t, bool), jnp.zeros_like(view.means, bool))
 
     def choose(self, view, state):
-        lanes, m = view.lanes, answer_size(view.problem)
+        lanes, m = view.lanes, view.problem.m
         means, radius = observed(view)
         upper, lower = means + radius, means - radius
         # The m-th largest upper bound among the others: one further down for the m arms that are themselves above it.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import jax
 
-from jaxelim.base import SamplingRule
+from jaxelim.contracts import SamplingRule, Traits
 
 
 @jax.tree_util.register_static
@@ -16,12 +16,15 @@ class Uniform(SamplingRule):
     arm = (t - 1) mod K, t the index of the sample about to be drawn, counted from 1.
     """
 
-    elimination: ClassVar[bool] = False
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    source: ClassVar[str] = "round robin"
+    traits: ClassVar[Traits] = Traits(
+        families=None,
+        elimination=False,
+        uses_delta=False,
+        uses_rewards=False,
+        reads_pieces=False,
+        lanes_last=True,
+        source="round robin",
+    )
 
     def choose(self, view, state):
         return (view.t - 1) % view.means.shape[0], state

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.base import ASK, OK, SamplingRule
 from jaxelim.checks import integer, real
+from jaxelim.contracts import ASK, OK, SamplingRule, Traits
 from jaxelim.indices import beaten
 from jaxelim.lanes import index_like, where
 
@@ -49,16 +49,19 @@ class XYAdaptive(SamplingRule):
 
     alpha: float = 0.1
     every: int = 10
-    problems: ClassVar[tuple[str, ...]] = ("best-arm",)
-    elimination: ClassVar[bool] = False
-    stopping: ClassVar[tuple[str, ...]] = ("native",)
-    uses_rewards: ClassVar[bool] = False
-    uses_chance: ClassVar[bool] = True
-    reads_pieces: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
-    batch: ClassVar[int] = 16
-    patience: ClassVar[float] = 0.25
-    source: ClassVar[str] = "Soare et al. 2014"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm",),
+        stopping=("native",),
+        elimination=False,
+        uses_rewards=False,
+        uses_chance=True,
+        reads_pieces=False,
+        lanes_last=True,
+        batch=16,
+        patience=0.25,
+        source="Soare et al. 2014",
+        name="xy-adaptive",
+    )
 
     def __post_init__(self):
         object.__setattr__(self, "alpha", real("alpha", self.alpha, low=0))
@@ -92,7 +95,7 @@ class XYAdaptive(SamplingRule):
         """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].
 
         The active arms of every run are put first, so that the pairs gone through are those of the run with most of them."""
-        lanes, space, design = view.lanes, view.space, view.design
+        lanes, space, design = view.lanes, view.space, view.linear.design
         each = index_like(view.means)
         # Where the n-th active arm stands; past the last, its place is that of an arm that is not active.
         order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)

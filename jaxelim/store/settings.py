@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.errors import ArgumentError
+from jaxelim.families import Gaussian
 from jaxelim.instance import Instance
 
 REVISION = 4
@@ -38,14 +39,26 @@ def canonical(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: canonical(one) for key, one in value.items()}
     if isinstance(value, Instance):
-        return {"arms": canonical(value.arms), "theta": canonical(value.theta), "noise_std": value.noise_std}
+        family = {"noise_std": value.noise_std}
+        if not isinstance(value.family, Gaussian):
+            family = {"family": canonical(value.family)}
+        return {"arms": canonical(value.arms), "theta": canonical(value.theta), **family}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
         # Ours go by their public name alone, so that moving a module changes no digest.
         room = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
-        fields = {field.name: canonical(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {
+            field.name: canonical(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not _omitted(field, getattr(value, field.name))
+        }
         return {"class": f"{room}.{kind.__qualname__}", **fields}
     raise ArgumentError("settings", value, "numbers, strings, arrays and dataclasses of these: results are named by the value")
+
+
+def _omitted(field: dataclasses.Field, value: Any) -> bool:
+    """Whether a field younger than results that exist has the value that stands for these."""
+    return bool(field.metadata.get("omitted_at_default")) and value == field.default
 
 
 def digest(settings: dict) -> str:

@@ -1,0 +1,340 @@
+"""The contracts: evidence, families, problems, sets of pieces, sampling and stopping rules.
+
+Read this file first, then `jaxelim.views` (what the methods are given) and `jaxelim.shapes` (what
+pieces look like). Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes
+(runs side by side). Shapes leave the lanes out (see `jaxelim.lanes`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import scope
+from jaxelim.design import Space
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.lanes import Lanes, Several
+from jaxelim.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.traits import NAMES, Traits
+from jaxelim.views import Estimate, Snapshot, Statistics, Tree, View
+
+if TYPE_CHECKING:
+    from jaxelim.instance import Instance
+
+ASK, OK = np.int32(0), np.int32(1)
+"""The status that a rule's `fast` returns. ASK: `choose` has to decide, and nothing of the lane
+moves meanwhile. OK: the arm is right."""
+
+
+def _undefined(thing: Any, method: str) -> TypeError:
+    return TypeError(f"{type(thing).__name__} does not define {method}")
+
+
+class Evidence:
+    """What the samples, or an allocation, say about the pieces of one answer."""
+
+    space: Space
+
+    def values(self) -> Array:
+        """The LLR of every piece at counts, H_p at weights: [Q]. (Paper, section 2)"""
+        raise _undefined(self, "values()")
+
+    def refuted(self, beta: Array) -> Array:
+        """Whether each value exceeds beta []: [Q] bool."""
+        return self.values() > beta
+
+    def gradient(self, piece: Array) -> Array:
+        """dH_piece/dw_k for every arm k: [K]."""
+        raise _undefined(self, "gradient(piece)")
+
+
+class Family:
+    """The contract of a reward family: a frozen dataclass of settings.
+
+    `check`, `ridge_of`, `warn`, `settled`, `nature` and `tables` run on the host. The others are
+    traced, for runs in units of `scale`, lanes last.
+    """
+
+    name: ClassVar[str] = ""
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
+    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
+    ridge: float = 0.0  # of the design matrix, for a family that has one
+
+    @property
+    def scale(self) -> float:
+        """The unit of rewards and means in a run."""
+        return 1.0
+
+    @property
+    def refresh(self) -> int | None:
+        """Samples between two calls of `refreshed`, in float32; None: never."""
+        return None
+
+    @property
+    def optimization(self) -> str | None:
+        """LLVM's level for a CPU's program; None: XLA's choice."""
+        return None
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse means out of the family's range."""
+
+    def check_shape(self, problem: "Problem", shape: Shape) -> None:
+        """Refuse pieces that the family knows no evidence about, such as levels out of range."""
+        if not isinstance(shape, self.shapes):
+            known = " or ".join(kind.__name__ for kind in self.shapes)
+            raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
+
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        """Refuse given noise that `draw` does not take."""
+
+    def ridge_of(
+        self, ridge: float | None, instance: "Instance", threshold: Callable
+    ) -> float | None:
+        """The ridge of a run, given what the caller said; refuse one that has no meaning."""
+        if ridge is not None:
+            raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
+        return None
+
+    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
+        """Warn of what is allowed but may make answers wrong."""
+
+    def settled(self, **job: Any) -> "Family":
+        """The family with all that a job's program depends on, such as the form of a design."""
+        return self
+
+    def plan(self) -> dict[str, Any]:
+        """What a result says of that."""
+        return {}
+
+    def nature(self, instance: "Instance") -> Tree:
+        """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
+        raise _undefined(self, "nature(instance)")
+
+    def tables(self, instance: "Instance") -> Tree:
+        """What `start` needs besides the rewards: NumPy arrays [instance, ..]."""
+        return ()
+
+    def space(self, lanes: Lanes, features: Array, constants: Tree) -> Space:
+        """What is fixed over a run."""
+        return Space(lanes, features, constants)
+
+    def draw(self, lanes: Lanes, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
+        """The reward of an arm, []; `pull` [] int32: how often it was pulled before."""
+        raise _undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def start(
+        self, space: Space, problem: "Problem", tables: Tree, rewards: Array
+    ) -> Statistics:
+        """After one pull of each arm; rewards [K, B], tables without their instance axis."""
+        raise _undefined(self, "start(space, problem, tables, rewards)")
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
+        """After one more sample where `go` [] bool holds; elsewhere every number stays."""
+        raise _undefined(self, "update(seen, arm, reward, go)")
+
+    def refreshed(self, features: Array, stats: Statistics) -> Statistics:
+        """One run's statistics recomputed from what float32 holds exactly."""
+        return stats
+
+    def evidence(self, space: Space, stats: Statistics, shape: Shape) -> Evidence:
+        """What the samples say about pieces of this shape."""
+        raise _undefined(self, "evidence(space, stats, shape)")
+
+    def refuted_pairs(
+        self, seen: Snapshot, arms: Several, beta: Array
+    ) -> Sequence[tuple[Array, Array]]:
+        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
+        raise _undefined(self, "refuted_pairs(seen, arms, beta)")
+
+    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+        """Confidence intervals of the means [K] at level beta []."""
+        raise _undefined(self, "interval(means, counts, beta)")
+
+
+class Problem:
+    """The contract of a problem: `answer`, `public`, `shape` and `check` are what it needs.
+
+    An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
+    Problems".) Methods written for one run work as they stand, under `jax.vmap`. A problem whose
+    methods are also right lanes-last says so by `lanes_last` and is faster.
+    """
+
+    name: ClassVar[str] = ""
+    lanes_last: ClassVar[bool] = False
+    uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces that are not made of arms
+    shared_answers: ClassVar[bool] = False  # several answers have one public form
+    times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
+    m: int = 1  # how many arms an answer of best arm or top m names
+
+    def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
+        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
+
+    def answer(self, seen: Estimate) -> Tree:
+        """The empirical answer: arrays, in the problem's own form."""
+        raise _undefined(self, "answer(seen)")
+
+    def public(self, seen: Estimate, answer: Tree) -> Array:
+        """The public form of an answer: [K] bool, or as long as `width` says."""
+        raise _undefined(self, "public(seen, answer)")
+
+    def shape(self, seen: Estimate, answer: Tree) -> Shape:
+        """The pieces of an answer: `Rows`, `Levels` or `Directions`."""
+        raise _undefined(self, "shape(seen, answer)")
+
+    def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
+        """The full set of pieces, for elimination. Left out: one made from the shape."""
+        raise _undefined(self, "pieces(seen, pair_times)")
+
+    def plain_pieces(self, seen: Snapshot) -> "PieceSet":
+        """The same for `Resets`, which starts sets again: no times, no early ends."""
+        return self.pieces(seen)
+
+    def width(self, arms: int) -> int:
+        """Length of a public answer."""
+        return arms
+
+    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
+        with scope.engine():
+            means, theta_hat = jnp.asarray(arms @ theta), jnp.asarray(theta)
+            seen = Estimate(Lanes(), means, theta_hat, self.constants())
+            return self.shape(seen, self.answer(seen)).half_spaces(arms)
+
+    def scaled(self, scale: float) -> "Problem":
+        """The same problem for means divided by `scale`."""
+        return self
+
+    def skeleton(self) -> "Problem":
+        """The problem without its arrays. Equal skeletons share a compiled program."""
+        return self
+
+    def constants(self) -> Tree:
+        """Host: those arrays. `answer` and `shape` find them in `seen.constants`."""
+        return ()
+
+    def out_of_range(self, answer: Tree) -> tuple[Array, Array] | None:
+        """The answer's number, [] int32 and not 0 where it is out of range, and whether it is,
+        [] bool. None: answers are always in range."""
+        return None
+
+
+class PieceSet:
+    """The contract of a set of pieces that elimination reduces: a registered dataclass."""
+
+    def active(self, seen: Snapshot | View) -> Array:
+        """Which pieces of `seen`'s answer are in the set: [Q] bool."""
+        raise _undefined(self, "active(seen)")
+
+    def reading(self, seen: Snapshot | View) -> Array:
+        """How many these are: [] int32."""
+        return seen.lanes.sum(self.active(seen))
+
+    def drop(self, seen: Snapshot, refuted: Array) -> "PieceSet":
+        """The set without the pieces of the answer that are `refuted`, [Q] bool."""
+        raise _undefined(self, "drop(seen, refuted)")
+
+    def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
+        """The set without the pieces of all answers that beta [] refutes."""
+        return self.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
+
+    def tests(self, seen: Snapshot, full: bool) -> Array:
+        """How many pieces the next check looks at: [] int32."""
+        return self.reading(seen)
+
+    def settled(self, seen: Snapshot, full: bool) -> Array:
+        """Whether the set settles an answer: [] bool."""
+        return ~seen.lanes.any(self.active(seen))
+
+    def verdict(self, seen: Snapshot, full: bool) -> Array:
+        """The public form of that answer: [K] bool."""
+        return seen.public
+
+    def times(self) -> Array | None:
+        """When each was eliminated, 0 for never; None where that is not recorded."""
+        return None
+
+    def remaining(self, lanes: Lanes) -> Array:
+        """What a trace shows of the set: [] int32."""
+        raise _undefined(self, "remaining(lanes)")
+
+
+class SamplingRule:
+    """The contract of a sampling rule: a frozen dataclass of settings with pure methods.
+
+    `init` and `choose` are all that is needed; written for one run they work as they stand, under
+    `jax.vmap`. `traits` says what the rule needs and allows.
+    """
+
+    traits: ClassVar[Traits] = Traits()
+    fast: ClassVar[Any] = None  # fast(view, state) -> (arm, state, status): cheap, and right if OK
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        annotations = vars(cls).get("__annotations__", {})
+        for name in sorted(NAMES & set(vars(cls))):
+            plain = isinstance(vars(cls)[name], bool | int | float | str | tuple)
+            if plain and "ClassVar" in str(annotations.get(name, "ClassVar")):
+                raise ArgumentError(name, vars(cls)[name], f"traits = Traits({name}=...)")
+
+    def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
+        """Host: NumPy arrays made once an instance, in `view.prepared` from then on."""
+        return ()
+
+    def report(self, instance: Any, problem: Problem) -> dict[str, float]:
+        """Host: names and numbers that a result's settings should say of `prepare`'s work."""
+        return {}
+
+    def skeleton(self) -> "SamplingRule":
+        """The rule without its arrays, which `prepare` returns. Equal skeletons share a program."""
+        return self
+
+    def init(self, view: View) -> Tree:
+        """The rule's state after every arm was pulled once."""
+        return ()
+
+    def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:
+        """The whole definition: the arm to pull, [] int32, and the next state."""
+        raise _undefined(self, "choose(view, state)")
+
+    def reads(self, view: View, state: Tree) -> Array:
+        """How many pieces this choice looks at (the paper's cost measure): []."""
+        return view.reading if self.traits.reads_pieces else jnp.zeros_like(view.t)
+
+    def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
+        """The rule's own test on its next state: whether it stops, [] bool, and its answer [K]."""
+        return None
+
+
+class StoppingRule:
+    """The contract of a stopping rule: `observe` reads a snapshot and never steers the run."""
+
+    name: ClassVar[str] = ""
+    eliminates: ClassVar[bool] = False
+    shared: ClassVar[bool] = True  # as elimination at sampling: the set is the stopping rule's own
+    full: ClassVar[bool] = False  # tests the pieces of all answers
+
+    def start(self, seen: Snapshot, pair_times: bool = False) -> Tree:
+        """The state before the first check."""
+        return ()
+
+    def update(self, seen: Snapshot, state: Tree, beta: Array) -> Tree:
+        """For a rule that eliminates: the set without the pieces that beta refutes."""
+        return state
+
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        """The next state, whether to stop [] bool, how many pieces were tested [] int32."""
+        raise _undefined(self, "observe(seen, state, beta)")
+
+    def answer(self, seen: Snapshot, state: Tree) -> Array:
+        """The public answer on stopping with this next state; asked only when some run is over."""
+        return seen.public
+
+
+__all__ = [
+    "ASK", "OK", "Directions", "Estimate", "Evidence", "Family", "Interval", "Levels", "PieceSet",
+    "Problem", "Rows", "SamplingRule", "Shape", "Snapshot", "Statistics", "StoppingRule", "Traits",
+    "Tree", "View",
+]  # fmt: skip

@@ -1,0 +1,351 @@
+"""Many runs of one rule, each on its own clock, in one compiled loop.
+
+A queue of runs feeds a fixed number of lanes. A chunk is `chunk` steps of all lanes, on noise drawn
+at its start. At its end the lanes whose runs are over leave their outcomes; at the start of the
+next they are refilled from the queue. Noise is a function of (seed, run, t), and no lane sees
+another: nothing but (instance, rule, settings, seed, run) decides what a run does.
+
+What a step does is `jaxelim.engine.step`.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxelim.cache import KEPT, Cache, Jitted
+from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Queue, Spec
+from jaxelim.engine.step import Step
+from jaxelim.lanes import where
+
+FEW_LANES = (16, 32)
+"""Sizes that the last runs of a queue may be moved to."""
+BURST = 4
+"""Fast steps between two looks at who waits for `choose`. With one group of lanes or less there is
+one step between them: most lanes wait then."""
+
+
+def cpu_options(spec: Spec) -> dict[str, str]:
+    """How XLA's CPU backend compiles a program."""
+    options = {"xla_cpu_prefer_vector_width": "512"}
+    if spec.family.optimization is not None:
+        options["xla_backend_optimization_level"] = spec.family.optimization
+    return options
+
+
+class Program:
+    """The compiled function of one spec for inputs of one layout.
+
+    `advance` runs some chunks; `empty` is what the first call starts from. What is compiled is
+    given back with the program.
+    """
+
+    def __init__(self, spec: Spec):
+        self.spec, self.loop = spec, Loop(spec)
+        self.lock = threading.Lock()  # held while it compiles: threads do not compile it twice
+        self.compiled = False
+        self.cost = 0.0  # seconds that it took to compile
+        self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs
+        options = cpu_options(spec) if spec.tuned else None
+        advance: Callable = self.loop.advance
+        self._one = self._everyone = None
+        if spec.devices > 1:
+            mesh = Mesh(np.array(jax.devices()[: spec.devices]), ("device",))
+            one, everyone = PartitionSpec("device"), PartitionSpec()
+            inputs = everyone, one, one, everyone
+            advance = jax.shard_map(
+                _per_device(advance), mesh=mesh, in_specs=inputs, out_specs=one, check_vma=False
+            )
+            self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
+        self.advance = Jitted(advance, compiler_options=options, donate_argnums=(2,))
+
+    @property
+    def traces(self) -> int:
+        """How often `advance` was traced."""
+        return self.loop.traces
+
+    def empty(self, inputs: Inputs, queue: Queue) -> Carry:
+        """The loop's state before the first chunk, on the host: no lane is taken."""
+        spec = self.spec
+        lane, outcome = outline(spec, inputs)
+        zeros = lambda s: np.zeros(s.shape, s.dtype)  # noqa: E731
+        rows = lambda s: np.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype)  # noqa: E731
+        log = None
+        if spec.log:
+            log = Log(
+                arm=np.full(spec.log, -1, np.int32),  # type: ignore[arg-type]
+                reward=np.zeros(spec.log, spec.dtype),  # type: ignore[arg-type]
+                remaining=np.full(spec.log, -1, np.int32),  # type: ignore[arg-type]
+                first_rewards=np.zeros(inputs.features.shape[1], spec.dtype),  # type: ignore[arg-type]
+                theta_hat_0=np.zeros(_first_estimate(lane).shape[0], spec.dtype),  # type: ignore[arg-type]
+            )
+        idle: dict[str, Any] = dict(
+            item=np.full(spec.lanes, spec.queue, np.int32), done=np.ones(spec.lanes, bool)
+        )
+        numbers: dict[str, Any] = dict(
+            next=np.int32(0), finished=np.int32(0), iterations=np.int64(0), samples=np.int64(0),
+            chooses=np.int64(0), live=np.int32(1), failed=np.bool_(False),
+        )  # fmt: skip
+        carry = Carry(
+            lane=dataclasses.replace(jax.tree.map(zeros, lane), **idle),
+            out=jax.tree.map(rows, outcome),
+            log=log,
+            **numbers,
+        )
+        if spec.devices == 1:
+            return carry
+        return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
+
+    def taken_over(self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec) -> Carry:
+        """The state, on the host, of a program of the same spec with more lanes.
+
+        Its queue is empty, and its live lanes are no more than there are here. This program goes on
+        from it."""
+        spec, size = self.spec, self.spec.lanes
+
+        def one(carry, empty):
+            order = np.argsort(np.asarray(carry.lane.done), kind="stable")[:size]
+
+            def pick(x, like):
+                return np.asarray(x)[..., order] if np.shape(x) != like.shape else np.asarray(x)
+
+            rows = spec.queue + size
+            return dataclasses.replace(
+                jax.tree.map(np.asarray, dataclasses.replace(carry, log=None)),
+                lane=jax.tree.map(pick, carry.lane, empty.lane),
+                out=jax.tree.map(lambda x: np.asarray(x)[:rows], carry.out),
+                log=carry.log,
+            )
+
+        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
+        empty = self.empty(inputs, queue)
+        if spec.devices == 1:
+            return one(carry, empty)
+        carry = jax.device_get(carry)
+        each = range(spec.devices)
+        parts = [one(*jax.tree.map(lambda x, d=d: x[d], (carry, empty))) for d in each]
+        return jax.tree.map(lambda *x: np.stack(x), *parts)
+
+    def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
+        """The arguments of `advance` on their devices, placed as it returns its state: it compiles
+        once."""
+        one, everyone = self._one, self._everyone
+        put = jax.device_put
+        return put(inputs, everyone), put(queue, one), put(carry, one)
+
+    def begun(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
+        """The arguments of `advance` on their devices, the program compiled for them."""
+        inputs, queue, carry = self.place(inputs, queue, carry)
+        with self.lock:
+            carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
+            self.compiled = True
+        return inputs, queue, carry
+
+
+class _Steps(NamedTuple):
+    """What the steps of a chunk change."""
+
+    lane: Lane  # without what is fixed over a run
+    pulled: Array | None  # [T, B] the arms, where observers stop at different times
+    log: Log | None
+    chooses: Array  # [] int64
+
+
+class Loop:
+    """What a program is made of: pure functions, traced once for each layout of the inputs."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.step = spec, Step(spec)
+        self.traces = 0  # how often `advance` was traced
+
+    def advance(self, inputs: Inputs, queue: Queue, carry: Carry, chunks: Array) -> Carry:
+        """Some chunks, but no more than the runs need."""
+        self.traces += 1
+
+        def body(c):
+            n, carry = c
+            return n + 1, self._chunk(inputs, queue, carry)
+
+        more = lambda c: (c[0] < chunks) & (c[1].live > 0) & ~c[1].failed  # noqa: E731
+        return jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), carry))[1]
+
+    def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
+        """Refill the lanes that are done, take `chunk` steps, collect what is over."""
+        carry, noise = self._refilled(inputs, queue, carry)
+        start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
+        steps = self._stepped(inputs, carry, noise)
+        lane = steps.lane
+        if steps.pulled is not None:
+            lane = self.step.pulls_at_stop(lane, steps.pulled, start, opened)
+        samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))
+        carry = dataclasses.replace(
+            self._collected(queue, dataclasses.replace(carry, lane=lane)),
+            log=steps.log,
+            iterations=carry.iterations + self.spec.chunk,
+            samples=samples,
+            chooses=steps.chooses,
+        )
+        lane = carry.lane
+        live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
+        return dataclasses.replace(carry, live=live, failed=self.step.failed(lane))
+
+    def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
+        """The next places of the queue in the lanes that are done, and the noise of the chunk.
+
+        Noise is drawn in one call for the initial pulls of those lanes and for the chunk of all.
+        What draws it is a quarter of a small program, and is compiled once like this."""
+        spec, old, k = self.spec, carry.lane, inputs.features.shape[1]
+        vacant = old.done
+        item = jnp.where(vacant, carry.next + jnp.cumsum(vacant.astype(jnp.int32)) - 1, old.item)
+        item = jnp.where(item < queue.length, item, spec.queue)
+        at = jnp.minimum(item, spec.queue - 1)
+        run = jnp.where(vacant, queue.run[at], old.run)
+        row = jnp.where(vacant, queue.row[at], old.row)
+        first = jnp.where(vacant, 0, old.stats.t - k)
+        drawn = self.step.noise(inputs, run, row, first, k + spec.chunk)
+
+        def refill(carry):
+            fresh = self.step.start(inputs, queue, item, run, row, drawn[:k])
+            log = carry.log
+            if log is not None:
+                rewards = self.step.first_rewards(inputs, fresh.nature, drawn[:k])
+                estimate = _first_estimate(fresh)[:, 0]
+                log = dataclasses.replace(log, first_rewards=rewards[:, 0], theta_hat_0=estimate)
+            taken = jnp.sum(carry.lane.done, dtype=jnp.int32)
+            upcoming = jnp.minimum(carry.next + taken, queue.length)
+            lane = self._renewed(carry.lane, fresh)
+            return dataclasses.replace(carry, lane=lane, next=upcoming, log=log)
+
+        wanted = jnp.any(vacant) & (carry.next < queue.length)
+        # Only what changes goes through the branch: the outcomes would be copied.
+        out, bare = carry.out, dataclasses.replace(carry, out=())
+        carry = jax.lax.cond(wanted, refill, lambda c: c, bare)
+        return dataclasses.replace(carry, out=out), drawn[k:]
+
+    def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
+        """`fresh` in the lanes that are done."""
+        if self.spec.owned:
+            return where(lane.done, fresh, lane)
+        shared = fresh.prepared
+        without = lambda lane: dataclasses.replace(lane, prepared=())  # noqa: E731
+        return dataclasses.replace(
+            where(lane.done, without(fresh), without(lane)), prepared=shared
+        )
+
+    def _stepped(self, inputs: Inputs, carry: Carry, noise: Array) -> _Steps:
+        """`chunk` steps of all lanes."""
+        spec, lane = self.spec, carry.lane
+        length, k = spec.chunk, inputs.features.shape[1]
+        start = lane.stats.t
+        narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+        pulled = jnp.full((length, spec.lanes), -1, narrow) if spec.observers > 1 else None
+        # What is fixed while a lane lives is kept out of the inner loop's state.
+        fixed = {name: getattr(lane, name) for name in ("features", "nature", "prepared", "delta")}
+        nothing = {
+            "features": None, "nature": None, "prepared": (),
+            "delta": jnp.zeros((0, spec.lanes), lane.delta.dtype),
+        }  # fmt: skip
+        whole = lambda bare: dataclasses.replace(bare, **fixed)  # noqa: E731
+        bared = lambda lane: dataclasses.replace(lane, **nothing)  # noqa: E731
+
+        def one(n, c: _Steps) -> _Steps:
+            lane = whole(c.lane)
+            if spec.rule.fast is not None:
+                at = jnp.minimum(lane.stats.t - start, length - 1)
+                eps = self.step.lanes(inputs).take(noise, at)
+            else:
+                eps = jax.lax.dynamic_index_in_dim(noise, n, keepdims=False)
+            now = self.step.pull(inputs, lane, eps)
+            lane, pulled, log = now.lane, c.pulled, c.log
+            if spec.precision == "float32" and spec.family.refresh is not None:
+                lane = self.step.refreshed(inputs, lane, now.arm)
+            if pulled is not None:
+                row = now.arm.astype(narrow)
+                pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
+            if log is not None:
+                log = self.step.logged(now._replace(lane=lane), log)
+            return _Steps(bared(lane), pulled, log, c.chooses)
+
+        def asked(c: _Steps) -> _Steps:
+            lane = self.step.choose(inputs, whole(c.lane))
+            return c._replace(lane=bared(lane), chooses=c.chooses + 1)
+
+        c = _Steps(bared(lane), pulled, carry.log, carry.chooses)
+        if spec.rule.fast is None:
+            c = jax.lax.fori_loop(0, length, one, c)
+        else:
+            c = self._two_speeds(one, asked, c)
+        return c._replace(lane=whole(c.lane))
+
+    def _two_speeds(self, one: Callable, asked: Callable, c: _Steps) -> _Steps:
+        """Steps of a rule that has `fast`; between bursts of them, `choose` for those that wait."""
+        spec = self.spec
+        patience = spec.rule.traits.patience
+        steps = 1 if spec.lanes <= LANE_GROUP else BURST
+
+        def enough(c: _Steps):
+            count = lambda x: jnp.sum(x, dtype=jnp.float32)  # noqa: E731
+            asking, live = count(c.lane.asks), count(~c.lane.done)
+            return (asking > 0) & (asking >= patience * live)
+
+        def burst(i, c: _Steps) -> _Steps:
+            c = jax.lax.fori_loop(0, steps, lambda n, c: one(i * steps + n, c), c)
+            # Only what `choose` changes goes through the loop.
+            held = c.pulled, c.log
+            c = jax.lax.while_loop(enough, asked, c._replace(pulled=None, log=None))
+            return c._replace(pulled=held[0], log=held[1])
+
+        return jax.lax.fori_loop(0, spec.chunk // steps, burst, c)
+
+    def _collected(self, queue: Queue, carry: Carry) -> Carry:
+        """With the outcomes of the lanes whose runs are over."""
+        over = carry.lane.done & (carry.lane.item < queue.length)
+        count = jnp.sum(over, dtype=jnp.int32)
+
+        def collect(c):
+            lane, out, finished = c
+            order = jnp.argsort(~over, stable=True)
+            block = jax.tree.map(lambda x: x[order], self.step.outcome(lane))
+            put = jax.lax.dynamic_update_slice_in_dim
+            out = jax.tree.map(lambda o, x: put(o, x, finished, 0), out, block)
+            item = jnp.where(over, self.spec.queue, lane.item)
+            return dataclasses.replace(lane, item=item), out, finished + count
+
+        given = carry.lane, carry.out, carry.finished
+        lane, out, finished = jax.lax.cond(count > 0, collect, lambda c: c, given)
+        return dataclasses.replace(carry, lane=lane, out=out, finished=finished)
+
+
+def _first_estimate(lane: Lane) -> Array:
+    """theta_hat of lanes at their start; the means where the family has no theta_hat: [d, B]."""
+    theta_hat = lane.stats.estimated_theta
+    return lane.stats.means if theta_hat is None else theta_hat
+
+
+def _per_device(advance: Callable) -> Callable:
+    """`advance` for one device of many: its queue and its state have a leading axis of length 1."""
+
+    def run(inputs, queue, carry, chunks):
+        queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
+        return jax.tree.map(lambda x: x[None], advance(inputs, queue, carry, chunks))
+
+    return run
+
+
+program = Cache(lambda spec, inputs: Program(spec), KEPT)
+"""The program of a spec for inputs of one layout, compiled once while it is kept."""
+
+outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
+"""`Step.outline` of a spec for inputs of one layout."""
+
+
+def compiled(spec: Spec, inputs: Inputs) -> bool:
+    """Whether the program of a spec is kept, and compiled."""
+    found = program.peek(spec, inputs)
+    return found is not None and found.compiled

@@ -1,0 +1,158 @@
+"""What the engine's compiled functions take and return, and what is compiled in."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts import Family, Problem, SamplingRule, Statistics, StoppingRule, Tree
+
+NO_ARM = np.int32(np.iinfo(np.int32).min)
+"""In place of the arm that `choose` has chosen, where it has chosen none; never an arm."""
+
+LANE_GROUP = 16
+"""Lanes come in groups of this many, so that every number of lanes does the same arithmetic on
+each. In programs of eight XLA's CPU backend rounds LinGame's weights differently."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spec:
+    """All that is compiled in. Equal specs share one compiled program."""
+
+    problem: Problem
+    family: Family
+    rule: SamplingRule
+    stopping: tuple[StoppingRule, ...]
+    elimination: Any  # None, or the rule whose set sampling looks at
+    threshold: Callable
+    owned: bool  # every lane has its own instance
+    deltas: int  # observed side by side on one trajectory
+    lanes: int
+    chunk: int
+    queue: int  # room for so many runs, per device
+    given_noise: bool
+    precision: str
+    tuned: bool  # for a CPU
+    vmapped: bool
+    pair_times: bool
+    log: int  # length of the log of lane 0; 0 for none
+    devices: int
+
+    @property
+    def dtype(self) -> Any:
+        """The floating type."""
+        return jnp.dtype(self.precision)
+
+    @property
+    def observers(self) -> int:
+        """How many observers a run has: a stopping rule at a delta each."""
+        return len(self.stopping) * self.deltas
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What all runs share; I instances."""
+
+    flag: Array  # [] int32, 1; see `jaxelim.lanes`
+    cap: Array  # [] int32: the most samples of a run
+    features: Array  # [I, K, d]
+    nature: Tree  # [I, ..]: what the family's `draw` needs of the truth
+    tables: Tree  # [I, ..]: what its `start` needs
+    prepared: Tree  # [I, ..]: what the rule's `prepare` made
+    constants: Tree  # the problem's own arrays
+    key: Array  # of the seed
+    noise: Array | None  # [runs, T], where it is given
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Queue:
+    """The runs to do, R of them and `length` in use; on several devices with a leading axis."""
+
+    run: Array  # [R] int32: run index, which the noise depends on
+    row: Array  # [R] int32: row of given noise
+    instance: Array  # [R] int32
+    delta: Array  # [D, R]
+    length: Array  # [] int32
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lane:
+    """Runs in progress, B of them: every array has the lanes as its last axis.
+
+    S stopping rules, D deltas, W width of a public answer."""
+
+    item: Array  # [B] place in the queue; beyond its end for an empty lane
+    run: Array  # [B] run index, which the noise depends on
+    row: Array  # [B] row of given noise
+    instance: Array  # [B]
+    delta: Array  # [D, B]
+    features: Array | None  # [K, d, B] where lanes have their own instances
+    nature: Tree  # likewise; None where they share one
+    prepared: Tree
+    stats: Statistics
+    rule_state: Tree
+    observers: tuple  # the stopping rules' states, each [D, .., B]
+    sampling: Tree  # the state of an elimination that sampling keeps for itself
+    closed_at: Array  # [S, D, B] int32: samples when the observer's run was over, 0 while open
+    stopped: Array  # [S, D, B] bool: over by its stopping rule, not by the cap
+    answers: Array  # [S, D, W, B] bool
+    pulls: Array | None  # [S, D, K, B] where observers stop at different times
+    tests: Array  # [S, D, B] int64: pieces tested for stopping
+    reads: Array  # [B] int64: pieces read for sampling so far
+    reads_at: Array  # [S, D, B] int64: the same when the observer's run was over
+    done: Array  # [B] bool
+    asks: Array  # [B] bool: waits for `choose`
+    chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
+    bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
+    bad_answer: Array | None  # [B] int32: likewise the answer; None where none can be
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What finished runs leave, R of them, lanes first."""
+
+    item: Array  # [R] place in the queue
+    samples: Array  # [R, S, D] int32
+    stopped: Array  # [R, S, D] bool
+    answer: Array  # [R, S, D, W] bool
+    pulls: Array  # [R, S, D, K] int32
+    tests_stopping: Array  # [R, S, D] int64
+    tests_sampling: Array  # [R, S, D] int64
+    times: tuple  # of each stopping rule: [R, D, ..] int32, or None
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Log:
+    """The trace of lane 0, T places."""
+
+    arm: Array  # [T] int32
+    reward: Array  # [T]
+    remaining: Array  # [T] int32: what the stopping rule's set shows
+    first_rewards: Array  # [K], of the initial pulls
+    theta_hat_0: Array  # [d], after these
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Carry:
+    """The loop's state between two chunks."""
+
+    lane: Lane
+    out: Outcome  # rows in the order of finishing; `finished` of them are in use
+    log: Log | None
+    next: Array  # [] int32: the next place in the queue
+    finished: Array  # [] int32
+    iterations: Array  # [] int64: steps so far
+    samples: Array  # [] int64: samples drawn
+    chooses: Array  # [] int64: calls of `choose`
+    live: Array  # [] int32: runs in lanes and in the queue
+    failed: Array  # [] bool: some run is over for an arm or an answer out of range

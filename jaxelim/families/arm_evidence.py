@@ -1,0 +1,84 @@
+"""Evidence from arms that have nothing in common, with rewards of a one-parameter family.
+
+With precision counts n (or weights in their place, then the value is H_p): a pair {mu_a <= mu_b}
+costs n_a d(m_a, u) + n_b d(m_b, u), u the mean of both; a level n_k d(m_k, level). (Garivier &
+Kaufmann 2016, section 2.)
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import Evidence, Shape
+from jaxelim.design import Space
+from jaxelim.lanes import index_like
+from jaxelim.shapes import Levels, Rows
+
+if TYPE_CHECKING:
+    from jaxelim.families.one_parameter import OneParameter
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmEvidence(Evidence):
+    """The pieces of one shape, at some means, under some counts or weights."""
+
+    family: "OneParameter" = dataclasses.field(metadata={"static": True})
+    space: Space
+    shape: Shape
+    means: Array  # [K]
+    weights: Array  # [K] precision counts, positive
+
+    def weighted(self, weights: Array) -> "ArmEvidence":
+        """The same pieces under other weights, [K]."""
+        return dataclasses.replace(self, weights=weights)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PairEvidence(ArmEvidence):
+    """Of pairs of arms."""
+
+    def values(self) -> Array:
+        lanes, shape = self.space.lanes, Rows.of(self.shape)
+        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.weights))
+        values = lanes.pin(self.family.pair, n_a, a, n_b, b)
+        return shape.flat(values) if shape.several else values
+
+    def gradient(self, piece: Array) -> Array:
+        lanes, family = self.space.lanes, self.family
+        i, k = self.shape.pair(lanes, piece)
+        (a, b), (n_a, n_b) = ([lanes.take(x, j) for j in (i, k)] for x in (self.means, self.weights))
+        u = jnp.where(a > b, family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
+        each = index_like(self.means)
+        touched = ((each == i) | (each == k)) & (a > b)
+        mean = jnp.where(touched, self.means, u)  # d(u, u) = 0 elsewhere
+        return jnp.where(touched, family.divergence(mean, u), 0)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LevelEvidence(ArmEvidence):
+    """Of arms and a level."""
+
+    def values(self) -> Array:
+        shape = Levels.of(self.shape)
+        level = jnp.asarray(shape.level, self.means.dtype)
+        return self.family.level(self.weights, self.means, level, shape.above)
+
+    def gradient(self, piece: Array) -> Array:
+        shape = Levels.of(self.shape)
+        level = jnp.asarray(shape.level, self.means.dtype)
+        slope = self.family.level(jnp.ones_like(self.means), self.means, level, shape.above)
+        return jnp.where(index_like(self.means) == piece, slope, 0)
+
+
+def evidence_of(
+    family: "OneParameter", space: Space, shape: Shape, means: Array, weights: Array
+) -> ArmEvidence:
+    """The evidence about pieces of this shape."""
+    kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
+    return kind(family, space, shape, means, weights)

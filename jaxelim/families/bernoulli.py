@@ -1,0 +1,67 @@
+"""Rewards that are 0 or 1."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.families.one_parameter import OneParameter, poisson
+from jaxelim.lanes import Lanes
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Bernoulli(OneParameter):
+    """Rewards that are 1 with probability mu, else 0; means in [0, 1], both ends included.
+
+    d(x, y) = x log(x/y) + (1 - x) log((1 - x)/(1 - y)), V(y) = y (1 - y).
+
+    Garivier & Kaufmann 2016; bounds: Kaufmann & Kalyanakrishnan 2013.
+    """
+
+    name: ClassVar[str] = "bernoulli"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+    inmost: ClassVar[float | None] = 1 - 2.0**-53
+
+    def draw(self, lanes: Lanes, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        """1 where the noise, uniform on [0, 1), is below the mean, else 0."""
+        return (noise < lanes.take(nature, arm)).astype(noise.dtype)
+
+    def divergence(self, x: Array, y: Array) -> Array:
+        """P(x, y) + P(1 - x, 1 - y): -log(1 - y) for x = 0, -log y for x = 1."""
+        # That of 1 - x and 1 - y would lack the last digits of small means.
+        difference = x - y
+        return poisson(x, y, difference) + poisson(1 - x, 1 - y, -difference)
+
+    def variance(self, y: Array) -> Array:
+        """y (1 - y)."""
+        return y * (1 - y)
+
+    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
+        """Numbers at or beyond the two bounds: on each side the nearer of two.
+
+        From d(x, x + e) >= e^2/(2 V(x + 2e/3)), as g(r) >= r^2/(2 (1 + r/3)): a quadratic in e,
+        sharp where the radius is small.
+        From d(x, y) >= x log(x/y) + (1 - x) log(1 - x), and the same with 1 - x and 1 - y:
+        sharp where the bound is near an end.
+        """
+        rest = 1 - mean
+        order = mean * jnp.log(jnp.where(mean > 0, mean, 1))
+        order = order + rest * jnp.log1p(jnp.where(rest > 0, -mean, 0))  # minus the entropy
+
+        def reach(x: Array) -> Array:
+            """e >= 0, upwards from x."""
+            tilt, wide = (2 / 3) * radius * (1 - 2 * x), 1 + (8 / 9) * radius
+            return (tilt + jnp.sqrt(tilt * tilt + 2 * radius * (x * (1 - x)) * wide)) / wide
+
+        def exponent(x: Array) -> Array:
+            """log of the least distance from the end that is x away from the mean."""
+            return (order - radius) / jnp.where(x > 0, x, 1)
+
+        lowest = jnp.where(mean > 0, jnp.exp(exponent(mean)), 0)
+        highest = jnp.where(rest > 0, -jnp.expm1(exponent(rest)), 1)
+        lower, upper = mean - reach(rest), mean + reach(mean)
+        return jnp.maximum(lower, lowest), jnp.minimum(upper, highest)

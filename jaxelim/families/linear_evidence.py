@@ -1,0 +1,120 @@
+"""Evidence from linear Gaussian rewards: margins y . theta_hat - c and norms ||y||^2_{V^-1}.
+
+The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of a half-space
+in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V gives H_p(w).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import Evidence, Shape
+from jaxelim.design import Design, DiagonalDesign, Space, weighted
+from jaxelim.lanes import Several
+from jaxelim.shapes import row_margin
+
+Tree = Any
+
+
+def refutes(margin: Array, norm: Array, beta: Array) -> Array:
+    """Whether `likelihood_ratio(margin, norm)` > beta, without a division."""
+    return (margin > 0) & (norm > 0) & (margin**2 > 2 * beta * norm)
+
+
+def likelihood_ratio(margin: Array, norm: Array) -> Array:
+    """max(margin, 0)^2/(2 norm); 0 where the norm is 0."""
+    exists = norm > 0
+    return jnp.where(exists, jnp.maximum(margin, 0) ** 2 / (2 * jnp.where(exists, norm, 1)), 0)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LinearEvidence(Evidence):
+    """The pieces of one shape, at theta_hat, in the metric of one design."""
+
+    space: Space
+    shape: Shape
+    design: Design
+    means: Array  # [K] phi_k . theta_hat
+    theta_hat: Array | None  # [d]; kept where the problem or near-equal arms need it
+    margin: Array  # [Q] y_p . theta_hat - c_p
+    norm: Array  # [Q] ||y_p||^2 in the design's metric
+    cross: Tree  # the products of the shape's `rows`, which `along` uses again
+
+    @staticmethod
+    def of(
+        space: Space, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
+        cross: Tree = None,
+    ) -> "LinearEvidence":  # fmt: skip
+        """The evidence under a design; `cross`: the products of `shape.rows()`, where known."""
+        margin = shape.margin(space, means, theta_hat)
+        return _measured(space, shape, design, means, theta_hat, margin, cross)
+
+    def values(self) -> Array:
+        return likelihood_ratio(self.margin, self.norm)
+
+    def refuted(self, beta: Array) -> Array:
+        return refutes(self.margin, self.norm, beta)
+
+    def gradient(self, piece: Array) -> Array:
+        """(phi_k . (theta_hat - lambda))^2/2, lambda the piece's closest point: [K]."""
+        lanes = self.space.lanes
+        norm = lanes.take(self.norm, piece)
+        step = jnp.where(norm > 0, lanes.take(self.margin, piece) / jnp.where(norm > 0, norm, 1), 0)
+        return (step * self.along(piece)) ** 2 / 2
+
+    def along(self, piece: Array) -> Array:
+        """phi_k' V^-1 y_piece for every arm k: [K]."""
+        return self.shape.along(self.space, self.design, self.cross, piece)
+
+    def most_informative_arm(self, along: Array) -> Array:
+        """argmin_k ||y||_{(V + phi_k phi_k')^-1}, given along = Phi V^-1 y [K]: [] int32."""
+        return self.space.lanes.argmax(along**2 / (1 + self.design.g))
+
+    def under(self, design: Design) -> "LinearEvidence":
+        """The same pieces in the metric of another design."""
+        given = self.space, self.shape, design, self.means, self.theta_hat, self.margin
+        return _measured(*given, None)
+
+    def weighted(self, weights: Array) -> "LinearEvidence":
+        """The same pieces in the metric of V_w (no ridge), weights [K]."""
+        if isinstance(self.design, DiagonalDesign):
+            return self.under(DiagonalDesign(1 / weights))
+        return self.under(weighted(self.space, weights))
+
+    # Pairs of arms, whatever the answer.
+
+    def distances(self, i: Array) -> Array:
+        """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
+        return self.design.distances(self.space, self.design.cross(self.space, i), i)
+
+    def margins(self, i: Array) -> Array:
+        """(phi_i - phi_k) . theta_hat for every k: [K]."""
+        return row_margin(self.space, self.means, self.theta_hat, i)
+
+    def along_pair(self, i: Array, j: Array) -> Array:
+        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
+        return self.design.difference(self.space, self.design.cross(self.space, i), i, j)
+
+    def pairs(self, arms: Several) -> list[tuple[Array, Array, Array]]:
+        """For each arm of a block: i, `margins(i)` [K] and `distances(i)` [K]."""
+        rows, cross = [], self.design.cross(self.space, arms)  # one product for all of them
+        for r in range(arms.m):
+            i = arms.first + r
+            norm = self.design.distances(self.space, cross[:, r], i)
+            rows.append((i, self.margins(i), norm))
+        return rows
+
+
+def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:
+    rows = shape.rows()
+    if cross is None and rows is not None:
+        cross = design.cross(space, rows)
+    norm = shape.norm(space, design, cross)
+    return LinearEvidence(
+        space=space, shape=shape, design=design, means=means, theta_hat=theta_hat,
+        margin=margin, norm=norm, cross=cross,
+    )  # fmt: skip

@@ -1,0 +1,209 @@
+"""Problems written for one run, in lanes; and sets of pieces made from their shapes."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import scope
+from jaxelim.contracts import Levels, PieceSet, Problem, Rows, Shape, Snapshot
+from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
+from jaxelim.lanes import Lanes, index_like
+from jaxelim.problems.top_m import refuted_pairs
+from jaxelim.views import Estimate
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OrderedPairs(PieceSet):
+    """A mask over all ordered pairs of arms, for answers whose pieces are `Rows`."""
+
+    left: Array  # [K, K] bool: row j, column k: "k is at least j" is not refuted yet
+
+    def active(self, seen):
+        shape = Rows.of(seen.shape)
+        rows = seen.lanes.row(self.left, shape.first)  # [K] or [K, m]
+        if shape.several:
+            rows = shape.flat(jnp.swapaxes(rows, 0, 1))
+        return rows & shape.exists
+
+    def drop(self, seen, refuted):
+        shape, left, each = Rows.of(seen.shape), self.left, index_like(seen.means)
+        now = refuted & shape.exists
+        rows = list(shape.apart(now)) if shape.several else [now]
+        first = list(shape.first) if shape.several else [shape.first]
+        for i, row in zip(first, rows, strict=True):
+            left = left & ~((each == i)[:, None] & row[None])
+        return OrderedPairs(left)
+
+    def drop_all(self, seen, beta):
+        return OrderedPairs(self.left & ~refuted_pairs(seen, beta))
+
+    def tests(self, seen, full):
+        if not full:
+            return self.reading(seen)
+        return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
+
+    def _left(self) -> Array:
+        """Without the arms' pairs with themselves."""
+        each = jnp.arange(self.left.shape[0], dtype=jnp.int32)
+        apart = (each[:, None] != each).reshape(self.left.shape[:2] + (1,) * (self.left.ndim - 2))
+        return self.left & apart
+
+    def remaining(self, lanes):
+        return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BothSides(PieceSet):
+    """A mask over the two pieces of each arm, for answers whose pieces are `Levels`."""
+
+    left: Array  # [K, 2] bool, of estimates below and above the level
+
+    def active(self, seen):
+        above = Levels.of(seen.shape).above
+        sides = jnp.where(above, self.left[:, 1], self.left[:, 0])
+        return sides & seen.shape.exists
+
+    def drop(self, seen, refuted):
+        above, now = Levels.of(seen.shape).above, refuted & seen.shape.exists
+        sides = [self.left[:, 0] & ~(now & ~above), self.left[:, 1] & ~(now & above)]
+        return BothSides(jnp.stack(sides, 1))
+
+    def remaining(self, lanes):
+        return jnp.sum(self.left, (0, 1), dtype=jnp.int32)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Lanewise(Problem):
+    """A problem in lanes: its methods one lane at a time under `jax.vmap` unless they are
+    lanes-last, its sets of pieces those above unless it has its own."""
+
+    of: Problem
+
+    lanes_last = True  # type: ignore[misc]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("name", "uses_theta", "shared_answers", "times_axes", "m", "width",
+                    "half_spaces", "constants", "check", "out_of_range"):  # fmt: skip
+            return getattr(object.__getattribute__(self, "of"), name)
+        return object.__getattribute__(self, name)
+
+    def _asked(self, name: str, seen: Any, *answer: Any) -> Any:
+        method = getattr(self.of, name)
+        if self.of.lanes_last or seen.means.ndim == 1:
+            return method(seen, *answer)
+        axes = jax.tree.map(lambda _: -1, dataclasses.replace(seen, lanes=Lanes(), constants=()))
+        constants = jax.tree.map(lambda _: None, seen.constants)
+        axes = dataclasses.replace(axes, constants=constants)
+        one = dataclasses.replace(seen, lanes=Lanes())
+        of_answer = [jax.tree.map(lambda _: -1, tree) for tree in answer]
+        return jax.vmap(method, in_axes=(axes, *of_answer), out_axes=-1)(one, *answer)
+
+    def answer(self, seen):
+        return self._asked("answer", seen)
+
+    def public(self, seen, answer):
+        return self._asked("public", seen, answer)
+
+    def shape(self, seen, answer):
+        return self._asked("shape", seen, answer)
+
+    def pieces(self, seen, pair_times=False):
+        if type(self.of).pieces is not Problem.pieces:
+            return self.of.pieces(seen, pair_times)
+        return made_from(seen.shape, seen)
+
+    def plain_pieces(self, seen):
+        if type(self.of).plain_pieces is not Problem.plain_pieces:
+            return self.of.plain_pieces(seen)
+        return made_from(seen.shape, seen)
+
+
+def made_from(shape: Shape, seen: Snapshot) -> PieceSet:
+    """The full set of the pieces that answers with such shapes have.
+
+    Raises:
+        UnsupportedError: pieces that are not made of arms, which have no number of their own.
+    """
+    means = seen.means
+    if isinstance(shape, Rows):
+        return OrderedPairs(jnp.ones((means.shape[0], *means.shape), bool))
+    if isinstance(shape, Levels):
+        return BothSides(jnp.ones((means.shape[0], 2, *means.shape[1:]), bool))
+    allowed = "elimination with pieces of Rows or Levels, or a HalfSpaces problem"
+    raise UnsupportedError("problem", seen.problem, allowed)
+
+
+RETURNS = {
+    "answer": "an answer(seen) that returns arrays",
+    "public": "a public(seen, answer) that returns one bool per arm, or as many as width says",
+    "shape": "a shape(seen, answer) that returns Rows, Levels or Directions of matching lengths",
+}
+"""What each method has to be, in words."""
+
+
+def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
+    """The shape of the problem's pieces, arrays by their outlines.
+
+    Raises:
+        ArgumentError: a method raises, or returns something else than it has to.
+    """
+
+    def ask(name: str, *given: Any) -> Any:
+        try:
+            return getattr(problem, name)(*given)
+        except (JaxelimError, FloatingPointError):
+            raise
+        except Exception as error:
+            allowed = RETURNS[name] + "; made of jax.numpy operations"
+            note = f"{name} raised {in_words(error)}"
+            raise ArgumentError("problem", problem, allowed, note) from error
+
+    def fault(name: str, note: str) -> ArgumentError:
+        return ArgumentError("problem", problem, RETURNS[name], f"{name} returned {note}")
+
+    def traced(means, theta, constants):
+        seen = Estimate(Lanes(), means, theta, constants)
+        answer = ask("answer", seen)
+        if not all(isinstance(x, jax.Array) for x in jax.tree.leaves(answer)):
+            raise fault("answer", "a pytree with leaves that are no arrays")
+        public = ask("public", seen, answer)
+        width = problem.width(arms)
+        if getattr(public, "shape", None) != (width,) or public.dtype != jnp.bool_:
+            raise fault("public", f"{abbreviate(public)}")
+        shape = ask("shape", seen, answer)
+        _check_lengths(shape, arms, lambda note: fault("shape", note))
+        return shape
+
+    with scope.engine():
+        given = (np.zeros(arms), np.zeros(dimensions), problem.constants())
+        return jax.eval_shape(traced, *given)
+
+
+def _check_lengths(shape: Any, arms: int, fault: Callable[[str], Exception]) -> None:
+    if not isinstance(shape, Shape):
+        raise fault(f"a {type(shape).__name__}")
+    exists = shape.exists
+    if exists.dtype != jnp.bool_ or exists.ndim != 1:
+        raise fault(f"exists of {exists.dtype}{list(exists.shape)}")
+    if isinstance(shape, Rows):
+        first = shape.first
+        rows = 1 if first.ndim == 0 else first.shape[0]
+        if first.dtype.kind not in "iu" or first.ndim > 1 or exists.shape != (rows * arms,):
+            raise fault(f"first of {first.dtype}{list(first.shape)} with {exists.size} places")
+    elif isinstance(shape, Levels):
+        if shape.above.shape != (arms,) or shape.above.dtype != jnp.bool_ or exists.shape != (arms,):
+            raise fault(f"above of {shape.above.dtype}{list(shape.above.shape)}")
+
+
+def in_lanes(problem: Problem) -> Problem:
+    """The problem as the engine takes it."""
+    complete = type(problem).pieces is not Problem.pieces
+    return problem if problem.lanes_last and complete else Lanewise(problem)

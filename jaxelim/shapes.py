@@ -1,0 +1,260 @@
+"""Shapes of an answer's pieces: which means each piece compares.
+
+A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level (`Levels`), or
+any half-space (`Directions`). For linear Gaussian rewards a shape also gives margins
+y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the number of places, some of
+which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.lanes`).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.design import Design, Space
+from jaxelim.errors import ArgumentError
+from jaxelim.lanes import Lanes
+
+Tree = Any
+_STATIC = {"static": True}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Confidence intervals of the means."""
+
+    lower: Array  # [K]
+    upper: Array  # [K]
+
+    def across(self, level: float, above: Array) -> Array:
+        """How far each reaches past the level, from the side that `above` [K] bool says: [K]."""
+        return jnp.where(above, level - self.lower, self.upper - level)
+
+
+class Shape:
+    """What all shapes answer."""
+
+    exists: Array  # [Q] bool: which places hold a piece
+    count: int | None  # how many do, where that is known beforehand
+
+    def total(self) -> Array:
+        """How many pieces there are: [] int32."""
+        if self.count is None:
+            return jnp.sum(self.exists, 0, dtype=jnp.int32)
+        return jnp.full(self.exists.shape[1:], self.count, jnp.int32)
+
+    def ties(self, margins: Array, within: float) -> Array:
+        """The pieces whose margin [Q] says that the answer is not unique: [Q] bool."""
+        return self.exists & (margins <= within)
+
+    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+        """The two arms of a piece [], the better one first; one arm twice for a level."""
+        raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
+
+    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+        """How far the two sides' intervals overlap: U_k - L_i, level - L_k or U_k - level: [Q]."""
+        raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
+
+    def rows(self) -> Array | None:
+        """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need, if any."""
+        return None
+
+    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+        """y_p . theta_hat - c_p: [Q]."""
+        raise TypeError(f"{type(self).__name__} does not define margin")
+
+    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+        """||y_p||^2 in the inverse of V: [Q]. `cross`: the products of `rows`."""
+        raise TypeError(f"{type(self).__name__} does not define norm")
+
+    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+        """phi_k' V^-1 y_piece for every arm k: [K]."""
+        raise TypeError(f"{type(self).__name__} does not define along")
+
+    def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Host, one run: the directions [P, d] and offsets [P] of the pieces that exist."""
+        raise TypeError(f"{type(self).__name__} does not define half_spaces")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Rows(Shape):
+    """Pairs y = phi_i - phi_k, c = 0: each of some arms i beside every arm k.
+
+    Args:
+        first: the arms i, [] or [m] int32.
+        exists: which places hold a piece, [K] bool, or [m K]: place r K + k is that of the r-th i
+            and of k.
+        count: how many do, where that is the same for all answers; None: they are counted.
+    """
+
+    first: Array
+    exists: Array
+    count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    @staticmethod
+    def of(shape: Shape) -> "Rows":
+        """A shape that is known to be rows."""
+        assert isinstance(shape, Rows)
+        return shape
+
+    @property
+    def several(self) -> bool:
+        """Whether `first` has an axis of its own."""
+        return self.first.ndim == self.exists.ndim
+
+    def flat(self, rows: Array) -> Array:
+        """[m, K] -> [Q]."""
+        return rows.reshape((-1, *rows.shape[2:]))
+
+    def apart(self, pieces: Array) -> Array:
+        """[Q] -> [m, K]."""
+        return pieces.reshape((self.first.shape[0], -1, *pieces.shape[1:]))
+
+    def ties(self, margins: Array, within: float) -> Array:
+        """Of several rows none is looked for: a tie inside the answer is no tie across it."""
+        if self.several:
+            return jnp.zeros_like(self.exists)
+        return super().ties(margins, within)
+
+    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+        if not self.several:
+            return self.first, piece
+        arms = self.exists.shape[0] // self.first.shape[0]
+        return lanes.take(self.first, piece // arms), piece % arms
+
+    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+        first = list(self.first) if self.several else [self.first]
+        return jnp.concatenate([interval.upper - lanes.take(interval.lower, i) for i in first])
+
+    def sides(self, lanes: Lanes, x: Array) -> tuple[Array, Array]:
+        """x_i and x_k of every piece, x [K]: to broadcast to [Q], or to [m, K] if `several`."""
+        if not self.several:
+            return lanes.take(x, self.first), x
+        return lanes.take(x, self.first)[:, None], x[None]
+
+    def rows(self) -> Array:
+        return self.first
+
+    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+        if not self.several:
+            return row_margin(space, means, theta_hat, self.first)
+        if space.careful:
+            each = range(self.first.shape[0])
+            return self.flat(
+                jnp.stack([row_margin(space, means, theta_hat, self.first[r]) for r in each])
+            )
+        return self.flat(space.lanes.take(means, self.first)[:, None] - means)
+
+    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+        norm = design.distances(space, cross, self.first)
+        return self.flat(jnp.swapaxes(norm, 0, 1)) if self.several else norm
+
+    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+        if not self.several:
+            return design.difference(space, cross, self.first, piece)
+        m = self.first.shape[0]
+        arms = np.asarray(self.exists.shape[0] // m, piece.dtype)
+        r, k = jax.lax.div(piece, arms), jax.lax.rem(piece, arms)
+        row = cross[:, 0]
+        for other in range(1, m):  # one pass over all rows: a gather would go entry by entry
+            row = jnp.where(r == other, cross[:, other], row)
+        return design.difference(space, row, space.lanes.take(self.first, r), k)
+
+    def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first = np.atleast_1d(np.asarray(self.first))
+        exists = np.asarray(self.exists).reshape(len(first), -1)
+        y = np.concatenate([(arms[i] - arms)[row] for i, row in zip(first, exists, strict=True)])
+        return y, np.zeros(len(y))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Levels(Shape):
+    """One arm each: y = s_k phi_k, c = s_k level, s_k = 1 for means above the level, else -1.
+
+    Args:
+        above: the side on which the estimate is, [K] bool.
+        exists: which arms have a piece, [K] bool.
+        level: a number.
+        count: as in `Rows`.
+    """
+
+    above: Array
+    exists: Array
+    level: float = dataclasses.field(default=0.0, metadata=_STATIC)
+    count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    @staticmethod
+    def of(shape: Shape) -> "Levels":
+        """A shape that is known to be levels."""
+        assert isinstance(shape, Levels)
+        return shape
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.level, float | int | np.floating | np.integer):
+            raise ArgumentError("level", self.level, "a number, not an array")
+
+    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+        return piece, piece
+
+    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+        return interval.across(self.level, self.above)
+
+    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+        return jnp.abs(means - self.level)
+
+    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+        return design.g
+
+    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+        along = design.cross(space, piece)
+        return jnp.where(space.lanes.take(self.above, piece), along, -along)
+
+    def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        exists = np.asarray(self.exists)
+        sign = np.where(np.asarray(self.above), 1.0, -1.0)[exists]
+        return sign[:, None] * arms[exists], sign * self.level
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Directions(Shape):
+    """Half-spaces of any direction.
+
+    Args:
+        y: the directions, [Q, d].
+        c: the offsets, [Q].
+        exists: which places hold a piece, [Q] bool.
+        count: as in `Rows`.
+    """
+
+    y: Array
+    c: Array
+    exists: Array
+    count: int | None = dataclasses.field(default=None, metadata=_STATIC)
+
+    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+        assert theta_hat is not None  # kept, as the problem's `uses_theta` says
+        return jnp.sum(self.y * theta_hat[None], 1) - self.c
+
+    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+        return design.squares(space, self.y)
+
+    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+        return design.along(space, space.lanes.row(self.y, piece))
+
+    def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        exists = np.asarray(self.exists)
+        return np.asarray(self.y)[exists], np.asarray(self.c)[exists]
+
+
+def row_margin(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
+    """(phi_i - phi_k) . theta_hat for every k: [K]; from phi_i - phi_k where arms are close."""
+    if space.careful and theta_hat is not None:
+        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
+    return space.lanes.take(means, i) - means

@@ -1,0 +1,80 @@
+"""What a sampling rule needs and allows: one declaration, read by all who ask."""
+
+import dataclasses
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+
+_PROBLEMS = ("best-arm", "top-m", "thresholding", "half-spaces")
+_STRUCTURES = ("linear", "unstructured")
+_STOPPING = ("llr", "selective", "full", "native")
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What a rule is defined for, what it reads, and how the engine runs it.
+
+    Anything that these leave out is refused with a sentence before it compiles.
+
+    Args:
+        problems: names of problems; a problem of one's own goes by its `name`. None: any.
+        structures: "linear", "unstructured".
+        families: names of reward families. None: any.
+        stopping: names of the stopping rules that may end its runs; "native" if it has a test.
+        elimination: whether sampling may look at the active pieces only.
+        always_native: the native test ends a run whatever else is observed.
+        uses_delta: choices depend on delta or beta: one trajectory per delta.
+        uses_rewards: reads `view.reward_sums`.
+        uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
+        reads_pieces: looks at the active pieces at every pull.
+        lanes_last: the methods are also right with one more axis, of lanes, at the end.
+        batch: how many waiting lanes one call of `choose` serves, for a rule with `fast`.
+        patience: the share of the live lanes that has to wait before `choose` is called.
+        source: where the rule comes from, for tables.
+        name: on the command line. Empty: the class's name in lower case, words hyphenated.
+        aliases: other names of it on the command line.
+
+    Raises:
+        ArgumentError: a name that is not known, or a number out of range.
+    """
+
+    problems: tuple[str, ...] | None = None
+    structures: tuple[str, ...] = _STRUCTURES
+    families: tuple[str, ...] | None = ("gaussian",)
+    stopping: tuple[str, ...] = ("llr", "selective", "full")
+    elimination: bool = True
+    always_native: bool = False
+    uses_delta: bool = True
+    uses_rewards: bool = True
+    uses_chance: bool = False
+    reads_pieces: bool = True
+    lanes_last: bool = False
+    batch: int = 16
+    patience: float = 0.0
+    source: str = ""
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, known in (("structures", _STRUCTURES), ("stopping", _STOPPING)):
+            given = getattr(self, name)
+            if not isinstance(given, tuple) or not given or not set(given) <= set(known):
+                raise ArgumentError(name, given, f"a tuple of some of {', '.join(map(repr, known))}")
+        for name in ("problems", "families"):
+            given = getattr(self, name)
+            if given is not None and not (
+                isinstance(given, tuple) and given and all(isinstance(one, str) for one in given)
+            ):
+                raise ArgumentError(name, given, "None, or a tuple of names")
+        for field in dataclasses.fields(self):
+            if field.type is bool and not isinstance(getattr(self, field.name), bool):
+                raise ArgumentError(field.name, getattr(self, field.name), "True or False")
+        checks.integer("batch", self.batch, low=1)
+        checks.real("patience", self.patience, low=0, high=1)
+
+    def defined_for(self, problem: str) -> bool:
+        """Whether the rule is defined for the problem of this name."""
+        return self.problems is None or problem in self.problems
+
+
+NAMES = frozenset(field.name for field in dataclasses.fields(Traits))
