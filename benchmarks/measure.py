@@ -49,7 +49,7 @@ def arguments(case: Case) -> tuple[tuple, dict]:
 
     rule = catalogue.find_rule(case.rule)(**({} if case.schedule is None else {"schedule": case.schedule}))
     known = catalogue.stopping_rules()
-    looks = case.elimination is not None and rule.elimination
+    looks = case.elimination is not None and rule.traits.elimination
     settings = {
         "delta": list(case.delta),
         "stopping": tuple(known[name]() for name in case.stopping),
@@ -84,7 +84,7 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
 
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
-        lane = engine.program(spec, inputs).empty(inputs, queue)["lane"]
+        lane = engine.program(spec, inputs).empty(inputs, queue).lane
     own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
     return {"state_bytes_per_lane": state, "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize}

@@ -19,11 +19,11 @@ def cases(sitting: Sitting) -> list[Case]:
     for structure, instance in INSTANCES.items():
         for problem, m in PROBLEMS.items():
             for name, rule in catalogue.rules().items():
-                if structure not in rule.structures or problem not in rule.problems:
+                if structure not in rule.traits.structures or not rule.traits.defined_for(problem):
                     continue
                 if sitting.rows and name not in sitting.rows:
                     continue
-                stopping = ("selective",) if "selective" in rule.stopping else ("native",)
+                stopping = ("selective",) if "selective" in rule.traits.stopping else ("native",)
                 cap = sitting.max_samples or (100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20))
                 case = Case(
                     name, problem, m, instance=f"{instance}-osi" if problem == "thresholding" else instance, stopping=stopping,
@@ -31,7 +31,7 @@ def cases(sitting: Sitting) -> list[Case]:
                     max_samples=cap,
                 )  # fmt: skip
                 found.append(case)
-                if rule.elimination:
+                if rule.traits.elimination:
                     found.append(dataclasses.replace(case, elimination="selective"))
     return found
 

@@ -57,7 +57,7 @@ def main(config: Demo) -> None:
         watched = je.simulate(instance, je.BestArm(), rule, stopping=(je.LLR(), selective), **common)
         rows += [row(name, "none", watched, 0), row(name, "stopping", watched, 1)]
         shown[name] = watched
-        if rule.elimination:
+        if rule.traits.elimination:
             both = je.simulate(instance, je.BestArm(), rule, stopping=selective, elimination=selective, **common)
             rows.append(row(name, "stopping+sampling", both, 0))
     print(

@@ -54,12 +54,12 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
         drawn = instance(structure, config.instances)
         for problem in problems:
             for kind in catalogue.rules().values():
-                if structure not in kind.structures or problem.name not in kind.problems or (wanted and kind not in wanted):
+                if structure not in kind.traits.structures or not kind.traits.defined_for(problem.name) or (wanted and kind not in wanted):
                     continue
                 ways = [(None, (je.LLR(), selective), {"llr": "none", "selective": "stopping"})]
-                if kind.elimination:
+                if kind.traits.elimination:
                     ways.append((selective, (selective,), {"selective": "stopping + sampling"}))
-                if kind.stopping == ("native",):
+                if kind.traits.stopping == ("native",):
                     ways = [(None, (je.Native(),), {"native": "native"})]
                 for elimination, stopping, columns in ways:
                     way = next(iter(columns.values())) if len(columns) == 1 else "watched"

@@ -124,10 +124,10 @@ def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: 
     """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
     found = []
     plain = catalogue.spelled(kind.__name__)
-    for algorithm in (plain, f"{plain} + elim") if kind.elimination else (plain,):
+    for algorithm in (plain, f"{plain} + elim") if kind.traits.elimination else (plain,):
         for column in LAYOUTS[table].columns:
             observer = {"none": "llr", "full": "full"}.get(column, "selective")
-            if observer not in kind.stopping or (column == "none" and algorithm != plain):
+            if observer not in kind.traits.stopping or (column == "none" and algorithm != plain):
                 continue
             cell, stopping = _cell(LAYOUTS[table], problem, algorithm, column, options)
             found.append(Row(problem, algorithm, column, cell, stopping, {}))
@@ -155,7 +155,7 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
     observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective, "full": full}
     at_sampling = column == "stopping+sampling" or algorithm != _plain(algorithm)
     elimination = None
-    if rule.stopping == ("native",):
+    if rule.traits.stopping == ("native",):
         stopping, variant = (je.Native(),), "native"
     elif at_sampling:
         elimination = observers.get(column, selective)

@@ -215,10 +215,14 @@ class Problem:
         """Host: those arrays. `answer` and `shape` find them in `seen.constants`."""
         return ()
 
-    def out_of_range(self, answer: Tree) -> tuple[Array, Array] | None:
-        """The answer's number, [] int32 and not 0 where it is out of range, and whether it is,
+    def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
+        """A number of the answer, [] int32 and not 0 where it is out of range, and whether it is,
         [] bool. None: answers are always in range."""
         return None
+
+    def in_range(self, arms: int) -> tuple[str, str]:
+        """For the message then: the argument's name, and what is allowed."""
+        return "problem", f"a shape(seen, answer) whose arms `first` are from 0 to {arms - 1}"
 
 
 class PieceSet:

@@ -280,8 +280,9 @@ def _failure(job: Job, carry: Carry) -> ArgumentError:
     arm, answer, t, run, instance = (int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance"))
     where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
     if arm == 0:
-        allowed = f"a function that gives an answer from 0 to {job.problem.width(job.instance.K) - 1} at every theta_hat"
-        return ArgumentError("answer", job.problem, allowed, f"it gave {answer} after {t} samples of {where}")
+        argument, allowed = job.problem.in_range(job.instance.K)
+        note = f"it gave {answer} after {t} samples of {where}"
+        return ArgumentError(argument, job.problem, allowed, note)
     allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
     note = f"it chose arm {arm} at t = {t} of {where}"
     return RuleError(job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None)

@@ -319,6 +319,8 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
     """The laws of the problem's set of pieces, on random refutations of a few answers each."""
     d = arms.shape[1]
     v_inv = np.eye(d)[..., None]
+    # A group of half-spaces falls when all of them are refuted.
+    grouped = problem.times_axes == ("answer_index", "piece")
 
     def at(theta):
         return _snapshot(problem, arms, theta[:, None], v_inv, jnp.array([9], jnp.int32))
@@ -351,13 +353,12 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         for _ in range(6):
             theta = thetas[rng.integers(3)]
             before = [np.asarray(look(pieces, one)[0]) for one in thetas]
-            active = np.asarray(look(pieces, theta)[0])
-            refuted = np.asarray(look(pieces, theta)[2]) & (rng.random(active.shape) < 0.3)
-            if not (ended(pieces, theta)[0][0][0]) and problem.name != "half-spaces":
-                now = drop(pieces, theta, refuted)
-                kept = np.asarray(look(now, theta)[0])
-                _require(not (kept & refuted).any(), "drop leaves a piece that is refuted")
-                pieces = now
+            exists = np.asarray(look(pieces, theta)[2])
+            refuted = exists & (rng.random(exists.shape) < 0.3)
+            pieces = drop(pieces, theta, refuted)
+            was = before[int(np.argmax((thetas == theta).all(1)))]
+            kept = np.asarray(look(pieces, theta)[0])
+            _require(not (was & ~refuted & ~kept).any(), "drop loses a piece that is not refuted")
             beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
             few, more = eliminated(pieces, theta, beta)
             of_few, of_more = (np.asarray(look(one, theta)[0]) for one in (few, more))
@@ -368,7 +369,11 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
             _require(not grown, "the set grows")
         theta = thetas[0]
         full = start(theta)
-        done = drop(full, theta, np.asarray(look(full, theta)[2]))
+        exists = np.asarray(look(full, theta)[2])
+        some = exists & (rng.random(exists.shape) < 0.5)
+        left = np.asarray(look(drop(full, theta, some), theta)[0])
+        _require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
+        done = drop(full, theta, exists)
         for (settled, verdict) in ended(done, theta)[0]:
             _require(settled, "all pieces of an answer are dropped, and the set is not settled")
             right = np.array_equal(verdict, ended(done, theta)[1])

@@ -3,7 +3,6 @@ allowed, raised before anything compiles."""
 
 import dataclasses
 import json
-from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -424,9 +423,9 @@ def test_oracle_weights_must_match_the_instance(instance, weights):
 class Narrow(je.SamplingRule):
     """A rule that is defined for little."""
 
-    problems: ClassVar = ("best-arm",)
-    structures: ClassVar = ("unstructured",)
-    stopping: ClassVar = ("llr",)
+    traits = je.Traits(
+        problems=("best-arm",), structures=("unstructured",), stopping=("llr",)
+    )
 
 
 def test_combinations_that_are_not_defined():

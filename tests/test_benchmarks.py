@@ -122,9 +122,9 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
         for problem, places in (("best arm", instance), ("top 5", instance), ("signs", f"{instance}-osi")):
             spelled = {"best arm": "best-arm", "top 5": "top-m", "signs": "thresholding"}[problem]
             for name, rule in known.items():
-                defined = structure in rule.structures and spelled in rule.problems
+                defined = structure in rule.traits.structures and rule.traits.defined_for(spelled)
                 assert ((name, problem, places, "none") in seen) == defined
-                assert ((name, problem, places, "selective") in seen) == (defined and rule.elimination)
+                assert ((name, problem, places, "selective") in seen) == (defined and rule.traits.elimination)
     for case in cases:  # each can be asked for
         given, asked = measure.arguments(case)
         shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()

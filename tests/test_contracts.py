@@ -1,7 +1,6 @@
 """Every exported rule, problem and threshold keeps its contract; and the contracts notice what they are for."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jaxelim.testing import ContractError, check_problem, check_sampling_rule, c
 
 HEAVY = ("tas", "optimistic-tas")
 CASES = [(name, problem) for name, kind in catalogue.rules().items() for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
-         if problem.name in kind.problems]
+         if kind.traits.defined_for(problem.name)]
 
 
 @pytest.mark.slow
@@ -62,7 +61,7 @@ class Sloppy(je.SamplingRule):
     """
 
     step: int = 7
-    uses_delta: ClassVar[bool] = False
+    traits = je.Traits(uses_delta=False)
 
     def choose(self, view, state):
         return view.t * self.step, state

@@ -24,7 +24,7 @@ def test_names_are_unique():
 def test_the_jobs_cover_the_package():
     rules = set(catalogue.rules().values())
     problems = {kind for kind in CLASSES if issubclass(kind, je.Problem)} - {je.Problem}
-    structures = {one for rule in rules for one in rule.structures}
+    structures = {one for rule in rules for one in rule.traits.structures}
     assert {type(job.rule) for job in RUNS} >= rules and len(rules) >= 14
     pairs = {(type(job.problem), job.instance.structure) for job in RUNS}
     assert pairs >= set(itertools.product(problems, structures)) and len(problems) >= 4

@@ -40,7 +40,7 @@ def test_the_tables_have_all_cells_of_the_paper():
         # Columns without elimination at sampling watch the same runs.
         for row in found:
             watched = row.column in ("none", "stopping") or (name == "table3" and "elim" not in row.algorithm)
-            native = row.cell.rule.stopping == ("native",)
+            native = row.cell.rule.traits.stopping == ("native",)
             assert row.cell.name.endswith("native" if native else "watched" if watched else "-at-both")
             assert (row.cell.elimination is None) == (native or watched)
             assert row.stopping in [one.name for one in row.cell.stopping]

@@ -110,9 +110,9 @@ def test_a_sentence_under(flag):
 
 def test_the_digest_tells_generators_apart(monkeypatch):
     """It does change where the key does."""
-    from jaxelim.families import gaussian
+    from jaxelim.families import noise
 
-    monkeypatch.setattr(gaussian, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32"))
+    monkeypatch.setattr(noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32"))
     assert flags_job.digest() != here()
 
 

@@ -8,9 +8,9 @@ import pytest
 import jaxelim as je
 from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
-from jaxelim.base import Statistics
 from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
 from jaxelim.families import gaussian
+from jaxelim.families.gaussian import LinearStatistics, recomputed
 from jaxelim.lanes import Lanes
 
 RNG = np.random.default_rng(32)
@@ -20,7 +20,7 @@ COMMON = dict(stopping=SELECTIVE, delta=0.05, runs=24, max_samples=3000)
 INSTANCE = je.instances.linear_d10(0, K=12)
 
 
-def spoilt(form: str) -> tuple[np.ndarray, Statistics]:
+def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
     """Features and float32 statistics of which only counts and sums are right."""
     phi = np.eye(6) if form == "diagonal" else ARMS
     k, d = phi.shape
@@ -29,14 +29,17 @@ def spoilt(form: str) -> tuple[np.ndarray, Statistics]:
     counts = jnp.asarray(RNG.integers(1, 10_000, k), jnp.float32)
     sums = jnp.asarray(RNG.normal(size=k) * 1000, jnp.float32)
     lost = jnp.asarray(RNG.normal(size=k) * 1e-5, jnp.float32)
-    return phi, Statistics(jnp.int32(k), counts, wrong(k), design, wrong(d), sums, lost)
+    return phi, LinearStatistics(
+        t=jnp.int32(k), counts=counts, means=wrong(k), reward_sums=sums, design=design,
+        theta_hat=wrong(d), lost=lost, products=None,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ["arms", "square", "diagonal"])
 def test_statistics_afresh_are_those_of_the_definition(form):
     with scope.engine():
         phi, stats = spoilt(form)
-        new = gaussian.afresh(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
+        new = recomputed(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
     exact = phi.astype(np.float32).astype(float)
     counts, sums = (np.asarray(x, float) for x in (stats.counts, stats.reward_sums))
     sums = sums - np.asarray(stats.lost, float)
@@ -60,8 +63,16 @@ def test_sums_of_rewards_lose_nothing():
     with scope.engine():
         space = Space(Lanes(None), jnp.eye(2, dtype=jnp.float32))
         zero = jnp.zeros(2, jnp.float32)
-        stats = Statistics(jnp.int32(2), zero + 1, zero, DiagonalDesign(zero + 1), None, zero, zero)
-        add = lambda stats, x: (gaussian.update(space, stats, jnp.int32(1), x, jnp.bool_(True)), None)  # noqa: E731
+        stats = LinearStatistics(
+            t=jnp.int32(2), counts=zero + 1, means=zero, reward_sums=zero,
+            design=DiagonalDesign(zero + 1), theta_hat=None, lost=zero, products=None,
+        )  # fmt: skip
+        family = gaussian.LinearGaussian()
+
+        def add(stats, x):
+            seen = je.Snapshot.of(family, je.BestArm(), space, stats)
+            return family.update(seen, jnp.int32(1), x, jnp.bool_(True)), None
+
         stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(stats, jnp.asarray(rewards))
     truth, plain = rewards.astype(float).sum(), float(np.add.accumulate(rewards)[-1])
     kept = float(stats.reward_sums[1]) - float(stats.lost[1])
@@ -70,8 +81,8 @@ def test_sums_of_rewards_lose_nothing():
 
 
 def test_runs_are_refreshed_in_float32_alone(monkeypatch):
-    seen, real = [], gaussian.afresh
-    monkeypatch.setattr(gaussian, "afresh", lambda *given, **named: (seen.append(1), real(*given, **named))[1])
+    seen, real = [], gaussian.recomputed
+    monkeypatch.setattr(gaussian, "recomputed", lambda *given, **named: (seen.append(1), real(*given, **named))[1])
     for precision, often in (("float64", 0), ("float32", 1)):
         engine.program.cache_clear()
         settings = {**COMMON, "runs": 2, "max_samples": 100}

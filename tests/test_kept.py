@@ -10,13 +10,11 @@ import pytest
 import jaxelim as je
 from benchmarks.measure import planned
 from jaxelim import engine, scope
-from jaxelim.base import Statistics
 from jaxelim.design import ArmDesign, Space, SquareDesign
 from jaxelim.families import gaussian
 from jaxelim.kept import Kept
 from jaxelim.lanes import Lanes
-from jaxelim.step import Spec
-from jaxelim.testing import ContractError, check_problem
+from jaxelim.testing import check_problem
 from tests.test_invariance import equal
 
 B, K, D = 6, 9, 4
@@ -77,38 +75,36 @@ def test_kept_products_are_those_made_anew(form, m, owned):
 
 def test_statistics_made_afresh_forget_products():
     """In float32 products would else carry their rounding past the refresh of all that they are made of."""
-    stats = Statistics(
-        jnp.int32(9), jnp.ones(2), jnp.zeros(2), SquareDesign(jnp.ones(2), jnp.eye(2)), None, jnp.zeros(2), jnp.zeros(2),
-        Kept(jnp.int32(1), jnp.ones(2)),
+    stats = gaussian.LinearStatistics(
+        t=jnp.int32(9), counts=jnp.ones(2), means=jnp.zeros(2), reward_sums=jnp.zeros(2),
+        design=SquareDesign(jnp.ones(2), jnp.eye(2)), theta_hat=None, lost=jnp.zeros(2),
+        products=Kept(jnp.int32(1), jnp.ones(2)),
     )  # fmt: skip
     with scope.engine():
-        assert gaussian.afresh(jnp.eye(2), stats, 1.0).products.arms == -1
+        assert gaussian.recomputed(jnp.eye(2), stats, 1.0).products.arms == -1
 
 
-@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class OfOnesOwn(je.BestArm):
-    """Best arm as a user may have it, who measures without products."""
+class OfOnesOwn(je.Problem):
+    """Best arm as a user may write it, for one run."""
 
-    def measure(self, space, design, answer):
-        return super().measure(space, design, answer)
+    name = "of-ones-own"
 
+    def answer(self, seen):
+        return jnp.argmax(seen.means)
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Wrong(je.BestArm):
-    """It names another arm than the one whose products it takes."""
+    def public(self, seen, answer):
+        return jnp.arange(len(seen.means)) == answer
 
-    def rows(self, answer):
-        return (answer + 1) % 5
+    def shape(self, seen, answer):
+        return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
 
 
 def test_problems_of_ones_own():
     check_problem(OfOnesOwn())
-    with pytest.raises(ContractError, match="products of `rows`"):
-        check_problem(Wrong())
     given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
-    one, other = (je.simulate(INSTANCE, problem, je.LinGapE(), **given) for problem in (je.BestArm(), OfOnesOwn()))
+    rule = je.LinGapE()
+    one, other = (je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn()))
     equal(one, other)
 
 
@@ -139,7 +135,9 @@ def test_nothing_kept_is_the_same_run(problem, rule, form, monkeypatch, own_prog
     run = lambda: je.simulate(INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given)  # noqa: E731
     usual = run()
     forget_programs()
-    monkeypatch.setattr(Spec, "keeps", property(lambda self: False))
+    settled = gaussian.Gaussian.settled
+    without = lambda *a, **b: dataclasses.replace(settled(*a, **b), keeps_products=False)  # noqa: E731
+    monkeypatch.setattr(gaussian.Gaussian, "settled", without)
     equal(usual, run())
 
 
@@ -154,12 +152,12 @@ def test_lanes_do_not_matter_where_rows_are_kept():
 
 
 def test_where_products_are_kept():
-    """Neither for identity features, nor where squared distances take more care, nor for a problem without such rows."""
+    """Neither for identity features, nor where squared distances take more care, nor for pieces that are no pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
     cases = [
         (INSTANCE, je.BestArm(), True),
         (INSTANCE, je.TopM(5), True),
-        (INSTANCE, OfOnesOwn(), False),
+        (INSTANCE, OfOnesOwn(), True),
         (INSTANCE, je.Thresholding(0.01), False),
         (je.Instance(np.eye(5), np.linspace(1, 0, 5)), je.BestArm(), False),
         (near, je.BestArm(), False),
@@ -168,5 +166,5 @@ def test_where_products_are_kept():
         settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2, max_samples=100, engine=je.Engine(devices=1))
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
-            stats = engine.Program(spec).empty(inputs, queue)["lane"].stats
-        assert (stats.products is not None) == kept
+            stats = engine.Program(spec).empty(inputs, queue).lane.stats
+        assert (getattr(stats, "products", None) is not None) == kept

@@ -82,16 +82,16 @@ def cases():
     }
     for name, rule in RULES.items():
         for layout in LAYOUTS:
-            if layout.split("-")[0] not in rule.structures:
+            if layout.split("-")[0] not in rule.traits.structures:
                 continue
             for problem, (public, _) in PROBLEMS.items():
-                if public.name not in rule.problems:
+                if not rule.traits.defined_for(public.name):
                     continue
                 if (name, layout) == ("rage", "linear-4-4"):
                     # Phi V_w^-1 Phi' = diag(1/w) where K = d: uniform weights tie all pairs exactly, and only rounding,
                     # which differs between ways to invert V_w, decides which comes first.
                     continue
-                for elimination in (None, "selective", "full") if rule.elimination else (None,):
+                for elimination in (None, "selective", "full") if rule.traits.elimination else (None,):
                     for vmapped in (False, True):
                         case = (name, problem, layout, elimination, vmapped)
                         marks = () if case in quick else pytest.mark.slow
@@ -104,7 +104,7 @@ def cases():
 def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     """Pulls, stops, answers and costs of both forms of every rule, on a batch of instances that all lanes share noise in."""
     rule, (arms, theta), (public, plain) = RULES[name], LAYOUTS[layout], PROBLEMS[problem]
-    stopping = (elimination,) if elimination else rule.stopping
+    stopping = (elimination,) if elimination else rule.traits.stopping
     length = {"rage": 2500, "xy_adaptive": 1000}.get(name, 300)
     noise = np.random.default_rng(7).normal(size=(2, length))
     result = je.simulate(
@@ -128,7 +128,7 @@ def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
     if elimination is None and "llr" in samples:
         assert np.all(samples["full"] <= samples["selective"]) and np.all(samples["selective"] <= samples["llr"])
         assert np.all(samples["llr"] <= samples.get("native", length))
-    if layout.startswith("unstructured") and rule.always_native:
+    if layout.startswith("unstructured") and rule.traits.always_native:
         assert result.stopped.any()
 
 
@@ -194,8 +194,8 @@ def test_error_rate_is_at_most_delta(name):
     from scipy.stats import beta
 
     rule = RULES[name]
-    arms, theta = unstructured(5, 1, 8) if rule.structures == ("unstructured",) else linear(6, 3, 1, 9)
-    stopping = je.Native() if "native" in rule.stopping else je.LLR()
+    arms, theta = unstructured(5, 1, 8) if rule.traits.structures == ("unstructured",) else linear(6, 3, 1, 9)
+    stopping = je.Native() if "native" in rule.traits.stopping else je.LLR()
     result = je.simulate(je.Instance(arms[0], theta[0]), je.BestArm(), rule, delta=0.05, stopping=stopping, runs=600,
                          max_samples=200_000, ridge=1.0)
     errors = int(np.sum(~result.correct & result.stopped))

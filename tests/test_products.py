@@ -106,9 +106,9 @@ def test_functions_under_a_transformation(function):
 
 def program(rule, precision="float32", tuned=False, **changes):
     """The jaxpr of the engine's program for a rule; untuned, as on a GPU."""
-    instance = changes.pop("instance", LINEAR if "linear" in rule.structures else UNSTRUCTURED)
-    problem = changes.pop("problem", je.BestArm() if "best-arm" in rule.problems else je.Thresholding(0.1))
-    stopping = changes.pop("stopping", (je.Native(),) if rule.stopping == ("native",) else (je.LLR(),))
+    instance = changes.pop("instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED)
+    problem = changes.pop("problem", je.BestArm() if rule.traits.defined_for("best-arm") else je.Thresholding(0.1))
+    stopping = changes.pop("stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),))
     layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
     job = Job.checked(instance, problem, rule, 0.1, stopping, None, je.Heuristic(), 20, 0, 1000, 1.0, None, (), layout)
     with scope.engine():

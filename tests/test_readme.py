@@ -71,4 +71,4 @@ def test_every_rule_says_what_it_takes():
         fields = [one.name for one in dataclasses.fields(rule)]
         for field in fields:
             assert re.search(rf"^\s+{field}: ", doc, re.M), (name, field)
-        assert rule.source and eval(repr(rule()), vars(je)) == rule()
+        assert rule.traits.source and eval(repr(rule()), vars(je)) == rule()

@@ -155,14 +155,14 @@ def shift_cases():
     quick = {"lingape", "lucb", "lingame"}
     for name, rule in catalogue.rules().items():
         for problem in (je.BestArm(), je.TopM(2)):
-            if problem.name in rule.problems:
+            if rule.traits.defined_for(problem.name):
                 fast = name in quick and problem.name == "best-arm"
                 yield pytest.param(rule, problem, id=f"{name}, {problem}", marks=() if fast else pytest.mark.slow)
 
 
 @pytest.mark.parametrize("rule, problem", list(shift_cases()))
 def test_the_first_200_pulls_do_not_depend_on_an_offset_of_the_means(rule, problem):
-    stopping = je.LLR() if "llr" in rule.stopping else je.Native()
+    stopping = je.LLR() if "llr" in rule.traits.stopping else je.Native()
     for seed in range(3):
         pulls = [
             je.trace(je.Instance(np.eye(6), MEANS + offset), problem, rule(), stopping=stopping, max_samples=206, seed=seed)

@@ -1,7 +1,7 @@
 """Rules and answer maps that break their contract are refused: while they are traced, or after the chunk in which they did."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.base import ASK, OK
+from jaxelim import ASK, OK
 from jaxelim.engine import program
 
 K = 3
@@ -20,7 +20,8 @@ SLOW = je.Engine(devices=1, chunk=64)
 
 def a_rule(choose, **more):
     """A rule of one's own: `choose` and other members, given as functions of (rule, view, ..)."""
-    members = {"choose": choose, "uses_delta": False, "uses_rewards": False, **more}
+    traits = je.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
+    members = {"choose": choose, "traits": traits, **more}
     kind = type("Mine", (je.SamplingRule,), members)
     return dataclasses.dataclass(frozen=True)(kind)()
 
@@ -45,8 +46,7 @@ class Late(je.SamplingRule):
     """
 
     arm: int = 0
-    uses_delta: ClassVar = False
-    uses_rewards: ClassVar = False
+    traits = je.Traits(uses_delta=False, uses_rewards=False)
 
     def skeleton(self):
         return dataclasses.replace(self, arm=0)
@@ -59,7 +59,7 @@ class Late(je.SamplingRule):
 
 
 class LanesLast(Late):
-    lanes_last: ClassVar = True
+    traits = dataclasses.replace(Late.traits, lanes_last=True)
 
 
 class Fast(LanesLast):
@@ -198,9 +198,9 @@ def test_a_method_that_returns_something_else(name, nothing_compiles):
 
 
 def test_lanes_last_rules_too(nothing_compiles):
-    error = refused(a_rule(lambda rule, view, state: (view.means > 0, state), lanes_last=True))
+    error = refused(a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True}))
     assert error.note == "the arm that choose returned is bool[3,16]"
-    error = refused(a_rule(lambda rule, view, state: (view.t, state + 1), lanes_last=True), BATCH)
+    error = refused(a_rule(lambda rule, view, state: (view.t, state + 1), traits={"lanes_last": True}), BATCH)
     assert "choose raised TypeError" in error.note
 
 
@@ -215,7 +215,7 @@ NATIVE = {
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_stopping_test_of_its_own(name, nothing_compiles):
     native, note = NATIVE[name]
-    assert refused(a_rule(as_it_is, native=native, stopping=("native",)), stopping=je.Native()).note == note
+    assert refused(a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()).note == note
 
 
 def test_python_integers_and_states_are_fine():
@@ -250,7 +250,7 @@ def test_an_answer_that_only_numpy_can_give(nothing_compiles):
 
 
 class Broken(je.Uniform):
-    lanes_last: ClassVar = False
+    traits = dataclasses.replace(je.Uniform.traits, lanes_last=False)
 
     def choose(self, view, state):
         raise KeyError("nothing there")

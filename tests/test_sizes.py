@@ -2,7 +2,6 @@
 
 import dataclasses
 import tracemalloc
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +22,7 @@ from jaxelim.lanes import Lanes, places_type
 class Last(je.SamplingRule):
     """Pulls the last arm."""
 
-    uses_delta: ClassVar[bool] = False
-    uses_rewards: ClassVar[bool] = False
-    lanes_last: ClassVar[bool] = True
+    traits = je.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
 
     def choose(self, view, state):
         return jnp.full_like(view.t, view.means.shape[0] - 1), state
@@ -237,7 +234,7 @@ def test_an_estimate_is_near_the_truth():
     truth = told.argument_size_in_bytes + told.temp_size_in_bytes
     assert 0.7 * truth < sum(part.device for part in parts) < 1.3 * truth
     assert sum(part.device for part in rough) < sum(part.device for part in parts)
-    row = sum(x.nbytes // len(x) for x in jax.tree.leaves(placed[2]["out"]))
+    row = sum(x.nbytes // len(x) for x in jax.tree.leaves(placed[2].out))
     assert memory.of_a_run(50, 50, 1) <= row
 
 

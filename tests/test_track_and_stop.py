@@ -57,8 +57,9 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
 class Certified(je.TrackAndStop):
     """Stops at the first pair that was not solved to its gap."""
 
-    stopping = ("llr", "selective", "native")
-    always_native = True
+    traits = dataclasses.replace(
+        je.TrackAndStop.traits, stopping=("llr", "selective", "native"), always_native=True
+    )
 
     def native(self, view, state):
         return ~(state.found.gap <= self.gap), view.means > jnp.inf

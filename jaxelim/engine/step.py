@@ -209,7 +209,7 @@ class Step:
 
     def _bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
         """The number of an answer out of range, and the lanes that are live and have none."""
-        live, found = ~lane.done, self.spec.problem.out_of_range(seen.answer)
+        live, found = ~lane.done, self.spec.problem.out_of_range(seen)
         if found is None:
             return None, live
         assert lane.bad_answer is not None
@@ -416,7 +416,7 @@ class Step:
             sampling = spec.elimination.start(seen)
         shape, none = (len(spec.stopping), spec.deltas), jnp.zeros((b,), jnp.int32)
         many = lambda dtype, *more: jnp.zeros((*shape, *more, b), dtype)  # noqa: E731
-        in_range = spec.problem.out_of_range(seen.answer) is None
+        in_range = spec.problem.out_of_range(seen) is None
         lane = Lane(
             item=item,
             run=run,

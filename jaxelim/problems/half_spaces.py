@@ -219,8 +219,12 @@ class HalfSpaces(Problem):
             answer = jax.vmap(answer, in_axes=-1, out_axes=-1)
         return saturated(answer(theta_hat))
 
-    def out_of_range(self, answer):
-        return answer, (answer < 0) | (answer >= len(self.directions))
+    def out_of_range(self, seen):
+        return seen.answer, (seen.answer < 0) | (seen.answer >= len(self.directions))
+
+    def in_range(self, arms):
+        last = len(self.directions) - 1
+        return "answer", f"a function that gives an answer from 0 to {last} at every theta_hat"
 
     def public(self, seen, answer):
         each = jnp.arange(len(self.directions), dtype=jnp.int32)

@@ -12,7 +12,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts import Levels, PieceSet, Problem, Rows, Shape, Snapshot
 from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import Lanes, index_like, saturated
 from jaxelim.problems.top_m import refuted_pairs
 from jaxelim.views import Estimate
 
@@ -91,7 +91,7 @@ class Lanewise(Problem):
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("name", "uses_theta", "shared_answers", "times_axes", "m", "width",
-                    "half_spaces", "constants", "check", "out_of_range"):  # fmt: skip
+                    "half_spaces", "constants", "check", "in_range"):  # fmt: skip
             return getattr(object.__getattribute__(self, "of"), name)
         return object.__getattribute__(self, name)
 
@@ -113,7 +113,21 @@ class Lanewise(Problem):
         return self._asked("public", seen, answer)
 
     def shape(self, seen, answer):
-        return self._asked("shape", seen, answer)
+        shape = self._asked("shape", seen, answer)
+        if isinstance(shape, Rows):
+            return dataclasses.replace(shape, first=saturated(shape.first))
+        return shape
+
+    def out_of_range(self, seen):
+        if type(self.of).out_of_range is not Problem.out_of_range:
+            return self.of.out_of_range(seen)
+        if not isinstance(seen.shape, Rows):
+            return None
+        first, arms = seen.shape.first, seen.means.shape[0]
+        number = jnp.where((first < 0) | (first >= arms), first, 0)
+        if seen.shape.several:
+            number = jnp.max(number, 0) + jnp.where(jnp.max(number, 0) == 0, jnp.min(number, 0), 0)
+        return number, number != 0
 
     def pieces(self, seen, pair_times=False):
         if type(self.of).pieces is not Problem.pieces:
