@@ -1,12 +1,14 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and for tables; read off the code."""
 
+import dataclasses
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from jaxelim import elimination, problems, sampling, thresholds
 from jaxelim.contracts import SamplingRule
-from jaxelim.errors import UnknownNameError
+from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.instance import Instance
 
 
@@ -35,6 +37,28 @@ def find_rule(name: str) -> type[SamplingRule]:
     """The rule of a name or of one of the papers' names for it."""
     known, others = rules(), aliases()
     return known[_known("rule", others.get(name, name), [*known, *others])]
+
+
+def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
+    """The rule of a name with settings NAME=VALUE of its own, values in JSON or plain words.
+
+    Raises:
+        UnknownNameError: no rule, or no setting of the rule, has this name.
+        ArgumentError: a setting without "=", given twice, or with a value that the rule refuses.
+    """
+    kind, given = find_rule(name), {}
+    fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+    for one in settings:
+        key, equals, text = one.partition("=")
+        if not equals:
+            raise ArgumentError("setting", one, "NAME=VALUE")
+        if key in given:
+            raise ArgumentError("setting", one, f"each setting once: {key} was given before")
+        try:
+            given[_known("setting", key, fields)] = json.loads(text)
+        except json.JSONDecodeError:
+            given[key] = text
+    return kind(**given)
 
 
 def stopping_rules() -> dict[str, Any]:

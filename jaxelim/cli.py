@@ -17,7 +17,7 @@ import tyro
 
 from jaxelim import __version__, catalogue, checks, instances, scope, store
 from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
-from jaxelim.elimination import StoppingRule
+from jaxelim.contracts import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.result import BIASED, aligned
@@ -67,6 +67,8 @@ class Run(Asked):
 
     rule: str = "lingape"
     """A sampling rule (see `jaxelim rules`)."""
+    setting: tuple[str, ...] = ()
+    """The rule's own settings, NAME=VALUE, as `--setting optimistic=true`."""
     stopping: tuple[str, ...] = ("llr",)
     """llr, selective, full, native: one or several, observed side by side."""
     elimination: str = "none"
@@ -173,7 +175,7 @@ def _run(config: Run) -> None:
     if config.output is not None:
         writable_file("output", config.output)
     result = simulate(
-        instance, catalogue.find_problem(config.problem, m, config.level), catalogue.find_rule(config.rule)(),
+        instance, catalogue.find_problem(config.problem, m, config.level), catalogue.rule_with(config.rule, config.setting),
         delta=config.delta, stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
         threshold=catalogue.find_threshold(config.threshold, instance, config.ridge),

@@ -7,22 +7,30 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
-    ("cache", "errors", "lanes", "progress", "families", "complexity.information"),
-    ("checks", "memory", "scope", "design", "games", "learners", "tracking", "complexity.newton", "store.files"),
-    ("kept",),
-    ("base", "instance", "complexity.solver", "figures.style"),
-    ("elimination", "thresholds", "rule_contract", "families.gaussian", "instances.*", "store.settings", "complexity.pieces",
-     "complexity.derivatives", "problems.best_arm", "problems.thresholding", "problems.half_spaces"),
-    ("instances", "problems.top_m", "complexity.optimum", "store.block"),
-    ("problems", "indices", "allocation", "complexity.region", "complexity.autodiff", "complexity.design", "store.held"),
+    ("cache", "errors", "lanes", "progress", "families.noise", "complexity.information"),
+    ("checks", "memory", "scope", "design", "games", "learners", "tracking", "complexity.newton",
+     "store.files"),
+    ("kept", "shapes", "thresholds", "traits", "complexity.solver", "figures.style"),
+    ("views", "complexity.derivatives"),
+    ("contracts",),
+    ("elimination", "rule_contract", "engine.state", "families.arm_evidence",
+     "families.linear_evidence", "problems.best_arm", "problems.half_spaces",
+     "problems.thresholding", "problems.top_m"),
+    ("engine.step", "families.gaussian", "families.one_parameter", "indices", "problems",
+     "problems.lanewise"),
+    ("engine.loop", "families.bernoulli"),
+    ("engine", "families"),
+    ("instance",),
+    ("allocation", "complexity.pieces", "instances.*", "job", "store.settings"),
+    ("complexity.optimum", "drive", "instances", "store.block"),
+    ("complexity.region", "complexity.autodiff", "complexity.design", "store.held"),
     ("complexity.bounds", "store.folder"),
     ("complexity.regret", "store.merging"),
     ("complexity", "store"),
-    ("sampling.*", "result", "step", "job"),
-    ("sampling", "engine", "figures.given"),
-    ("drive", "figures.*"),
-    ("simulate", "figures"),
-    ("catalogue", "testing"),
+    ("sampling.*", "result"),
+    ("sampling", "simulate", "figures.given"),
+    ("catalogue", "testing", "figures.*"),
+    ("figures",),
     ("cli",),
 )  # fmt: skip
 
@@ -37,8 +45,12 @@ def floor(module: str) -> int:
 
 def imports(path: Path) -> set[str]:
     """What a file imports of jaxelim, named below it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    found, tree = set(), ast.parse(path.read_text())
+    guards = [one for one in ast.walk(tree) if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    for_types = {node for guard in guards for node in ast.walk(guard)}
+    for node in ast.walk(tree):
+        if node in for_types:  # not imported when it runs
+            continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "jaxelim":
             for alias in node.names:
                 inside = ROOT.joinpath(*node.module.split(".")[1:], alias.name)
