@@ -1,8 +1,8 @@
 """jaxelim: fixed-confidence bandit identification with elimination, thousands of runs at once.
 
-    import jaxelim as je
-    result = je.simulate(je.load_instance("linear-d20"), je.BestArm(), je.LinGapE(), delta=0.01, runs=1000)
-    print(result.summary())
+import jaxelim as je
+result = je.simulate(je.load_instance("linear-d20"), je.BestArm(), je.LinGapE(), delta=0.01, runs=1000)
+print(result.summary())
 """
 
 import importlib
@@ -31,25 +31,7 @@ from jaxelim.complexity import (
     sample_bound,
     sensitivity,
 )
-from jaxelim.contracts import (
-    ASK,
-    OK,
-    Directions,
-    Estimate,
-    Evidence,
-    Family,
-    Interval,
-    Levels,
-    PieceSet,
-    Problem,
-    Rows,
-    SamplingRule,
-    Snapshot,
-    Statistics,
-    StoppingRule,
-    Traits,
-    View,
-)
+from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
 from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination
 from jaxelim.errors import (
     ArgumentError,
@@ -72,8 +54,11 @@ from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.result import Result, Trace
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
+from jaxelim.shapes import Directions, Interval, Levels, Rows
 from jaxelim.simulate import Engine, simulate, trace
 from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
+from jaxelim.traits import Traits
+from jaxelim.views import Estimate, Evidence, Snapshot, Statistics, View
 
 if TYPE_CHECKING:
     from jaxelim import store, testing

@@ -16,9 +16,9 @@ from jaxelim import scope
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import Lanes, Several
-from jaxelim.shapes import Directions, Interval, Levels, Rows, Shape
-from jaxelim.traits import NAMES, Traits
-from jaxelim.views import Estimate, Snapshot, Statistics, Tree, View
+from jaxelim.shapes import Interval, Levels, Rows, Shape
+from jaxelim.traits import Traits, refuse_stray
+from jaxelim.views import Estimate, Evidence, Snapshot, Statistics, Tree, View, undefined
 
 if TYPE_CHECKING:
     from jaxelim.instance import Instance
@@ -28,33 +28,10 @@ ASK, OK = np.int32(0), np.int32(1)
 moves meanwhile. OK: the arm is right."""
 
 
-def _undefined(thing: Any, method: str) -> TypeError:
-    return TypeError(f"{type(thing).__name__} does not define {method}")
-
-
-class Evidence:
-    """What the samples, or an allocation, say about the pieces of one answer."""
-
-    space: Space
-
-    def values(self) -> Array:
-        """The LLR of every piece at counts, H_p at weights: [Q]. (Paper, section 2)"""
-        raise _undefined(self, "values()")
-
-    def refuted(self, beta: Array) -> Array:
-        """Whether each value exceeds beta []: [Q] bool."""
-        return self.values() > beta
-
-    def gradient(self, piece: Array) -> Array:
-        """dH_piece/dw_k for every arm k: [K]."""
-        raise _undefined(self, "gradient(piece)")
-
-
 class Family:
     """The contract of a reward family: a frozen dataclass of settings.
 
-    `check`, `ridge_of`, `warn`, `settled`, `nature` and `tables` run on the host. The others are
-    traced, for runs in units of `scale`, lanes last.
+    Methods that are given an instance run on the host. The others are traced, lanes last.
     """
 
     name: ClassVar[str] = ""
@@ -62,21 +39,13 @@ class Family:
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
     ridge: float = 0.0  # of the design matrix, for a family that has one
+    refresh: int | None = None  # samples between two calls of `refreshed`, in float32
+    optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property
     def scale(self) -> float:
         """The unit of rewards and means in a run."""
         return 1.0
-
-    @property
-    def refresh(self) -> int | None:
-        """Samples between two calls of `refreshed`, in float32; None: never."""
-        return None
-
-    @property
-    def optimization(self) -> str | None:
-        """LLVM's level for a CPU's program; None: XLA's choice."""
-        return None
 
     def check(self, instance: "Instance") -> None:
         """Refuse means out of the family's range."""
@@ -111,7 +80,7 @@ class Family:
 
     def nature(self, instance: "Instance") -> Tree:
         """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
-        raise _undefined(self, "nature(instance)")
+        raise undefined(self, "nature(instance)")
 
     def tables(self, instance: "Instance") -> Tree:
         """What `start` needs besides the rewards: NumPy arrays [instance, ..]."""
@@ -123,17 +92,15 @@ class Family:
 
     def draw(self, lanes: Lanes, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward of an arm, []; `pull` [] int32: how often it was pulled before."""
-        raise _undefined(self, "draw(lanes, nature, arm, pull, noise)")
+        raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
-    def start(
-        self, space: Space, problem: "Problem", tables: Tree, rewards: Array
-    ) -> Statistics:
+    def start(self, space: Space, problem: "Problem", tables: Tree, rewards: Array) -> Statistics:
         """After one pull of each arm; rewards [K, B], tables without their instance axis."""
-        raise _undefined(self, "start(space, problem, tables, rewards)")
+        raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         """After one more sample where `go` [] bool holds; elsewhere every number stays."""
-        raise _undefined(self, "update(seen, arm, reward, go)")
+        raise undefined(self, "update(seen, arm, reward, go)")
 
     def refreshed(self, features: Array, stats: Statistics) -> Statistics:
         """One run's statistics recomputed from what float32 holds exactly."""
@@ -141,17 +108,17 @@ class Family:
 
     def evidence(self, space: Space, stats: Statistics, shape: Shape) -> Evidence:
         """What the samples say about pieces of this shape."""
-        raise _undefined(self, "evidence(space, stats, shape)")
+        raise undefined(self, "evidence(space, stats, shape)")
 
     def refuted_pairs(
         self, seen: Snapshot, arms: Several, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
         """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
-        raise _undefined(self, "refuted_pairs(seen, arms, beta)")
+        raise undefined(self, "refuted_pairs(seen, arms, beta)")
 
     def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
         """Confidence intervals of the means [K] at level beta []."""
-        raise _undefined(self, "interval(means, counts, beta)")
+        raise undefined(self, "interval(means, counts, beta)")
 
 
 class Problem:
@@ -174,19 +141,19 @@ class Problem:
 
     def answer(self, seen: Estimate) -> Tree:
         """The empirical answer: arrays, in the problem's own form."""
-        raise _undefined(self, "answer(seen)")
+        raise undefined(self, "answer(seen)")
 
     def public(self, seen: Estimate, answer: Tree) -> Array:
         """The public form of an answer: [K] bool, or as long as `width` says."""
-        raise _undefined(self, "public(seen, answer)")
+        raise undefined(self, "public(seen, answer)")
 
     def shape(self, seen: Estimate, answer: Tree) -> Shape:
         """The pieces of an answer: `Rows`, `Levels` or `Directions`."""
-        raise _undefined(self, "shape(seen, answer)")
+        raise undefined(self, "shape(seen, answer)")
 
     def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
         """The full set of pieces, for elimination. Left out: one made from the shape."""
-        raise _undefined(self, "pieces(seen, pair_times)")
+        raise undefined(self, "pieces(seen, pair_times)")
 
     def plain_pieces(self, seen: Snapshot) -> "PieceSet":
         """The same for `Resets`, which starts sets again: no times, no early ends."""
@@ -216,8 +183,7 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """A number of the answer, [] int32 and not 0 where it is out of range, and whether it is,
-        [] bool. None: answers are always in range."""
+        """A number of the answer, [] int32, not 0 where it is out of range; and whether it is."""
         return None
 
     def in_range(self, arms: int) -> tuple[str, str]:
@@ -230,7 +196,7 @@ class PieceSet:
 
     def active(self, seen: Snapshot | View) -> Array:
         """Which pieces of `seen`'s answer are in the set: [Q] bool."""
-        raise _undefined(self, "active(seen)")
+        raise undefined(self, "active(seen)")
 
     def reading(self, seen: Snapshot | View) -> Array:
         """How many these are: [] int32."""
@@ -238,7 +204,7 @@ class PieceSet:
 
     def drop(self, seen: Snapshot, refuted: Array) -> "PieceSet":
         """The set without the pieces of the answer that are `refuted`, [Q] bool."""
-        raise _undefined(self, "drop(seen, refuted)")
+        raise undefined(self, "drop(seen, refuted)")
 
     def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
         """The set without the pieces of all answers that beta [] refutes."""
@@ -262,7 +228,7 @@ class PieceSet:
 
     def remaining(self, lanes: Lanes) -> Array:
         """What a trace shows of the set: [] int32."""
-        raise _undefined(self, "remaining(lanes)")
+        raise undefined(self, "remaining(lanes)")
 
 
 class SamplingRule:
@@ -277,11 +243,7 @@ class SamplingRule:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        annotations = vars(cls).get("__annotations__", {})
-        for name in sorted(NAMES & set(vars(cls))):
-            plain = isinstance(vars(cls)[name], bool | int | float | str | tuple)
-            if plain and "ClassVar" in str(annotations.get(name, "ClassVar")):
-                raise ArgumentError(name, vars(cls)[name], f"traits = Traits({name}=...)")
+        refuse_stray(vars(cls))
 
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
         """Host: NumPy arrays made once an instance, in `view.prepared` from then on."""
@@ -301,7 +263,7 @@ class SamplingRule:
 
     def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:
         """The whole definition: the arm to pull, [] int32, and the next state."""
-        raise _undefined(self, "choose(view, state)")
+        raise undefined(self, "choose(view, state)")
 
     def reads(self, view: View, state: Tree) -> Array:
         """How many pieces this choice looks at (the paper's cost measure): []."""
@@ -330,15 +292,8 @@ class StoppingRule:
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
         """The next state, whether to stop [] bool, how many pieces were tested [] int32."""
-        raise _undefined(self, "observe(seen, state, beta)")
+        raise undefined(self, "observe(seen, state, beta)")
 
     def answer(self, seen: Snapshot, state: Tree) -> Array:
         """The public answer on stopping with this next state; asked only when some run is over."""
         return seen.public
-
-
-__all__ = [
-    "ASK", "OK", "Directions", "Estimate", "Evidence", "Family", "Interval", "Levels", "PieceSet",
-    "Problem", "Rows", "SamplingRule", "Shape", "Snapshot", "Statistics", "StoppingRule", "Traits",
-    "Tree", "View",
-]  # fmt: skip

@@ -15,9 +15,10 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import real
-from jaxelim.contracts import PieceSet, Snapshot, StoppingRule, Tree, View
+from jaxelim.contracts import PieceSet, StoppingRule
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
+from jaxelim.views import Snapshot, Tree, View
 
 _LAST = 2**31
 """Beyond every t."""

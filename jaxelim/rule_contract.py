@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.contracts import SamplingRule, Tree, View
+from jaxelim.contracts import SamplingRule
 from jaxelim.errors import JaxelimError, RuleError, in_words
+from jaxelim.views import Tree, View
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {

@@ -1,6 +1,8 @@
 """What a sampling rule needs and allows: one declaration, read by all who ask."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
@@ -77,4 +79,17 @@ class Traits:
         return self.problems is None or problem in self.problems
 
 
-NAMES = frozenset(field.name for field in dataclasses.fields(Traits))
+_NAMES = {field.name for field in dataclasses.fields(Traits)}
+
+
+def refuse_stray(members: Mapping[str, Any]) -> None:
+    """Refuse traits that a rule's class has as plain attributes, where nobody reads them.
+
+    Raises:
+        ArgumentError: such an attribute, other than a field of the rule.
+    """
+    annotations = members.get("__annotations__", {})
+    for name in sorted(_NAMES & set(members)):
+        plain = isinstance(members[name], bool | int | float | str | tuple)
+        if plain and "ClassVar" in str(annotations.get(name, "ClassVar")):
+            raise ArgumentError(name, members[name], f"traits = Traits({name}=...)")

@@ -1,4 +1,4 @@
-"""What the contracts' methods read: statistics, an estimate, a snapshot of one t, a rule's view.
+"""What the contracts' methods read: statistics, estimates, evidence, a snapshot, a rule's view.
 
 Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes (runs side by side).
 A run's own axes come first, lanes last; shapes in docstrings leave the lanes out.
@@ -15,11 +15,16 @@ from jaxelim.lanes import Lanes
 from jaxelim.shapes import Shape
 
 if TYPE_CHECKING:
-    from jaxelim.contracts import Evidence, Family, PieceSet, Problem
+    from jaxelim.contracts import Family, PieceSet, Problem
     from jaxelim.families.linear_evidence import LinearEvidence
 
 Tree = Any
 _STATIC = {"static": True}
+
+
+def undefined(thing: Any, method: str) -> TypeError:
+    """What a method of a contract raises where it is left out."""
+    return TypeError(f"{type(thing).__name__} does not define {method}")
 
 
 @jax.tree_util.register_dataclass
@@ -47,6 +52,24 @@ class Estimate:
     means: Array  # [K]
     theta_hat: Array | None = None  # [d]; kept where the problem says `uses_theta`
     constants: Tree = ()  # what the problem's `constants` gave
+
+
+class Evidence:
+    """What the samples, or an allocation, say about the pieces of one answer."""
+
+    space: Space
+
+    def values(self) -> Array:
+        """The LLR of every piece at counts, H_p at weights: [Q]. (Paper, section 2)"""
+        raise undefined(self, "values()")
+
+    def refuted(self, beta: Array) -> Array:
+        """Whether each value exceeds beta []: [Q] bool."""
+        return self.values() > beta
+
+    def gradient(self, piece: Array) -> Array:
+        """dH_piece/dw_k for every arm k: [K]."""
+        raise undefined(self, "gradient(piece)")
 
 
 class _Seen:
@@ -85,7 +108,7 @@ class Snapshot(_Seen):
     stats: Statistics
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
-    evidence: "Evidence"  # about them
+    evidence: Evidence  # about them
 
     @staticmethod
     def of(family: "Family", problem: "Problem", space: Space, stats: Statistics) -> "Snapshot":
@@ -126,7 +149,7 @@ class View(_Seen):
     reward_sums: Array | None  # [K]; None unless the rule says `uses_rewards`
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
-    evidence: "Evidence"  # about them, at the counts
+    evidence: Evidence  # about them, at the counts
     active: Array  # [Q] bool: the pieces that sampling looks at
     reading: Array  # [] int32: how many those are
     piece_set: "PieceSet | Tree"  # the set that elimination has left; `active` is read from it

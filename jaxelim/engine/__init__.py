@@ -4,6 +4,6 @@ from jaxelim.engine.loop import BURST, FEW_LANES, Loop, Program, compiled, outli
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 
 __all__ = [
-    "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program", "Queue",
-    "Spec", "compiled", "outline", "program",
+    "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
+    "Queue", "Spec", "compiled", "outline", "program",
 ]  # fmt: skip

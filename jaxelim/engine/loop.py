@@ -20,6 +20,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
+from jaxelim.engine import records
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Queue, Spec
 from jaxelim.engine.step import Step
 from jaxelim.lanes import where
@@ -78,13 +79,14 @@ class Program:
         rows = lambda s: np.zeros((spec.queue + spec.lanes, *s.shape[1:]), s.dtype)  # noqa: E731
         log = None
         if spec.log:
-            log = Log(
-                arm=np.full(spec.log, -1, np.int32),  # type: ignore[arg-type]
-                reward=np.zeros(spec.log, spec.dtype),  # type: ignore[arg-type]
-                remaining=np.full(spec.log, -1, np.int32),  # type: ignore[arg-type]
-                first_rewards=np.zeros(inputs.features.shape[1], spec.dtype),  # type: ignore[arg-type]
-                theta_hat_0=np.zeros(_first_estimate(lane).shape[0], spec.dtype),  # type: ignore[arg-type]
+            empty: dict[str, Any] = dict(
+                arm=np.full(spec.log, -1, np.int32),
+                reward=np.zeros(spec.log, spec.dtype),
+                remaining=np.full(spec.log, -1, np.int32),
+                first_rewards=np.zeros(inputs.features.shape[1], spec.dtype),
+                theta_hat_0=np.zeros(_first_estimate(lane).shape[0], spec.dtype),
             )
+            log = Log(**empty)
         idle: dict[str, Any] = dict(
             item=np.full(spec.lanes, spec.queue, np.int32), done=np.ones(spec.lanes, bool)
         )
@@ -182,7 +184,7 @@ class Loop:
         steps = self._stepped(inputs, carry, noise)
         lane = steps.lane
         if steps.pulled is not None:
-            lane = self.step.pulls_at_stop(lane, steps.pulled, start, opened)
+            lane = records.pulls_at_stop(lane, steps.pulled, start, opened)
         samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))
         carry = dataclasses.replace(
             self._collected(queue, dataclasses.replace(carry, lane=lane)),
@@ -264,16 +266,16 @@ class Loop:
             now = self.step.pull(inputs, lane, eps)
             lane, pulled, log = now.lane, c.pulled, c.log
             if spec.precision == "float32" and spec.family.refresh is not None:
-                lane = self.step.refreshed(inputs, lane, now.arm)
+                lane = records.refreshed(spec, inputs, lane, now.arm)
             if pulled is not None:
                 row = now.arm.astype(narrow)
                 pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
             if log is not None:
-                log = self.step.logged(now._replace(lane=lane), log)
+                log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
             return _Steps(bared(lane), pulled, log, c.chooses)
 
         def asked(c: _Steps) -> _Steps:
-            lane = self.step.choose(inputs, whole(c.lane))
+            lane = self.step.asking.choose(inputs, whole(c.lane))
             return c._replace(lane=bared(lane), chooses=c.chooses + 1)
 
         c = _Steps(bared(lane), pulled, carry.log, carry.chooses)
@@ -311,7 +313,7 @@ class Loop:
         def collect(c):
             lane, out, finished = c
             order = jnp.argsort(~over, stable=True)
-            block = jax.tree.map(lambda x: x[order], self.step.outcome(lane))
+            block = jax.tree.map(lambda x: x[order], records.outcome(self.spec, lane))
             put = jax.lax.dynamic_update_slice_in_dim
             out = jax.tree.map(lambda o, x: put(o, x, finished, 0), out, block)
             item = jnp.where(over, self.spec.queue, lane.item)

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import Evidence, Shape
 from jaxelim.design import Space
 from jaxelim.lanes import index_like
-from jaxelim.shapes import Levels, Rows
+from jaxelim.shapes import Levels, Rows, Shape
+from jaxelim.views import Evidence
 
 if TYPE_CHECKING:
     from jaxelim.families.one_parameter import OneParameter

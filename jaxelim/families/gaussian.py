@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks, scope
-from jaxelim.contracts import Family, Problem, Snapshot, Statistics
+from jaxelim.contracts import Family, Problem
 from jaxelim.design import ArmDesign, Design, DiagonalDesign, Space, SquareDesign
 from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
@@ -25,6 +25,7 @@ from jaxelim.kept import Kept
 from jaxelim.lanes import Lanes, index_like
 from jaxelim.shapes import Directions, Interval, Levels, Rows, Shape
 from jaxelim.thresholds import LinearThreshold
+from jaxelim.views import Snapshot, Statistics
 
 if TYPE_CHECKING:
     from jaxelim.instance import Instance
@@ -132,6 +133,9 @@ class Gaussian(Family):
             keeps_sums=sums,
             # Where they cost more than to look whether they are still right.
             keeps_products=tuned and form != "diagonal" and not careful,
+            # LLVM's higher levels compile a quarter longer, for steps that take as long; but for
+            # the small ones. By the form alone: the program must not depend on the number of runs.
+            optimization=None if form == "diagonal" else "1",
         )
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
@@ -177,16 +181,8 @@ class LinearGaussian(Gaussian):
     keeps_theta: bool = False
     keeps_sums: bool = False
     keeps_products: bool = False
-
-    @property
-    def refresh(self) -> int:
-        return REFRESH
-
-    @property
-    def optimization(self) -> str | None:
-        # LLVM's higher levels compile a quarter longer, for steps that take as long; but for the
-        # small ones. By the form alone: what is compiled must not depend on the number of runs.
-        return None if self.form == "diagonal" else "1"
+    refresh: int | None = REFRESH
+    optimization: str | None = None
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "careful": self.careful}

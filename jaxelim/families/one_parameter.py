@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Family, Problem, Snapshot, Statistics
+from jaxelim.contracts import Family, Problem
 from jaxelim.design import Space
 from jaxelim.errors import ArgumentError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.lanes import Several, index_like
 from jaxelim.shapes import Interval, Levels, Shape
+from jaxelim.views import Snapshot, Statistics
 
 if TYPE_CHECKING:
     from jaxelim.instance import Instance

@@ -10,11 +10,12 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts import Levels, PieceSet, Problem, Rows, Shape, Snapshot
+from jaxelim.contracts import PieceSet, Problem
 from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
 from jaxelim.lanes import Lanes, index_like, saturated
 from jaxelim.problems.top_m import refuted_pairs
-from jaxelim.views import Estimate
+from jaxelim.shapes import Levels, Rows, Shape
+from jaxelim.views import Estimate, Snapshot
 
 
 @jax.tree_util.register_dataclass

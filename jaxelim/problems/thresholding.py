@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import real
-from jaxelim.contracts import Levels, PieceSet, Problem
+from jaxelim.contracts import PieceSet, Problem
 from jaxelim.errors import TieError
+from jaxelim.shapes import Levels
 
 
 @jax.tree_util.register_dataclass

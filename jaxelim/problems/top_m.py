@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import PieceSet, Problem, Rows
+from jaxelim.contracts import PieceSet, Problem
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.lanes import Lanes, balanced, by_several, index_like
+from jaxelim.shapes import Rows
 
 _BITS = 32
 

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim import tracking
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.learners import AdaHedge
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxelim.checks import real
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_static

@@ -6,9 +6,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.indices import ambiguous_pair, rank
 from jaxelim.lanes import index_like
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_static

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import integer
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.indices import less_pulled
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

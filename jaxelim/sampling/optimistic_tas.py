@@ -10,8 +10,9 @@ from jax import Array
 
 from jaxelim import allocation, checks, tracking
 from jaxelim.allocation import Allocation
-from jaxelim.contracts import ASK, OK, SamplingRule, Traits
+from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.errors import ArgumentError
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

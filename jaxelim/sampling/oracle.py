@@ -9,8 +9,9 @@ import numpy as np
 from jaxelim import tracking
 from jaxelim.checks import real_array
 from jaxelim.complexity import oracle_weights
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.errors import ArgumentError
+from jaxelim.traits import Traits
 
 
 @functools.lru_cache(maxsize=16)

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.indices import observed
 from jaxelim.lanes import index_like
 from jaxelim.problems.top_m import largest
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

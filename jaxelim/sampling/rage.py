@@ -9,9 +9,11 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import ASK, OK, SamplingRule, Traits, View
+from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.indices import beaten
 from jaxelim.lanes import index_like, where
+from jaxelim.traits import Traits
+from jaxelim.views import View
 
 _SMALL = 1e-5  # entries of a design below it are dropped
 _LONGEST = 2**30  # samples of a phase: far beyond any cap, and its counts fit int32

@@ -9,7 +9,8 @@ from jax import Array
 
 from jaxelim import allocation, checks, tracking
 from jaxelim.allocation import Allocation
-from jaxelim.contracts import ASK, OK, SamplingRule, Traits
+from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
 from jaxelim.indices import ambiguous_pair, less_pulled, observed
 from jaxelim.problems.top_m import largest
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import jax
 
-from jaxelim.contracts import SamplingRule, Traits
+from jaxelim.contracts import SamplingRule
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_static

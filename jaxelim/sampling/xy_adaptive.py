@@ -9,9 +9,10 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.contracts import ASK, OK, SamplingRule, Traits
+from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.indices import beaten
 from jaxelim.lanes import index_like, where
+from jaxelim.traits import Traits
 
 
 @jax.tree_util.register_dataclass

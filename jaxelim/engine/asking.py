@@ -1,0 +1,171 @@
+"""How the sampling rule is asked."""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts import OK
+from jaxelim.design import Space
+from jaxelim.elimination import Native
+from jaxelim.engine.observing import Observing
+from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
+from jaxelim.families import noise as random
+from jaxelim.lanes import Lanes, saturated, where
+from jaxelim.rule_contract import call
+from jaxelim.views import Snapshot, Tree, View, pieces_for_sampling
+
+
+class Choice(NamedTuple):
+    """What the sampling rule says."""
+
+    arm: Array  # [B] int32
+    state: Tree
+    ready: Array  # [B] bool: there is an arm
+    decided: Array  # [B] bool: `choose` had found it
+    status: Array  # [B] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """The rule's methods on all lanes, for one spec."""
+
+    spec: Spec
+
+    @property
+    def observing(self) -> Observing:
+        """Who else looks at the lanes."""
+        return Observing(self.spec)
+
+    def view(
+        self, inputs: Inputs, seen: Snapshot, lane: Lane, observers: tuple, sampling: Tree
+    ) -> View:
+        spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
+        if elimination is not None and elimination.shared:
+            sampling = jax.tree.map(lambda x: x[0], observers[0])
+        t, delta, chance = stats.t + 1, lane.delta[0], None
+        if spec.rule.traits.uses_chance:
+            chance = random.chance(inputs.key, lane.run, t, spec.dtype)
+        active, reading = pieces_for_sampling(seen, elimination, sampling)
+        return View(
+            family=spec.family,
+            problem=spec.problem,
+            elimination=elimination,
+            space=seen.space,
+            t=t,
+            counts=stats.counts,
+            means=stats.means,
+            theta_hat=stats.estimated_theta,
+            reward_sums=stats.reward_sums,
+            answer=seen.answer,
+            shape=seen.shape,
+            evidence=seen.evidence,
+            active=active,
+            reading=reading,
+            piece_set=sampling,
+            delta=delta,
+            beta=self.observing.beta(t, delta),
+            prepared=lane.prepared,
+            chance=chance,
+        )
+
+    def ask(self, name: str, view: View, *state: Tree) -> Tree:
+        """The rule's method on all lanes: as it is where it is lanes-last, else under vmap."""
+        spec, method = self.spec, partial(call, self.spec.rule, name)
+        if spec.rule.traits.lanes_last and not spec.vmapped:
+            if not spec.owned:  # what all lanes share gets an axis to be broadcast along
+                prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
+                view = dataclasses.replace(view, prepared=prepared)
+            return method(view, *state)
+        one = dataclasses.replace(view.space, lanes=Lanes(None))
+        view = _within(view, one)
+        axes = jax.tree.map(lambda _: -1, (view, *state))
+        shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
+        features = None if view.space.features.ndim == 2 else -1
+        of_space = dataclasses.replace(one, features=features, constants=shared(one.constants))
+        of_view = _within(axes[0], of_space)
+        if not spec.owned:
+            of_view = dataclasses.replace(of_view, prepared=shared(view.prepared))
+        return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
+
+    def asked(self, view: View, lane: Lane) -> Choice:
+        live = ~lane.done
+        if self.spec.rule.fast is None:
+            arm, state = self.ask("choose", view, lane.rule_state)
+            ready, decided = jnp.ones_like(live), jnp.zeros_like(live)
+            status = jnp.full(live.shape, OK)
+        else:
+            arm, state, status = self.ask("fast", view, lane.rule_state)
+            status = jnp.broadcast_to(status, live.shape)
+            decided = lane.chosen != NO_ARM
+            arm = jnp.where(decided, lane.chosen, saturated(arm))
+            ready = decided | (status == OK)
+            state = where(decided, lane.rule_state, state)
+        arm = jnp.broadcast_to(saturated(arm), live.shape)
+        return Choice(arm, state, ready, decided, status)
+
+    def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
+        """Where, of those `still` open, the rule's own test ends the run, and its answer."""
+        rule, stopping = self.spec.rule, self.spec.stopping
+        if not (rule.traits.always_native or any(isinstance(s, Native) for s in stopping)):
+            return None
+        natively, verdict = self.ask("native", view, state)
+        now = still & natively
+        if not rule.traits.always_native:
+            now = now & np.array([isinstance(s, Native) for s in stopping])[:, None, None]
+        return now, verdict
+
+    def choose(self, inputs: Inputs, lane: Lane) -> Lane:
+        """The full definition for the first lanes that ask, gathered together."""
+        spec, size = self.spec, lane.asks.shape[0]
+        batch = min(spec.rule.traits.batch, size)
+        place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
+        taken = lane.asks & (place < batch)
+        order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
+        # Places left over repeat the first lane that asks: loops in `choose` are as long as those
+        # that asked need.
+        asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
+        order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
+        own = lane if spec.owned else dataclasses.replace(lane, prepared=())
+        few = jax.tree.map(lambda x: x[..., order], own)
+        if not spec.owned:  # shared by all lanes, and without their axis
+            few = dataclasses.replace(few, prepared=lane.prepared)
+        seen = self.observing.snapshot(inputs, few)
+        observers = few.observers
+        if spec.elimination is not None and spec.elimination.shared:
+            look = partial(spec.stopping[0].update, seen)
+            first = self.observing.over_deltas(look, few.observers[0], self.observing.betas(few))
+            observers = (first, *few.observers[1:])
+        view = self.view(inputs, seen, few, observers, self.observing.sampling(seen, few))
+        lanes = dataclasses.replace(view.lanes, read=asking)
+        view = _within(view, dataclasses.replace(view.space, lanes=lanes))
+        arm, state = self.ask("choose", view, few.rule_state)
+        place = jnp.clip(place, 0, batch - 1)
+        spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
+        arm = jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,))
+        return dataclasses.replace(
+            lane,
+            rule_state=jax.tree.map(spread, state, lane.rule_state),
+            chosen=spread(arm, lane.chosen),
+            asks=lane.asks & ~taken,
+        )
+
+    def init(self, view: View) -> Tree:
+        b = view.t.shape[0]
+
+        def wide(x):
+            x = jnp.asarray(x)
+            own = x.ndim and x.shape[-1] == b
+            return x if own else jnp.broadcast_to(x[..., None], (*x.shape, b))
+
+        return jax.tree.map(wide, self.ask("init", view))
+
+
+def _within(view: View, space: Space) -> View:
+    """The view, and its evidence, with another space."""
+    evidence = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
+    return dataclasses.replace(view, space=space, evidence=evidence)

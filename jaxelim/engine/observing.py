@@ -1,0 +1,97 @@
+"""What elimination and stopping rules see, and what they say."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.design import Space
+from jaxelim.engine.state import Inputs, Lane, Spec
+from jaxelim.lanes import Lanes
+from jaxelim.views import Snapshot, Tree
+
+
+class Observed(NamedTuple):
+    """What the stopping rules say of one snapshot."""
+
+    states: tuple  # their next states, each [D, .., B]
+    stops: Array  # [S, D, B] bool
+    tested: Array  # [S, D, B] int32: pieces tested
+
+
+@dataclasses.dataclass(frozen=True)
+class Observing:
+    """The snapshot of every lane, and those who look at it, for one spec."""
+
+    spec: Spec
+
+    def lanes(self, inputs: Inputs) -> Lanes:
+        """The primitives of this program."""
+        return Lanes(inputs.flag if self.spec.tuned else None)
+
+    def space(self, inputs: Inputs, features: Array | None) -> Space:
+        features = inputs.features[0] if features is None else features
+        return self.spec.family.space(self.lanes(inputs), features, inputs.constants)
+
+    def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
+        spec = self.spec
+        # A lane that is done runs on unread. What falls there is dated after its end, and so left
+        # out of its results.
+        stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
+        return Snapshot.of(spec.family, spec.problem, self.space(inputs, lane.features), stats)
+
+    def beta(self, t: Array, delta: Array) -> Array:
+        return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
+
+    def betas(self, lane: Lane) -> Array:
+        """beta(t, delta) of the observers: [D, B]."""
+        return jax.vmap(lambda delta: self.beta(lane.stats.t, delta))(lane.delta)
+
+    def over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
+        """f(state, beta) for every delta, along the leading axis of both; for one unbatched."""
+        if self.spec.deltas == 1:
+            out = f(jax.tree.map(lambda x: x[0], state), beta[0])
+            return jax.tree.map(lambda x: x[None], out)
+        return jax.vmap(f)(state, beta)
+
+    def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
+        states, stops, tested = [], [], []
+        for stopping, state in zip(self.spec.stopping, lane.observers, strict=True):
+            look = partial(stopping.observe, seen)
+            state, stop, tests = self.over_deltas(look, state, beta)
+            states.append(state)
+            stops.append(stop)
+            tested.append(jnp.broadcast_to(tests, stop.shape))
+        return Observed(tuple(states), jnp.stack(stops), jnp.stack(tested))
+
+    def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
+        """The next state of an elimination that sampling keeps for itself."""
+        elimination = self.spec.elimination
+        if elimination is None or elimination.shared:
+            return lane.sampling
+        return elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
+
+    def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
+        """The number of an answer out of range, and the lanes that are live and have none."""
+        live, found = ~lane.done, self.spec.problem.out_of_range(seen)
+        if found is None:
+            return None, live
+        assert lane.bad_answer is not None
+        answer, beyond = found
+        return jnp.where(live & beyond, answer, lane.bad_answer), live & ~beyond
+
+    def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
+        """The stopping rules' states before the first check, each [D, .., B], and that of an
+        elimination that sampling keeps for itself."""
+        spec, states = self.spec, []
+        for stopping in spec.stopping:
+            state = stopping.start(seen, spec.pair_times)
+            wide = lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape))  # noqa: E731
+            states.append(jax.tree.map(wide, state))
+        if spec.elimination is None or spec.elimination.shared:
+            return tuple(states), ()
+        return tuple(states), spec.elimination.start(seen)

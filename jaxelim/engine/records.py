@@ -1,0 +1,107 @@
+"""What runs leave: outcomes, pulls at stops, the log of a trace; and float32's refresh."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.engine.state import LANE_GROUP, Inputs, Lane, Log, Outcome, Spec
+from jaxelim.lanes import where
+from jaxelim.views import Snapshot
+
+
+def outcome(spec: Spec, lane: Lane) -> Outcome:
+    """What finished runs leave."""
+    pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
+    times = []
+    for s, stopping in enumerate(spec.stopping):
+        found = lane.observers[s].times() if stopping.eliminates else None
+        if found is not None:
+            at = lane.closed_at[s]
+            at = at.reshape(at.shape[:1] + (1,) * (found.ndim - 2) + (-1,))
+            found = jnp.where(found <= at, found, 0)
+        times.append(found)
+    out = Outcome(
+        item=lane.item,
+        samples=lane.closed_at,
+        stopped=lane.stopped,
+        answer=lane.answers,
+        pulls=pulls.astype(jnp.int32),
+        tests_stopping=lane.tests,
+        tests_sampling=lane.reads_at,
+        times=tuple(times),
+    )
+    return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
+
+
+def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
+    """The counts at each observer's stop in this chunk: those at the chunk's end, less the
+    pulls since; `pulled` [T, B]."""
+    k = lane.stats.counts.shape[0]
+    drawn = (pulled >= 0).astype(jnp.int32)
+    before = start + jnp.cumsum(drawn, 0) - drawn
+    counts = lane.stats.counts.astype(jnp.int32)
+    closed = opened & (lane.closed_at > 0)
+
+    def at_stop(x):
+        pulls, closed, at = x
+
+        def since():
+            later = (pulled >= 0) & (before >= at)
+            each = jnp.arange(k, dtype=pulled.dtype)[None, :, None]
+            hit = (pulled[:, None] == each) & later[:, None]
+            return counts - jnp.sum(hit, 0, dtype=jnp.int32)
+
+        late = jnp.any(closed & (at < lane.stats.t))
+        now = jax.lax.cond(late, since, lambda: counts)
+        return jnp.where(closed, now, pulls)
+
+    flat = lambda x: x.reshape((-1, *x.shape[2:]))  # noqa: E731
+    given = jax.tree.map(flat, (lane.pulls, closed, lane.closed_at))
+    pulls = jax.lax.map(at_stop, given).reshape(*lane.closed_at.shape[:2], k, -1)
+    return dataclasses.replace(lane, pulls=pulls)
+
+
+def logged(
+    spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, log: Log
+) -> Log:
+    """The log with this step of lane 0."""
+    t, end = seen.stats.t[0], spec.log - 1
+    if spec.stopping[0].eliminates:
+        pieces = jax.tree.map(lambda x: x[0], lane.observers[0])
+    else:
+        pieces = seen.problem.pieces(seen)
+    left = pieces.remaining(seen.lanes)
+    at = jnp.where(lane.stats.t[0] > t, t, end)
+    return dataclasses.replace(
+        log,
+        arm=log.arm.at[at].set(arm[0]),
+        reward=log.reward.at[at].set(reward[0]),
+        remaining=log.remaining.at[t].set(left[0]),
+    )
+
+
+def refreshed(spec: Spec, inputs: Inputs, lane: Lane, arm: Array) -> Lane:
+    """In float32: statistics recomputed in every lane that has just drawn (arm >= 0) as many
+    samples as the family says since the last time; a few lanes at a time.
+
+    When that is depends on the run's own clock alone, and so on neither lanes nor chunks."""
+    family, k = spec.family, lane.stats.counts.shape[0]
+    assert family.refresh is not None
+
+    def some(c):
+        stats, due = c
+        order = jnp.argsort(~due, stable=True)[:LANE_GROUP]
+        few = jax.tree.map(lambda x: x[..., order], stats)
+        features, axis = inputs.features[0], None
+        if lane.features is not None:
+            features, axis = lane.features[..., order], -1
+        new = jax.vmap(family.refreshed, (axis, -1), -1)(features, few)
+        new = where(due[order], new, few)
+        after = jax.tree.map(lambda x, y: x.at[..., order].set(y), stats, new)
+        return after, due.at[order].set(False)
+
+    due = (arm >= 0) & ((lane.stats.t - k) % family.refresh == 0)
+    stats, _ = jax.lax.while_loop(lambda c: jnp.any(c[1]), some, (lane.stats, due))
+    return dataclasses.replace(lane, stats=stats)
