@@ -64,9 +64,9 @@ def arguments(case: Case) -> tuple[tuple, dict]:
 
 def planned(given: tuple, settings: dict) -> tuple:
     """The spec that such a call is compiled for, and the inputs and queue of its program. Under `scope.engine`."""
-    from jaxelim import thresholds
-    from jaxelim.drive import inputs_of, queue_of, spec_of
-    from jaxelim.job import Job
+    from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
+    from jaxelim.simulation.job import Job
+    from jaxelim.stopping import thresholds
 
     job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
                       settings["runs"], 0, settings["max_samples"],

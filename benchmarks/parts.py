@@ -23,7 +23,8 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     import numpy as np
 
     from jaxelim import engine, scope
-    from jaxelim.design import ArmDesign, Space, SquareDesign, weighted
+    from jaxelim.contracts.views import Space
+    from jaxelim.families.designs import ArmDesign, SquareDesign, weighted
     from jaxelim.lanes import Lanes
 
     rng = np.random.default_rng(0)

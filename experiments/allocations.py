@@ -19,12 +19,12 @@ from scipy.optimize import linprog
 import jaxelim as je
 from experiments import paper
 from jaxelim import cli, figures
-from jaxelim.complexity.bounds import region_of
+from jaxelim.files import make_folder, writable_file
 from jaxelim.instances import two_dimensional
-from jaxelim.result import BIASED
-from jaxelim.store.files import make_folder, writable_file
+from jaxelim.lower_bound.bounds import region_of
+from jaxelim.simulation.result import BIASED
 
-cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
+cx = importlib.import_module("jaxelim.lower_bound")  # the room; `jaxelim.lower_bound` as an attribute is the function
 
 SHIPPED = [
     ("linear-d10", "bai", je.BestArm()), ("linear-d10-topm", "topm", je.TopM(3)), ("linear-d20", "bai", je.BestArm()),

@@ -30,8 +30,8 @@ import jaxelim as je
 from experiments.workers import Worker
 from jaxelim import checks, cli
 from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.files import make_folder, writable_file
 from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
-from jaxelim.store.files import make_folder, writable_file
 
 
 class Job(Protocol):

@@ -10,7 +10,7 @@ from scipy import stats
 import jaxelim as je
 from experiments import cells
 from jaxelim import catalogue
-from jaxelim.result import BIASED, aligned
+from jaxelim.simulation.result import BIASED, aligned
 from jaxelim.store import Held, write_whole
 
 LEVEL = 0.999

@@ -11,7 +11,29 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout knows it without installation
 
 from jaxelim import instances
-from jaxelim.complexity import (
+from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows
+from jaxelim.contracts.traits import Traits
+from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, View
+from jaxelim.errors import (
+    ArgumentError,
+    ConflictError,
+    DamagedFileError,
+    InstanceFileError,
+    JaxelimError,
+    MemoryLimitError,
+    RidgeWarning,
+    RuleError,
+    SetupError,
+    StoreError,
+    TieError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from jaxelim.families import Bernoulli, Gaussian
+from jaxelim.instances import load_instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import (
     PrecisionError,
     allocation_value,
     best_extra_arm,
@@ -31,34 +53,14 @@ from jaxelim.complexity import (
     sample_bound,
     sensitivity,
 )
-from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
-from jaxelim.elimination import LLR, FullElimination, Native, Resets, SelectiveElimination
-from jaxelim.errors import (
-    ArgumentError,
-    ConflictError,
-    DamagedFileError,
-    InstanceFileError,
-    JaxelimError,
-    MemoryLimitError,
-    RidgeWarning,
-    RuleError,
-    SetupError,
-    StoreError,
-    TieError,
-    UnknownNameError,
-    UnsupportedError,
-)
-from jaxelim.families import Bernoulli, Gaussian
-from jaxelim.instance import Instance
-from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
-from jaxelim.result import Result, Trace
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
-from jaxelim.shapes import Directions, Interval, Levels, Rows
-from jaxelim.simulate import Engine, simulate, trace
-from jaxelim.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
-from jaxelim.traits import Traits
-from jaxelim.views import Estimate, Evidence, Snapshot, Statistics, View
+from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.result import Result, Trace
+from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
+from jaxelim.stopping.llr import LLR, Native
+from jaxelim.stopping.resets import Resets
+from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
 if TYPE_CHECKING:
     from jaxelim import store, testing

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from jaxelim import elimination, problems, sampling, thresholds
+from jaxelim import problems, sampling, stopping
 from jaxelim.contracts import SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 
 def spelled(name: str) -> str:
@@ -63,17 +63,17 @@ def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
 
 def stopping_rules() -> dict[str, Any]:
     """Command-line name -> stopping rule."""
-    kinds = (elimination.LLR, elimination.SelectiveElimination, elimination.FullElimination, elimination.Native)
+    kinds = (stopping.LLR, stopping.SelectiveElimination, stopping.FullElimination, stopping.Native)
     return {kind.name: kind for kind in kinds}
 
 
 def find_threshold(name: str, instance: Instance, ridge: float | None) -> Any:
     """The threshold of a name; "linear" has d, L and S from the instance, and ridge 1 if None."""
     known = {
-        "heuristic": thresholds.Heuristic,
-        "gk16": thresholds.GK16,
-        "log-log": thresholds.LogLogThreshold,
-        "linear": lambda: thresholds.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
+        "heuristic": stopping.Heuristic,
+        "gk16": stopping.GK16,
+        "log-log": stopping.LogLogThreshold,
+        "linear": lambda: stopping.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
     }
     return known[_known("threshold", name, known)]()
 

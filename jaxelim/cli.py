@@ -16,13 +16,13 @@ import jax
 import tyro
 
 from jaxelim import __version__, catalogue, checks, instances, scope, store
-from jaxelim.complexity import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.contracts import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, figure_file, write
-from jaxelim.result import BIASED, aligned
-from jaxelim.simulate import Engine, simulate
-from jaxelim.store.files import writable_file, write_whole
+from jaxelim.files import writable_file, write_whole
+from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
+from jaxelim.simulation.api import Engine, simulate
+from jaxelim.simulation.result import BIASED, aligned
 
 
 def use_all_cores() -> None:

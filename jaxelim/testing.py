@@ -13,19 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxelim import engine, problems, sampling, scope, thresholds
+from jaxelim import engine, problems, sampling, scope
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.design import SquareDesign
-from jaxelim.elimination import LLR, FullElimination, Native, SelectiveElimination
+from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
+from jaxelim.families.designs import SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 from jaxelim.lanes import Lanes
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.problems.lanewise import in_lanes
-from jaxelim.result import Result
-from jaxelim.simulate import Engine, simulate, trace
-from jaxelim.views import Snapshot
+from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.result import Result
+from jaxelim.stopping import thresholds
+from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
+from jaxelim.stopping.llr import LLR, Native
 
 LUCK = 1e-6
 """The chance that a statistical check fails a correct rule."""

@@ -15,7 +15,7 @@ from benchmarks.__main__ import Options
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from jaxelim import catalogue
-from jaxelim.job import Job
+from jaxelim.simulation.job import Job
 
 ROOT = Path(__file__).parents[1]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")

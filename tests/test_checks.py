@@ -21,7 +21,7 @@ from jaxelim.errors import (
     UnsupportedError,
     abbreviate,
 )
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 NAN, INF = float("nan"), float("inf")
 HOLDS_ITSELF: list = []

@@ -30,7 +30,7 @@ from experiments import (
     two_dimensional,
 )
 from jaxelim import cli, figures, store
-from jaxelim.store.files import writable_file
+from jaxelim.files import writable_file
 
 ROOT = Path(__file__).parents[1]
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")

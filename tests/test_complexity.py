@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from jaxelim.complexity import allocation_value, complexity, oracle_weights
-from jaxelim.complexity.optimum import solve_many
-from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.instance import Instance
 from jaxelim.instances import load_instance, two_dimensional
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import allocation_value, complexity, oracle_weights
+from jaxelim.lower_bound.optimum import solve_many
+from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.complexity_cases import Box, information
 
@@ -187,7 +187,7 @@ def test_oracle_weights_and_the_value_of_a_fixed_allocation():
 
 
 def test_the_solve_is_compiled_once_per_shape():
-    from jaxelim.complexity.optimum import _solve_lanes
+    from jaxelim.lower_bound.optimum import _solve_lanes
 
     complexity(small(3, seed=6), BestArm())
     before = _solve_lanes._cache_size()

@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from jaxelim.complexity.bounds import first_time, heuristic, region_of
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.instance import Instance
 from jaxelim.instances import two_dimensional
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.bounds import first_time, heuristic, region_of
 from jaxelim.problems import BestArm
-from jaxelim.thresholds import Heuristic
+from jaxelim.stopping.thresholds import Heuristic
 from tests.complexity_cases import information
 
-cx = importlib.import_module("jaxelim.complexity")  # the room; `jaxelim.complexity` as an attribute is the function
+cx = importlib.import_module("jaxelim.lower_bound")  # the room; `jaxelim.lower_bound` as an attribute is the function
 
 K = 5
 

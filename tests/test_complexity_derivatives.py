@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxelim.complexity import (
+from jaxelim.errors import ArgumentError, TieError
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import (
     PrecisionError,
     characteristic_time,
     complexity,
@@ -15,8 +17,6 @@ from jaxelim.complexity import (
     optimal_allocation,
     optimal_information,
 )
-from jaxelim.errors import ArgumentError, TieError
-from jaxelim.instance import Instance
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.complexity_cases import Box
 

@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.complexity import Complexity, ExtraArm, InformationRegret, Search
-from jaxelim.complexity.pieces import Pieces
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import STYLES
+from jaxelim.lower_bound import Complexity, ExtraArm, InformationRegret, Search
+from jaxelim.lower_bound.pieces import Pieces
 
 RNG = np.random.default_rng(3)
 TAU = {"LinGapE": RNG.lognormal(7, 0.3, 60), "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan])}

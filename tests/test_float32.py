@@ -8,8 +8,9 @@ import pytest
 import jaxelim as je
 from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
-from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign
+from jaxelim.contracts.views import Space
 from jaxelim.families import gaussian
+from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign
 from jaxelim.families.gaussian import LinearStatistics, recomputed
 from jaxelim.lanes import Lanes
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from jaxelim import games
 from jaxelim.lanes import Lanes
+from jaxelim.sampling.parts import games
 
 COLUMNS = 12
 KINDS = {

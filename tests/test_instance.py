@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from jaxelim import instances
 from jaxelim.errors import InstanceFileError, UnknownNameError
-from jaxelim.instance import Instance, stack
+from jaxelim.instances.instance import Instance, stack
 from tests.instance_cases import INF, NAN, PHI, THETA, refused
 
 NUMBERS = st.floats(-1e6, 1e6)

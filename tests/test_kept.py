@@ -10,9 +10,10 @@ import pytest
 import jaxelim as je
 from benchmarks.measure import planned
 from jaxelim import engine, scope
-from jaxelim.design import ArmDesign, Space, SquareDesign
+from jaxelim.contracts.views import Space
 from jaxelim.families import gaussian
-from jaxelim.kept import Kept
+from jaxelim.families.designs import ArmDesign, SquareDesign
+from jaxelim.families.products import Kept
 from jaxelim.lanes import Lanes
 from jaxelim.testing import check_problem
 from tests.test_invariance import equal

@@ -8,7 +8,8 @@ import pytest
 import jaxelim as je
 from benchmarks.kernels import compiled_text
 from jaxelim import engine, scope
-from jaxelim.design import ArmDesign, DiagonalDesign, Space, SquareDesign, weighted
+from jaxelim.contracts.views import Space
+from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign, weighted
 from jaxelim.lanes import SEVERAL, Lanes, by_several, index_like
 from jaxelim.problems.top_m import pack, unpack
 

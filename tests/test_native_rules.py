@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.indices import rank
 from jaxelim.lanes import Lanes
+from jaxelim.sampling.parts.indices import rank
 from tests import twin
 
 DATA = Path(__file__).parent / "data"

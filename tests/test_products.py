@@ -11,11 +11,11 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue, engine, scope
-from jaxelim.complexity import autodiff, optimum, region
-from jaxelim.drive import inputs_of, queue_of, spec_of
-from jaxelim.job import Job
+from jaxelim.lower_bound import autodiff, optimum, region
+from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
+from jaxelim.simulation.job import Job
 
-cx = importlib.import_module("jaxelim.complexity")
+cx = importlib.import_module("jaxelim.lower_bound")
 RNG = np.random.default_rng(3)
 LINEAR = je.Instance(RNG.normal(size=(5, 3)), [1.0, 0.3, -0.4])
 UNSTRUCTURED = je.Instance(np.eye(4), [1.0, 0.4, -0.2, -0.7])
@@ -57,7 +57,7 @@ def test_the_walk_sees_what_it_should():
 
 @pytest.fixture
 def traced(monkeypatch):
-    """The jaxprs of all that `jaxelim.complexity` jits; nothing is compiled, every result is ones."""
+    """The jaxprs of all that `jaxelim.lower_bound` jits; nothing is compiled, every result is ones."""
     seen, jit = [], jax.jit
 
     def spied(jitted):

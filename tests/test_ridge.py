@@ -8,7 +8,7 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue, cli
 from jaxelim.errors import ArgumentError, RidgeWarning
-from jaxelim.job import Job
+from jaxelim.simulation.job import Job
 
 SPANNING = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.3])
 FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])

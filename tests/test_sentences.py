@@ -17,7 +17,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli
-from jaxelim.instance import stack  # noqa: F401 (the table has it)
+from jaxelim.instances.instance import stack  # noqa: F401 (the table has it)
 
 nan, inf = math.nan, math.inf
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])

@@ -10,10 +10,11 @@ import pytest
 
 import jaxelim as je
 from benchmarks.measure import planned
-from jaxelim import drive, engine, memory, scope
+from jaxelim import engine, scope
 from jaxelim.families import gaussian
-from jaxelim.job import Job
 from jaxelim.lanes import Lanes, places_type
+from jaxelim.simulation import drive, memory
+from jaxelim.simulation.job import Job
 
 # Integers
 

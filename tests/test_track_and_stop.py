@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import allocation, tracking
-from jaxelim.complexity.information import coordinates
-from jaxelim.complexity.solver import climb
 from jaxelim.lanes import Lanes
+from jaxelim.lower_bound.information import coordinates
+from jaxelim.lower_bound.solver import climb
+from jaxelim.sampling.parts import allocation, tracking
 from tests import twin
 
 

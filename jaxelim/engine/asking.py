@@ -10,14 +10,13 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import OK
-from jaxelim.design import Space
-from jaxelim.elimination import Native
+from jaxelim.contracts.views import Snapshot, Space, Tree, View, pieces_for_sampling
 from jaxelim.engine.observing import Observing
+from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
 from jaxelim.families import noise as random
 from jaxelim.lanes import Lanes, saturated, where
-from jaxelim.rule_contract import call
-from jaxelim.views import Snapshot, Tree, View, pieces_for_sampling
+from jaxelim.stopping.llr import Native
 
 
 class Choice(NamedTuple):

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.design import Space
+from jaxelim.contracts.views import Snapshot, Space, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.lanes import Lanes
-from jaxelim.views import Snapshot, Tree
 
 
 class Observed(NamedTuple):

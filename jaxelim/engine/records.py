@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts.views import Snapshot
 from jaxelim.engine.state import LANE_GROUP, Inputs, Lane, Log, Outcome, Spec
 from jaxelim.lanes import where
-from jaxelim.views import Snapshot
 
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:

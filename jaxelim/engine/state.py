@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
-from jaxelim.views import Statistics, Tree
+from jaxelim.contracts.views import Statistics, Tree
 
 NO_ARM = np.int32(np.iinfo(np.int32).min)
 """In place of the arm that `choose` has chosen, where it has chosen none; never an arm."""

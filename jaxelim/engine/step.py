@@ -16,13 +16,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import OK
+from jaxelim.contracts.views import Snapshot, Tree, View
 from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.families import noise as random
 from jaxelim.lanes import Lanes, where
-from jaxelim.views import Snapshot, Tree, View
 
 
 class Ending(NamedTuple):

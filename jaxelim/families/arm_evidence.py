@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.design import Space
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.views import Evidence, Space
 from jaxelim.lanes import index_like
-from jaxelim.shapes import Levels, Rows, Shape
-from jaxelim.views import Evidence
 
 if TYPE_CHECKING:
     from jaxelim.families.one_parameter import OneParameter

@@ -18,17 +18,17 @@ from jax import Array
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
-from jaxelim.design import ArmDesign, Design, DiagonalDesign, Space, SquareDesign
+from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.contracts.views import Snapshot, Space, Statistics
 from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.families.designs import ArmDesign, Design, DiagonalDesign, SquareDesign
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
-from jaxelim.kept import Kept
+from jaxelim.families.products import Kept
 from jaxelim.lanes import Lanes, index_like
-from jaxelim.shapes import Directions, Interval, Levels, Rows, Shape
-from jaxelim.thresholds import LinearThreshold
-from jaxelim.views import Snapshot, Statistics
+from jaxelim.stopping.thresholds import LinearThreshold
 
 if TYPE_CHECKING:
-    from jaxelim.instance import Instance
+    from jaxelim.instances.instance import Instance
 
 FORMS = ("arms", "square", "diagonal")
 BLOCK = 2**17

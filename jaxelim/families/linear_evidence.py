@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.design import Design, DiagonalDesign, Space, weighted
+from jaxelim.contracts.shapes import Shape, row_margin
+from jaxelim.contracts.views import Evidence, Space
+from jaxelim.families.designs import Design, DiagonalDesign, weighted
 from jaxelim.lanes import Several
-from jaxelim.shapes import Shape, row_margin
-from jaxelim.views import Evidence
 
 Tree = Any
 

@@ -15,15 +15,14 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
-from jaxelim.design import Space
+from jaxelim.contracts.shapes import Interval, Levels, Shape
+from jaxelim.contracts.views import Snapshot, Space, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.lanes import Several, index_like
-from jaxelim.shapes import Interval, Levels, Shape
-from jaxelim.views import Snapshot, Statistics
 
 if TYPE_CHECKING:
-    from jaxelim.instance import Instance
+    from jaxelim.instances.instance import Instance
 
 _NEAR = 0.01
 """Below this |r| the closed forms of g and h cancel. Their series are taken; what these leave out

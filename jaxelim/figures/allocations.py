@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxelim import checks
-from jaxelim.complexity import Complexity, ExtraArm, Search
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, tau_of
 from jaxelim.figures.style import GREY, MARKERS, STYLES, finished, single, styled
-from jaxelim.instance import Instance
-from jaxelim.result import Result
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import Complexity, ExtraArm, Search
+from jaxelim.simulation.result import Result
 
 
 def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band: float = 0.8) -> Figure:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.store.files import writable_file, write_whole
+from jaxelim.files import writable_file, write_whole
 
 STYLES = (
     ("#0072B2", "-"),

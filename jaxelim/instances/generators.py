@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 _PROBLEMS = ("best-arm", "top-m", "thresholding")
 _BLOCK = 1024  # vectors drawn at once

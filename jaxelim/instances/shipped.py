@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxelim import checks, families
 from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 # The files use the paper's abbreviations; everywhere else the problems go by the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}

@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import TieError
 from jaxelim.lanes import by_several, index_like
-from jaxelim.shapes import Rows
 
 
 def refuted_against(seen, beta) -> Array:

@@ -13,9 +13,9 @@ from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Directions
 from jaxelim.errors import ArgumentError, TieError, in_words
 from jaxelim.lanes import saturated
-from jaxelim.shapes import Directions
 
 
 @jax.tree_util.register_dataclass

@@ -11,11 +11,11 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.views import Estimate, Snapshot
 from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
 from jaxelim.lanes import Lanes, index_like, saturated
 from jaxelim.problems.top_m import refuted_pairs
-from jaxelim.shapes import Levels, Rows, Shape
-from jaxelim.views import Estimate, Snapshot
 
 
 @jax.tree_util.register_dataclass

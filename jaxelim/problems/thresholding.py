@@ -10,8 +10,8 @@ from jax import Array
 
 from jaxelim.checks import real
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import TieError
-from jaxelim.shapes import Levels
 
 
 @jax.tree_util.register_dataclass

@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.lanes import Lanes, balanced, by_several, index_like
-from jaxelim.shapes import Rows
 
 _BITS = 32
 

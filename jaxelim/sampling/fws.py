@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import games
 from jaxelim.contracts import ASK, OK, SamplingRule
-from jaxelim.design import DiagonalDesign, SquareDesign, weighted
+from jaxelim.contracts.traits import Traits
+from jaxelim.contracts.views import View
+from jaxelim.families.designs import DiagonalDesign, SquareDesign, weighted
 from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.lanes import Lanes, index_like, where
-from jaxelim.traits import Traits
-from jaxelim.views import View
+from jaxelim.sampling.parts import games
 
 _BATCHED_ROWS = (4, 16, 64)
 """Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import tracking
 from jaxelim.contracts import ASK, OK, SamplingRule
-from jaxelim.design import DiagonalDesign, weighted
+from jaxelim.contracts.traits import Traits
+from jaxelim.families.designs import DiagonalDesign, weighted
 from jaxelim.lanes import index_like, where
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts import tracking
 
 _FLOOR = 1e-12  # of the weights inside V_U
 _STEPS, _SHORT = 1000, 0.001

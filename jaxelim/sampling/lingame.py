@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim import tracking
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.learners import AdaHedge
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts import tracking
+from jaxelim.sampling.parts.learners import AdaHedge
 
 
 @jax.tree_util.register_dataclass

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxelim.checks import real
 from jaxelim.contracts import SamplingRule
-from jaxelim.traits import Traits
+from jaxelim.contracts.traits import Traits
 
 
 @jax.tree_util.register_static

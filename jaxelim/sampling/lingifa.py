@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.indices import ambiguous_pair, rank
+from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts.indices import ambiguous_pair, rank
 
 
 @jax.tree_util.register_static

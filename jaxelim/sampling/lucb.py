@@ -9,8 +9,8 @@ from jax import Array
 
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
-from jaxelim.indices import less_pulled
-from jaxelim.traits import Traits
+from jaxelim.contracts.traits import Traits
+from jaxelim.sampling.parts.indices import less_pulled
 
 
 @jax.tree_util.register_dataclass

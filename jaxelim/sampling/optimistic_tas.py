@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim import allocation, checks, tracking
-from jaxelim.allocation import Allocation
+from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts import allocation, tracking
+from jaxelim.sampling.parts.allocation import Allocation
 
 
 @jax.tree_util.register_dataclass

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxelim import tracking
 from jaxelim.checks import real_array
-from jaxelim.complexity import oracle_weights
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.traits import Traits
+from jaxelim.lower_bound import oracle_weights
+from jaxelim.sampling.parts import tracking
 
 
 @functools.lru_cache(maxsize=16)

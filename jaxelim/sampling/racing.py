@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.indices import observed
+from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
 from jaxelim.problems.top_m import largest
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts.indices import observed
 
 
 @jax.tree_util.register_dataclass

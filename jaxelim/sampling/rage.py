@@ -10,10 +10,10 @@ from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import ASK, OK, SamplingRule
-from jaxelim.indices import beaten
+from jaxelim.contracts.traits import Traits
+from jaxelim.contracts.views import View
 from jaxelim.lanes import index_like, where
-from jaxelim.traits import Traits
-from jaxelim.views import View
+from jaxelim.sampling.parts.indices import beaten
 
 _SMALL = 1e-5  # entries of a design below it are dropped
 _LONGEST = 2**30  # samples of a phase: far beyond any cap, and its counts fit int32

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.indices import ambiguous_pair, less_pulled, observed
+from jaxelim.contracts.traits import Traits
 from jaxelim.problems.top_m import largest
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts.indices import ambiguous_pair, less_pulled, observed
 
 
 @jax.tree_util.register_dataclass

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.traits import Traits
+from jaxelim.contracts.traits import Traits
 
 
 @jax.tree_util.register_static

@@ -10,9 +10,9 @@ from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import ASK, OK, SamplingRule
-from jaxelim.indices import beaten
+from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like, where
-from jaxelim.traits import Traits
+from jaxelim.sampling.parts.indices import beaten
 
 
 @jax.tree_util.register_dataclass

@@ -8,8 +8,8 @@ most one temporary file. A checksum of all arrays inside is compared whenever a 
 Run r of a seed is the same run in every call, whence blocks of any size, of any order and of any machine fit together.
 """
 
+from jaxelim.files import write_whole
 from jaxelim.store.block import FORMAT, Block, Entry, checksum, slug
-from jaxelim.store.files import write_whole
 from jaxelim.store.folder import Store
 from jaxelim.store.held import Held, Stored, ranges
 from jaxelim.store.merging import Merged, merge

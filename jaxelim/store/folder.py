@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxelim.errors import ArgumentError, ConflictError, DamagedFileError, StoreError
+from jaxelim.files import abandoned, cannot_write, flush_folder, listed, make_folder, write_whole
 from jaxelim.store.block import Block, Entry, slug
-from jaxelim.store.files import abandoned, cannot_write, flush_folder, listed, make_folder, write_whole
 from jaxelim.store.held import Held, Stored, joined
 from jaxelim.store.settings import differences, digest
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 REVISION = 4
 """Of the numbers, and part of all settings: raised by whoever changes what a run draws or does, so that runs of the two kinds

@@ -1,9 +1,4 @@
-"""Elimination and stopping rules: what is tested at every t, against beta(t, delta), and when a run may end.
-
-`LLR` stops when every piece of the empirical answer is refuted at once; eliminations drop pieces one by one and stop when
-none is left (paper, section "Elimination stopping"). All of them only look: many can be observed on one trajectory, and
-on any trajectory tau_full <= tau_selective <= tau_LLR.
-"""
+"""Elimination at sampling with sets of its own, which start again."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,82 +10,14 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import real
-from jaxelim.contracts import PieceSet, StoppingRule
+from jaxelim.contracts import PieceSet
+from jaxelim.contracts.views import Snapshot, View
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import where
-from jaxelim.views import Snapshot, Tree, View
+from jaxelim.stopping.elimination import SelectiveElimination
 
 _LAST = 2**31
 """Beyond every t."""
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class LLR(StoppingRule):
-    """Stop when min over all pieces of the empirical answer of the LLR exceeds beta(t, delta) (paper, section 2)."""
-
-    name: ClassVar[str] = "llr"
-
-    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        shape, values = seen.shape, seen.evidence.values()
-        least = seen.lanes.min(jnp.where(shape.exists, values, jnp.inf))
-        return state, least > beta, shape.total()
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class SelectiveElimination(StoppingRule):
-    """Test the active pieces of the empirical answer only, drop those whose LLR exceeds beta, stop
-    when none is left.
-
-    (Paper, section "Elimination stopping", and its efficient forms in the appendix "Identification
-    Problems".)
-    """
-
-    name: ClassVar[str] = "selective"
-    eliminates: ClassVar[bool] = True
-
-    def start(self, seen: Snapshot, pair_times: bool = False) -> PieceSet:
-        return seen.problem.pieces(seen, pair_times)
-
-    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
-        return state.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
-
-    def observe(
-        self, seen: Snapshot, state: PieceSet, beta: Array
-    ) -> tuple[PieceSet, Array, Array]:
-        tested = state.tests(seen, self.full)
-        state = self.update(seen, state, beta)
-        return state, state.settled(seen, self.full), tested
-
-    def answer(self, seen: Snapshot, state: PieceSet) -> Array:
-        return state.verdict(seen, self.full)
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class FullElimination(SelectiveElimination):
-    """As `SelectiveElimination`, but test the pieces of every answer.
-
-    (Paper, section "Elimination stopping".)
-    """
-
-    name: ClassVar[str] = "full"
-    full: ClassVar[bool] = True
-
-    def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
-        return state.drop_all(seen, beta)
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Native(StoppingRule):
-    """Stop by the test that the sampling rule carries itself; for rules that have one."""
-
-    name: ClassVar[str] = "native"
-
-    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
 
 
 @jax.tree_util.register_static

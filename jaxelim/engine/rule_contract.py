@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.views import Tree, View
 from jaxelim.errors import JaxelimError, RuleError, in_words
-from jaxelim.views import Tree, View
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxelim.complexity.information import Coordinates, coordinates, curvature, information, product
-from jaxelim.complexity.solver import Array, solve
+from jaxelim.lower_bound.information import Coordinates, coordinates, curvature, information, product
+from jaxelim.lower_bound.solver import Array, solve
 
 # Solves for derivatives go to this gap: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11

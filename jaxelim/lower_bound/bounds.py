@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.complexity.optimum import complexity, scaled
-from jaxelim.complexity.pieces import Pieces
-from jaxelim.complexity.region import Region, least_information
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.optimum import complexity, scaled
+from jaxelim.lower_bound.pieces import Pieces
+from jaxelim.lower_bound.region import Region, least_information
 
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]

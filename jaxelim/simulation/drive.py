@@ -8,14 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxelim import engine, memory
+from jaxelim import engine
 from jaxelim.contracts import Problem
 from jaxelim.engine import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise as random
-from jaxelim.job import Job
 from jaxelim.problems.lanewise import in_lanes
-from jaxelim.progress import Progress
+from jaxelim.simulation import memory
+from jaxelim.simulation.job import Job
 
 RUNS_A_LANE = 8
 """How many runs a CPU's lane gets where there are too few to fill all: with few, most lanes wait for the longest run, and

@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks, memory, scope
+from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.elimination import Resets, SelectiveElimination
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.families import Gaussian
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation import memory
+from jaxelim.stopping.elimination import SelectiveElimination
+from jaxelim.stopping.resets import Resets
 
 _MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding moves such a gap by 1% at most

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts.views import View
 from jaxelim.lanes import SEVERAL, Lanes, Several, balanced
 from jaxelim.problems.top_m import largest
-from jaxelim.views import View
 
 
 def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: int, like: Array) -> Array:

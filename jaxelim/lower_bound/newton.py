@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxelim.complexity.information import Information, curvature, product
+from jaxelim.lower_bound.information import Information, curvature, product
 
 # Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
 # this, save a fifth of the steps but cycle on one instance in two hundred of few arms.

@@ -12,40 +12,17 @@ Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `ja
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.lanes import Lanes, Several, index_like
+from jaxelim.contracts.views import Space
+from jaxelim.lanes import Several, index_like
 
 CANCELLATION = 1e-10
 """Where ||phi_i - phi_j||^2 by the Gram form falls below this share of g_i + g_j, its leading digits have cancelled."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Space:
-    """What is fixed over a run: the primitives and the features. `careful` (static): some arms are so near each other, for
-    the conditioning that V can reach, that squared distances have to be formed from y = phi_i - phi_j."""
-
-    lanes: Lanes
-    features: Array  # [K, d], or [K, d, B] where every lane has its own instance
-    constants: Any = ()  # the problem's own arrays, as its `constants` gives them
-    careful: bool = dataclasses.field(default=False, metadata={"static": True})
-
-    def feature(self, k: Array | Several) -> Array:
-        """phi_k, [d]."""
-        return self.lanes.row(self.features, k)
-
-    def differences(self, i: Array, many: bool) -> Array:
-        """phi_i - phi_k for every k, [K, d]; `many`: with an axis of lanes, of length 1 where it is the same in all."""
-        y, features = self.feature(i), self.features
-        if many:
-            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
-        return y[None] - features
 
 
 def _beside(x: Array, i: Array) -> Array:

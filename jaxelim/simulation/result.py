@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.cache import jitted
-from jaxelim.complexity import complexity, efficiency
+from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
-from jaxelim.views import Estimate
+from jaxelim.lower_bound import complexity, efficiency
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,13 +9,13 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.drive import checked_inputs_of, drive, queue_of, spec_of
-from jaxelim.elimination import LLR
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
-from jaxelim.job import Engine, Job
-from jaxelim.result import Result, Trace
-from jaxelim.thresholds import Heuristic
+from jaxelim.instances.instance import Instance
+from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.job import Engine, Job
+from jaxelim.simulation.result import Result, Trace
+from jaxelim.stopping.llr import LLR
+from jaxelim.stopping.thresholds import Heuristic
 
 
 def simulate(

@@ -15,13 +15,13 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxelim import checks, scope
-from jaxelim.complexity import derivatives
-from jaxelim.complexity.derivatives import GAP, Inputs
-from jaxelim.complexity.information import product
-from jaxelim.complexity.optimum import scaled, solve_many
-from jaxelim.complexity.pieces import combinations, half_spaces, pieces_of
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import derivatives
+from jaxelim.lower_bound.derivatives import GAP, Inputs
+from jaxelim.lower_bound.information import product
+from jaxelim.lower_bound.optimum import scaled, solve_many
+from jaxelim.lower_bound.pieces import combinations, half_spaces, pieces_of
 
 _GAP_FLOAT32 = 3e-5
 # A pair (weight, slack) closer to zero than this on both sides could change the active set under rounding.

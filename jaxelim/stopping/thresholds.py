@@ -16,7 +16,7 @@ from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from jaxelim.instance import Instance
+    from jaxelim.instances.instance import Instance
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The lower bound on the number of samples, the allocations that attain it, their derivatives, and what follows."""
 
-from jaxelim.complexity.autodiff import (
+from jaxelim.lower_bound.autodiff import (
     Gradients,
     PrecisionError,
     characteristic_time,
@@ -8,14 +8,17 @@ from jaxelim.complexity.autodiff import (
     optimal_allocation,
     optimal_information,
 )
-from jaxelim.complexity.bounds import (
+from jaxelim.lower_bound.bounds import (
     EliminationBounds,
     elimination_bounds,
     kl_bound,
     practical_time,
     sample_bound,
 )
-from jaxelim.complexity.design import (
+from jaxelim.lower_bound.optimum import Complexity, allocation_value, complexity, oracle_weights
+from jaxelim.lower_bound.region import least_information, least_weights
+from jaxelim.lower_bound.regret import InformationRegret, efficiency, information_regret
+from jaxelim.lower_bound.search import (
     ExtraArm,
     Search,
     Sensitivity,
@@ -25,10 +28,7 @@ from jaxelim.complexity.design import (
     price,
     sensitivity,
 )
-from jaxelim.complexity.optimum import Complexity, allocation_value, complexity, oracle_weights
-from jaxelim.complexity.region import least_information, least_weights
-from jaxelim.complexity.regret import InformationRegret, efficiency, information_regret
-from jaxelim.complexity.solver import Solution, solve
+from jaxelim.lower_bound.solver import Solution, solve
 
 __all__ = [
     "Complexity",

@@ -13,13 +13,13 @@ import numpy as np
 import optax
 
 from jaxelim import checks, scope
-from jaxelim.complexity import derivatives
-from jaxelim.complexity.derivatives import Inputs
-from jaxelim.complexity.information import product
-from jaxelim.complexity.optimum import allocation_value, complexity, scaled, solve_many
-from jaxelim.complexity.pieces import combinations, pieces_of
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import derivatives
+from jaxelim.lower_bound.derivatives import Inputs
+from jaxelim.lower_bound.information import product
+from jaxelim.lower_bound.optimum import allocation_value, complexity, scaled, solve_many
+from jaxelim.lower_bound.pieces import combinations, pieces_of
 
 _GAP = 1e-8  # of the solves inside a search
 

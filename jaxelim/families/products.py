@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.design import Design, Space
+from jaxelim.contracts.views import Space
+from jaxelim.families.designs import Design
 
 
 @jax.tree_util.register_dataclass

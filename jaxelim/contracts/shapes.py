@@ -7,16 +7,19 @@ which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.lane
 """
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.design import Design, Space
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import Lanes
+
+if TYPE_CHECKING:
+    from jaxelim.contracts.views import Space
+    from jaxelim.families.designs import Design
 
 Tree = Any
 _STATIC = {"static": True}
@@ -63,15 +66,15 @@ class Shape:
         """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need, if any."""
         return None
 
-    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
         raise TypeError(f"{type(self).__name__} does not define margin")
 
-    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
         """||y_p||^2 in the inverse of V: [Q]. `cross`: the products of `rows`."""
         raise TypeError(f"{type(self).__name__} does not define norm")
 
-    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
@@ -140,7 +143,7 @@ class Rows(Shape):
     def rows(self) -> Array:
         return self.first
 
-    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
         if not self.several:
             return row_margin(space, means, theta_hat, self.first)
         if space.careful:
@@ -150,11 +153,11 @@ class Rows(Shape):
             )
         return self.flat(space.lanes.take(means, self.first)[:, None] - means)
 
-    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
         norm = design.distances(space, cross, self.first)
         return self.flat(jnp.swapaxes(norm, 0, 1)) if self.several else norm
 
-    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
         if not self.several:
             return design.difference(space, cross, self.first, piece)
         m = self.first.shape[0]
@@ -205,13 +208,13 @@ class Levels(Shape):
     def overlap(self, lanes: Lanes, interval: Interval) -> Array:
         return interval.across(self.level, self.above)
 
-    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
         return jnp.abs(means - self.level)
 
-    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
         return design.g
 
-    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(self.above, piece), along, -along)
 
@@ -238,14 +241,14 @@ class Directions(Shape):
     exists: Array
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
-    def margin(self, space: Space, means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
         assert theta_hat is not None  # kept, as the problem's `uses_theta` says
         return jnp.sum(self.y * theta_hat[None], 1) - self.c
 
-    def norm(self, space: Space, design: Design, cross: Tree) -> Array:
+    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
         return design.squares(space, self.y)
 
-    def along(self, space: Space, design: Design, cross: Tree, piece: Array) -> Array:
+    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
         return design.along(space, space.lanes.row(self.y, piece))
 
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -253,7 +256,7 @@ class Directions(Shape):
         return np.asarray(self.y)[exists], np.asarray(self.c)[exists]
 
 
-def row_margin(space: Space, means: Array, theta_hat: Array | None, i: Array) -> Array:
+def row_margin(space: "Space", means: Array, theta_hat: Array | None, i: Array) -> Array:
     """(phi_i - phi_k) . theta_hat for every k: [K]; from phi_i - phi_k where arms are close."""
     if space.careful and theta_hat is not None:
         return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)

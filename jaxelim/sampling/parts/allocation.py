@@ -1,7 +1,7 @@
 """The optimal allocation of the empirical parameter, solved for again and again while a run goes on.
 
 w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a stated relative duality gap, by the solver of
-`jaxelim.complexity`, each time from the pair (allocation, mixture over pieces) that the run found last.
+`jaxelim.lower_bound`, each time from the pair (allocation, mixture over pieces) that the run found last.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.complexity.information import Coordinates
-from jaxelim.complexity.solver import climb
-from jaxelim.design import DiagonalDesign, Space, SquareDesign
+from jaxelim.contracts.views import Space, View
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
+from jaxelim.families.designs import DiagonalDesign, SquareDesign
+from jaxelim.instances.instance import Instance
 from jaxelim.lanes import Lanes
 from jaxelim.lanes import where as where_
-from jaxelim.views import View
+from jaxelim.lower_bound.information import Coordinates
+from jaxelim.lower_bound.solver import climb
 
 MAX_ITERATIONS = 60
 _GAP_FLOAT32 = 3e-5

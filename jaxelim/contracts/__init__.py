@@ -1,6 +1,6 @@
 """The contracts: evidence, families, problems, sets of pieces, sampling and stopping rules.
 
-Read this file first, then `jaxelim.views` (what the methods are given) and `jaxelim.shapes` (what
+Read this file first, then `jaxelim.contracts.views` (what the methods are given) and `jaxelim.contracts.shapes` (what
 pieces look like). Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes
 (runs side by side). Shapes leave the lanes out (see `jaxelim.lanes`).
 """
@@ -13,15 +13,14 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.design import Space
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.traits import Traits, refuse_stray
+from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Space, Statistics, Tree, View, undefined
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import Lanes, Several
-from jaxelim.shapes import Interval, Levels, Rows, Shape
-from jaxelim.traits import Traits, refuse_stray
-from jaxelim.views import Estimate, Evidence, Snapshot, Statistics, Tree, View, undefined
 
 if TYPE_CHECKING:
-    from jaxelim.instance import Instance
+    from jaxelim.instances.instance import Instance
 
 ASK, OK = np.int32(0), np.int32(1)
 """The status that a rule's `fast` returns. ASK: `choose` has to decide, and nothing of the lane

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxelim.complexity.information import Information, coordinates, information, product
-from jaxelim.complexity.newton import State, newton
+from jaxelim.lower_bound.information import Information, coordinates, information, product
+from jaxelim.lower_bound.newton import State, newton
 
 Array = jax.Array | np.ndarray
 

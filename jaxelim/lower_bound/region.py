@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.complexity.information import Information, coordinates, information, product
-from jaxelim.complexity.newton import State, newton
-from jaxelim.complexity.optimum import information_of
-from jaxelim.complexity.pieces import Pieces
+from jaxelim.lower_bound.information import Information, coordinates, information, product
+from jaxelim.lower_bound.newton import State, newton
+from jaxelim.lower_bound.optimum import information_of
+from jaxelim.lower_bound.pieces import Pieces
 
 # Omega_eps is solved for with at least this share of H* as eps: a larger set, so lower bounds stay valid.
 LEAST_SHARE = 1e-7

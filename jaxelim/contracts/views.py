@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax import Array
 
-from jaxelim.design import Space
-from jaxelim.lanes import Lanes
-from jaxelim.shapes import Shape
+from jaxelim.contracts.shapes import Shape
+from jaxelim.lanes import Lanes, Several
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
@@ -20,6 +19,29 @@ if TYPE_CHECKING:
 
 Tree = Any
 _STATIC = {"static": True}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """What is fixed over a run: the primitives and the features. `careful` (static): some arms are so near each other, for
+    the conditioning that V can reach, that squared distances have to be formed from y = phi_i - phi_j."""
+
+    lanes: Lanes
+    features: Array  # [K, d], or [K, d, B] where every lane has its own instance
+    constants: Any = ()  # the problem's own arrays, as its `constants` gives them
+    careful: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def feature(self, k: Array | Several) -> Array:
+        """phi_k, [d]."""
+        return self.lanes.row(self.features, k)
+
+    def differences(self, i: Array, many: bool) -> Array:
+        """phi_i - phi_k for every k, [K, d]; `many`: with an axis of lanes, of length 1 where it is the same in all."""
+        y, features = self.feature(i), self.features
+        if many:
+            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
+        return y[None] - features
 
 
 def undefined(thing: Any, method: str) -> TypeError:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.complexity.bounds import region_of, sample_bound
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.bounds import region_of, sample_bound
 
 
 class InformationRegret:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.complexity.pieces import Pieces, pieces_of, weights_on_simplex
-from jaxelim.complexity.solver import Solution, solve
 from jaxelim.errors import ArgumentError
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
+from jaxelim.lower_bound.solver import Solution, solve
 
 # Solves that share one call of a batch: few on a CPU, where finished ones idle until the last; many elsewhere.
 _LANES_CPU, _LANES_OTHER = 8, 256

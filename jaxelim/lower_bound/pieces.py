@@ -11,7 +11,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian
-from jaxelim.instance import Instance
+from jaxelim.instances.instance import Instance
 
 # Margins of y . theta - c below this share of the terms' sizes are rounding: the answer is tied.
 _TIE = 16 * np.finfo(np.float64).eps

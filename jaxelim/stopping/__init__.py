@@ -1,0 +1,11 @@
+"""When a run may end: stopping rules, eliminations, thresholds."""
+
+from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
+from jaxelim.stopping.llr import LLR, Native
+from jaxelim.stopping.resets import Resets
+from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
+
+__all__ = [
+    "GK16", "LLR", "FullElimination", "Heuristic", "LinearThreshold", "LogLogThreshold", "Native",
+    "Resets", "SelectiveElimination",
+]  # fmt: skip

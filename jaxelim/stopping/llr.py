@@ -1,0 +1,35 @@
+"""The LLR stopping rule, and a sampling rule's own."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import StoppingRule
+from jaxelim.contracts.views import Snapshot, Tree
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LLR(StoppingRule):
+    """Stop when min over all pieces of the empirical answer of the LLR exceeds beta(t, delta) (paper, section 2)."""
+
+    name: ClassVar[str] = "llr"
+
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        shape, values = seen.shape, seen.evidence.values()
+        least = seen.lanes.min(jnp.where(shape.exists, values, jnp.inf))
+        return state, least > beta, shape.total()
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Native(StoppingRule):
+    """Stop by the test that the sampling rule carries itself; for rules that have one."""
+
+    name: ClassVar[str] = "native"
+
+    def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
+        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
