@@ -36,7 +36,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
             space = Space(Lanes(flag), phi)
             return jax.lax.fori_loop(0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state)
 
-        call = jax.jit(run, compiler_options=engine.cpu_options("square"))
+        call = jax.jit(run, compiler_options=engine.cpu_options("1"))
         given = (jnp.int32(1), phi, *jax.tree.map(jnp.asarray, state))
         jax.block_until_ready(call(*given))
         times = []

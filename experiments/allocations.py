@@ -7,7 +7,6 @@ runs: stopping times between their bounds, pulls beside w*. The last three, and 
 """
 
 import dataclasses
-import importlib
 import sys
 from pathlib import Path
 from typing import Literal
@@ -19,12 +18,11 @@ from scipy.optimize import linprog
 import jaxelim as je
 from experiments import paper
 from jaxelim import cli, figures
+from jaxelim import lower_bound as cx
 from jaxelim.files import make_folder, writable_file
 from jaxelim.instances import two_dimensional
 from jaxelim.lower_bound.bounds import region_of
 from jaxelim.simulation.result import BIASED
-
-cx = importlib.import_module("jaxelim.lower_bound")  # the room; `jaxelim.lower_bound` as an attribute is the function
 
 SHIPPED = [
     ("linear-d10", "bai", je.BestArm()), ("linear-d10-topm", "topm", je.TopM(3)), ("linear-d20", "bai", je.BestArm()),

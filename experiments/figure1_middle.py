@@ -27,7 +27,7 @@ def draw(options: Middle) -> None:
     rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
     if not rows:
         raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
-    path = options.output / f"figure1_middle_{catalogue.spelled(kind.__name__)}"
+    path = options.output / f"figure1_middle_{catalogue.name_of(kind)}"
     files = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
     held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
     if held is None:

@@ -54,7 +54,8 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
         drawn = instance(structure, config.instances)
         for problem in problems:
             for kind in catalogue.rules().values():
-                if structure not in kind.traits.structures or not kind.traits.defined_for(problem.name) or (wanted and kind not in wanted):
+                defined = structure in kind.traits.structures and kind.traits.defined_for(problem.name)
+                if not defined or (wanted and kind not in wanted):
                     continue
                 ways = [(None, (je.LLR(), selective), {"llr": "none", "selective": "stopping"})]
                 if kind.traits.elimination:

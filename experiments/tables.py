@@ -123,7 +123,7 @@ def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
 def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions) -> list[Row]:
     """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
     found = []
-    plain = catalogue.spelled(kind.__name__)
+    plain = catalogue.name_of(kind)
     for algorithm in (plain, f"{plain} + elim") if kind.traits.elimination else (plain,):
         for column in LAYOUTS[table].columns:
             observer = {"none": "llr", "full": "full"}.get(column, "selective")

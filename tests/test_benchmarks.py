@@ -198,7 +198,7 @@ def test_eliminations_are_held_against_llr(monkeypatch):
     for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
         given, settings = measure.arguments(case)
         assert (settings["elimination"] is None) == (case.elimination is None)
-        assert case.elimination in (None, case.stopping[0]) and given[1].name in given[2].problems
+        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(given[1].name)
 
 
 def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
@@ -229,4 +229,4 @@ def test_every_target_is_a_call_that_the_library_takes():
     for target in targets.TARGETS.values():
         given, settings = measure.arguments(target.case)
         assert (settings["elimination"] is not None) == given[2].elimination
-        assert given[1].name in given[2].problems and 0 < target.beyond < target.target
+        assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target

@@ -1,11 +1,11 @@
 """Bounds on stopping and elimination times, near-optimal allocations, regret, efficiency, searches by gradients."""
 
-import importlib
 import math
 
 import numpy as np
 import pytest
 
+from jaxelim import lower_bound as cx
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances import two_dimensional
 from jaxelim.instances.instance import Instance
@@ -13,8 +13,6 @@ from jaxelim.lower_bound.bounds import first_time, heuristic, region_of
 from jaxelim.problems import BestArm
 from jaxelim.stopping.thresholds import Heuristic
 from tests.complexity_cases import information
-
-cx = importlib.import_module("jaxelim.lower_bound")  # the room; `jaxelim.lower_bound` as an attribute is the function
 
 K = 5
 

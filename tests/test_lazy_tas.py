@@ -126,7 +126,7 @@ def test_every_operation_of_the_average_is_rounded(form, design):
     last = () if form == "one run" else (B,)
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         given = arms[:, 0] if form == "one run" else arms, np.full((K, *last), 1 / K)
-        found = jax.jit(many).lower(*given).compile(cpu_options(design))(*given)
+        found = jax.jit(many).lower(*given).compile(cpu_options(None if design == "diagonal" else "1"))(*given)
     expected = expected[0] if form == "one run" else expected.T
     np.testing.assert_array_equal(np.asarray(found), expected)
 

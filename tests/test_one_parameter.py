@@ -15,6 +15,7 @@ from hypothesis import example, given
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.one_parameter import g, h, poisson
+from jaxelim.lanes import Lanes
 
 FAMILY = Bernoulli()
 BOUNDS, PAIR, MIDDLE = map(jax.jit, (FAMILY.bounds, FAMILY.pair, FAMILY.middle))
@@ -331,10 +332,15 @@ def test_derivatives_of_pairs_by_the_counts():
         np.testing.assert_allclose(slope, DIVERGENCE(mean, u), rtol=1e-6, atol=1e-12)
 
 
+def drawn(mean, noise, dtype=np.float64):
+    nature, noise = array([mean], [noise], dtype=dtype)
+    return FAMILY.draw(Lanes(), nature, jnp.int32(0), jnp.int32(0), noise[0])
+
+
 def test_draws():
     noise = np.array([0.0, 0.2, 0.3, 0.7, 1 - EPS])
     for mean, known in ((0.0, 0), (1.0, 5), (0.3, 2), (0.7, 3)):
-        assert FAMILY.draw(*array(np.full(5, mean), noise)).sum() == known
-    assert FAMILY.draw(*array([0.5], [0.25], dtype=np.float32)).dtype == np.float32
+        assert sum(drawn(mean, one) for one in noise) == known
+    assert drawn(0.5, 0.25, np.float32).dtype == np.float32
     assert Bernoulli() == FAMILY and hash(Bernoulli()) == hash(FAMILY)
     assert not jax.tree.leaves(FAMILY)

@@ -1,7 +1,6 @@
 """Every product asks for the highest precision: a GPU's TF32 must not reach a pull or a certificate."""
 
 import dataclasses
-import importlib
 
 import jax
 import jax.extend as jex
@@ -11,11 +10,11 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue, engine, scope
+from jaxelim import lower_bound as cx
 from jaxelim.lower_bound import autodiff, optimum, region
 from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
 from jaxelim.simulation.job import Job
 
-cx = importlib.import_module("jaxelim.lower_bound")
 RNG = np.random.default_rng(3)
 LINEAR = je.Instance(RNG.normal(size=(5, 3)), [1.0, 0.3, -0.4])
 UNSTRUCTURED = je.Instance(np.eye(4), [1.0, 0.4, -0.2, -0.7])

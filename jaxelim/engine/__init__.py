@@ -1,9 +1,18 @@
 """The engine: many runs of one rule, each on its own clock, in one compiled loop."""
 
-from jaxelim.engine.loop import BURST, FEW_LANES, Loop, Program, compiled, outline, program
+from jaxelim.engine.loop import (
+    BURST,
+    FEW_LANES,
+    Loop,
+    Program,
+    compiled,
+    cpu_options,
+    outline,
+    program,
+)
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 
 __all__ = [
     "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
-    "Queue", "Spec", "compiled", "outline", "program",
+    "Queue", "Spec", "compiled", "cpu_options", "outline", "program",
 ]  # fmt: skip

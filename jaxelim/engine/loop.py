@@ -32,11 +32,11 @@ BURST = 4
 one step between them: most lanes wait then."""
 
 
-def cpu_options(spec: Spec) -> dict[str, str]:
-    """How XLA's CPU backend compiles a program."""
+def cpu_options(optimization: str | None) -> dict[str, str]:
+    """How XLA's CPU backend compiles a program, at LLVM's level `optimization`; None: its own."""
     options = {"xla_cpu_prefer_vector_width": "512"}
-    if spec.family.optimization is not None:
-        options["xla_backend_optimization_level"] = spec.family.optimization
+    if optimization is not None:
+        options["xla_backend_optimization_level"] = optimization
     return options
 
 
@@ -53,7 +53,7 @@ class Program:
         self.compiled = False
         self.cost = 0.0  # seconds that it took to compile
         self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs
-        options = cpu_options(spec) if spec.tuned else None
+        options = cpu_options(spec.family.optimization) if spec.tuned else None
         advance: Callable = self.loop.advance
         self._one = self._everyone = None
         if spec.devices > 1:
