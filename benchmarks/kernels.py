@@ -32,7 +32,7 @@ def of(given: tuple, settings: dict) -> dict:
         with jax.profiler.trace(folder, profiler_options=options):
             result = je.simulate(*given, **settings)
         trace = json.loads(gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes()))
-    computed, lanes = result.work["samples_computed"], result.plan["lanes"]
+    computed, lanes = result.timings["samples_computed"], result.layout["lanes"]
     sources = functions(compiled_text(given, settings))
     spent: dict[str, float] = collections.Counter()
     times: dict[str, int] = collections.Counter()
@@ -43,7 +43,7 @@ def of(given: tuple, settings: dict) -> dict:
             times[source] += 1
     return {"functions": [{"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
                           for name, ns in sorted(spent.items(), key=lambda x: -x[1])],
-            "seconds": result.work["seconds"], "computed": computed}  # fmt: skip
+            "seconds": result.timings["seconds"], "computed": computed}  # fmt: skip
 
 
 def compiled_text(given: tuple, settings: dict) -> str:
@@ -61,7 +61,7 @@ def compiled_text(given: tuple, settings: dict) -> str:
 
 
 def functions(text: str) -> dict[str, str]:
-    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `Lanes`, of the
+    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `LaneOps`, of the
     kernel itself or, where XLA names none for it, of the last operation within that has one.
 
     From the tables of stack frames that XLA prints; where there are none, the kernel's own name."""

@@ -111,7 +111,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         result = je.simulate(*given, **{**settings, **more})
         took = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
         kept = ("samples_drawn", "samples_computed", "choose_rounds", "compile_seconds", "compile_processor_seconds")
-        work = {key: result.work[key] for key in kept}
+        work = {key: result.timings[key] for key in kept}
         return {**took, **work, "compiled": traces() > known}, result
 
     # Where calls are timed, the programs of few lanes too: those calls then move their last runs to them, as they do in any
@@ -137,7 +137,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "devices": len(jax.devices()),
         "rule": repr(given[2]),
         "settings": {key: repr(settings[key]) for key in ("stopping", "elimination", "engine")},
-        "plan": {key: value for key, value in result.plan.items()},
+        "plan": {key: value for key, value in result.layout.items()},
         "first": first,
         "calls": calls,
         "calls_that_compiled": left_out,
@@ -148,7 +148,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "errors": int((~result.correct & result.stopped).sum()),
         "memory_before_bytes": before,
         "peak_memory_bytes": peak,
-        **bytes_per_lane(given, settings, result.plan),
+        **bytes_per_lane(given, settings, result.layout),
         **({"kernels": kernels.of(given, settings)} if timing.profile else {}),
     }
 

@@ -23,9 +23,9 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     import numpy as np
 
     from jaxelim import engine, scope
-    from jaxelim.contracts.views import Space
+    from jaxelim.contracts.views import ArmContext
     from jaxelim.families.designs import ArmDesign, SquareDesign, weighted
-    from jaxelim.lanes import Lanes
+    from jaxelim.lanes import LaneOps
 
     rng = np.random.default_rng(0)
 
@@ -33,7 +33,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         """`f(space, step, *state)` gives the next state (trees too): inputs change, lest XLA takes them out of the loop."""
 
         def run(flag, phi, *state):
-            space = Space(Lanes(flag), phi)
+            space = ArmContext(LaneOps(flag), phi)
             return jax.lax.fori_loop(0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state)
 
         call = jax.jit(run, compiler_options=engine.cpu_options("1"))

@@ -63,7 +63,7 @@ def compare(name: str, options: Options) -> dict:
             for precision in ("float32", "float64")
         )))  # fmt: skip
     parted = [pull for pull in first if pull is not None]
-    us = {p: 1e6 * one.work["seconds"] * one.plan["devices"] / one.work["samples_drawn"] for p, one in found.items()}
+    us = {p: 1e6 * one.timings["seconds"] * one.layout["devices"] / one.timings["samples_drawn"] for p, one in found.items()}
     return {
         "rule": name,
         "mean tau, float32": single.mean(),

@@ -89,7 +89,7 @@ class Cell:
     def program(self) -> Hashable:
         """See `Job`: everything but numbers, which are a program's arguments."""
         shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
-        kinds = self.problem.skeleton(), self.rule.skeleton(), self.stopping, self.elimination, self.threshold
+        kinds = self.problem.static_part(), self.rule.static_part(), self.stopping, self.elimination, self.threshold
         return (*shape, *kinds, self.ridge, self.record, self.precision)
 
     def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
@@ -102,7 +102,7 @@ class Cell:
         data = result.to_xarray()
         data.attrs = {}
         versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
-        return data, {**result.work, **{f"plan_{key}": value for key, value in result.plan.items()}, **versions}
+        return data, {**result.timings, **{f"plan_{key}": value for key, value in result.layout.items()}, **versions}
 
 
 @dataclasses.dataclass(frozen=True)

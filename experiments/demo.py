@@ -30,7 +30,7 @@ def row(name: str, column: str, result: je.Result, place: int) -> dict:
     stopped = result.stopped[place, 0]
     tau = result.samples[place, 0][stopped]
     cell = paper.cells()["table1", "bai", name, column]
-    work = result.work
+    work = result.timings
     return {
         "rule": name,
         "elimination at": column,

@@ -168,7 +168,7 @@ def worst_arm(result: Observed, stopping: int) -> tuple[np.ndarray, np.ndarray]:
 def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarray]:
     """By name, [eps]: bounds on tau and on the elimination times of the far arms, with R the oracle's own."""
     curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
-    for one in batch.singles:
+    for one in batch.unbatched:
         R = regret_of_the_oracle(one)
         found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
         lower = je.sample_bound(config.at_delta, found.value)

@@ -44,7 +44,7 @@ def balanced(combine: Callable, parts: list) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class Several:
+class ArmBlock:
     """The arms first, first + 1, .., the same in all lanes: where [m] indexes may stand, these are slices."""
 
     first: Array  # [] int32
@@ -59,14 +59,14 @@ class Several:
         return jax.lax.dynamic_slice_in_dim(x, self.first, self.m, axis)
 
 
-SEVERAL = 4
+ARMS_A_BLOCK = 4
 """How many at a time: a small product wastes what a product costs to call, a large one falls out of the cache (measured)."""
 
 
-def by_several(n: int, f: Callable[[Tree, Several], Tree], state: Tree) -> Tree:
+def over_arm_blocks(n: int, f: Callable[[Tree, ArmBlock], Tree], state: Tree) -> Tree:
     """f(state, arms) for all of n arms, several at a time; where they do not come out even, some come twice."""
-    m = min(SEVERAL, n)
-    return jax.lax.fori_loop(0, -(-n // m), lambda b, state: f(state, Several(jnp.minimum(b * m, n - m), m)), state)
+    m = min(ARMS_A_BLOCK, n)
+    return jax.lax.fori_loop(0, -(-n // m), lambda b, state: f(state, ArmBlock(jnp.minimum(b * m, n - m), m)), state)
 
 
 def _each(n: int, i: Array) -> np.ndarray:
@@ -142,7 +142,7 @@ def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[A
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Lanes:
+class LaneOps:
     """The primitives, in the form the engine has chosen (see the module's docstring)."""
 
     flag: Array | None = None
@@ -160,7 +160,7 @@ class Lanes:
     def _tuned(self, x: Array) -> bool:
         return self.flag is not None and x.ndim > 1
 
-    def pin(self, f: Callable, *x: Tree) -> Tree:
+    def materialize(self, f: Callable, *x: Tree) -> Tree:
         """f(*x), computed once and kept, instead of anew inside every consumer."""
         if self.flag is None:
             return f(*x)
@@ -172,8 +172,8 @@ class Lanes:
     def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
         if n > _WIDEST_TREE:
-            x = self.pin(lambda x: _by_blocks(x, lambda parts: balanced(combine, parts)), x)
-        return self.pin(lambda x: balanced(combine, _rows(x)), x)
+            x = self.materialize(lambda x: _by_blocks(x, lambda parts: balanced(combine, parts)), x)
+        return self.materialize(lambda x: balanced(combine, _rows(x)), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
@@ -185,8 +185,8 @@ class Lanes:
 
         n = x.shape[0]
         if n <= _WIDEST_TREE:
-            return self.pin(lambda x: largest(_rows(x))[1], x)
-        values, place = self.pin(lambda x: _by_blocks(x, largest), x)
+            return self.materialize(lambda x: largest(_rows(x))[1], x)
+        values, place = self.materialize(lambda x: _by_blocks(x, largest), x)
         row = self.argmax(values)
         return row * _block(n) + self.take(place, row)
 
@@ -212,7 +212,7 @@ class Lanes:
         if not self._tuned(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
         if counting and x.shape[0] <= _WIDEST_TREE:  # converted inside, so that no array of integers is ever written
-            return self.pin(lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x)
+            return self.materialize(lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x)
         return self._fold(jax.lax.add, x.astype(jnp.int32) if counting else x)
 
     def zeros(self, x: Array) -> Array:
@@ -220,7 +220,7 @@ class Lanes:
         if not self._tuned(x) or x.shape[0] > _WIDEST_TREE:
             return self.sum(x == 0)
         # Compared inside: an array of booleans that is written and read again takes as long as the sum.
-        return self.pin(lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in _rows(x)]), x)
+        return self.materialize(lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in _rows(x)]), x)
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
@@ -236,10 +236,10 @@ class Lanes:
         b = x.shape[1]
         return _flat(x, (i, b), (np.arange(b), 1))
 
-    def row(self, x: Array, i: Array | Several) -> Array:
+    def row(self, x: Array, i: Array | ArmBlock) -> Array:
         """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
         beside i of [B]."""
-        if isinstance(i, Several):
+        if isinstance(i, ArmBlock):
             return jnp.swapaxes(i.of(x), 0, 1)
         if i.ndim == 0:
             return x[i]
@@ -250,9 +250,9 @@ class Lanes:
         # One gather from the flat array: any other form comes back transposed and slow on a CPU.
         return _flat(x, (i, q * b), (_each(q, i), b), (np.arange(b), 1))
 
-    def column(self, x: Array, i: Array | Several) -> Array:
+    def column(self, x: Array, i: Array | ArmBlock) -> Array:
         """x[:, i] of each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
-        if isinstance(i, Several):
+        if isinstance(i, ArmBlock):
             return i.of(x, 1)
         if i.ndim == 0:
             return x[:, i]
@@ -277,7 +277,7 @@ class Lanes:
             return self.dot(matrix, vector)
         if matrix.shape[1] <= _WIDEST_TREE:
             # One sum after the other: each step of it is one fused multiply-add. (A balanced tree takes a sixth longer.)
-            return self.pin(lambda m, v: functools.reduce(jnp.add, map(_outer, _rows(m), _rows(v))), matrix, vector)
+            return self.materialize(lambda m, v: functools.reduce(jnp.add, map(_outer, _rows(m), _rows(v))), matrix, vector)
         return self._wide_dot(matrix, vector)
 
     def _wide_dot(self, matrix: Array, vector: Array) -> Array:
@@ -316,7 +316,7 @@ class Lanes:
                 scaled = [balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)]
                 return jnp.stack(columns + scaled)
 
-            factor = self.pin(factors, rows, block, first)
+            factor = self.materialize(factors, rows, block, first)
             pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
             a = a - 2 * pivots.astype(a.dtype)[..., None]
             for s in range(n):

@@ -20,7 +20,7 @@ from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
 from jaxelim.families.designs import SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation.api import Engine, simulate, trace
@@ -255,7 +255,7 @@ def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any
     k, lanes = len(arms), theta.shape[1:]
     phi = jnp.asarray(arms)
     family = LinearGaussian(form="square", keeps_theta=True)
-    space = family.space(Lanes(), phi, problem.constants())
+    space = family.space(LaneOps(), phi, problem.constants())
     means = space.lanes.dot(phi, theta)
     g = jnp.einsum("kd,de...,ke->k...", phi, v_inv, phi, precision="highest")
     stats = LinearStatistics(
@@ -329,7 +329,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
 
     start = jax.jit(lambda theta: at(theta).problem.pieces(at(theta)))
     look = jax.jit(lambda pieces, theta: (
-        pieces.active(at(theta)), pieces.reading(at(theta)), at(theta).shape.exists
+        pieces.active(at(theta)), pieces.active_count(at(theta)), at(theta).shape.exists
     ))  # fmt: skip
     drop = jax.jit(lambda pieces, theta, refuted: pieces.drop(at(theta), refuted))
 
@@ -349,9 +349,9 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         thetas = rng.normal(size=(3, d))
         pieces = start(thetas[0])
         for theta in thetas:
-            active, reading, exists = (np.asarray(x) for x in look(start(theta), theta))
+            active, active_count, exists = (np.asarray(x) for x in look(start(theta), theta))
             _require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
-            _require(reading == exists.sum(), "reading is not the number of active pieces")
+            _require(active_count == exists.sum(), "reading is not the number of active pieces")
         for _ in range(6):
             theta = thetas[rng.integers(3)]
             before = [np.asarray(look(pieces, one)[0]) for one in thetas]

@@ -8,11 +8,11 @@ import pytest
 import jaxelim as je
 from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
-from jaxelim.contracts.views import Space
+from jaxelim.contracts.views import ArmContext
 from jaxelim.families import gaussian
 from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign
 from jaxelim.families.gaussian import LinearStatistics, recomputed
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 RNG = np.random.default_rng(32)
 ARMS = RNG.normal(size=(6, 3))
@@ -62,7 +62,7 @@ def test_sums_of_rewards_lose_nothing():
     """100,000 rewards near 1 of one arm: a plain float32 sum is off by more than the last digit of a reward, ours is not."""
     rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
     with scope.engine():
-        space = Space(Lanes(None), jnp.eye(2, dtype=jnp.float32))
+        space = ArmContext(LaneOps(None), jnp.eye(2, dtype=jnp.float32))
         zero = jnp.zeros(2, jnp.float32)
         stats = LinearStatistics(
             t=jnp.int32(2), counts=zero + 1, means=zero, reward_sums=zero,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts import games
 
 COLUMNS = 12
@@ -58,7 +58,7 @@ def value(payoffs):
 @pytest.mark.parametrize("rows, lanes", [(8, 96), (60, 216)])
 def test_games_are_solved_exactly(rows, lanes):
     payoffs, mask = batch(rows, lanes, rows)
-    tuned = jax.jit(lambda flag, a, m: games.solve(Lanes(flag), a, m))(jnp.int32(1), payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
     strategy = np.asarray(tuned.strategy)
     assert (strategy >= 0).all()
     np.testing.assert_allclose(strategy.sum(0), 1, rtol=1e-14)
@@ -75,8 +75,8 @@ def test_games_are_solved_exactly(rows, lanes):
 
 def test_one_run_is_a_lane():
     payoffs, mask = batch(8, 24, 1)
-    tuned = jax.jit(lambda flag, a, m: games.solve(Lanes(flag), a, m))(jnp.int32(1), payoffs, mask)
-    one = jax.jit(jax.vmap(lambda a, m: games.solve(Lanes(), a, m), -1, -1))(payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    one = jax.jit(jax.vmap(lambda a, m: games.solve(LaneOps(), a, m), -1, -1))(payoffs, mask)
     np.testing.assert_allclose(one.value, tuned.value, rtol=1e-13)
     np.testing.assert_array_equal(one.pivots, tuned.pivots)
     np.testing.assert_allclose(one.strategy, tuned.strategy, atol=1e-7)
@@ -86,6 +86,6 @@ def test_a_lane_without_rows_ends_at_once():
     payoffs, mask = batch(8, 24, 2)
     mask[:, 5] = False
     payoffs[:, :, 7] = np.nan
-    end = jax.jit(lambda flag, a, m: games.solve(Lanes(flag), a, m))(jnp.int32(1), payoffs, mask)
+    end = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
     assert end.pivots[5] <= 1 and np.isfinite(end.strategy[:, 5]).all()
     assert end.pivots[7] <= 60  # a game that holds NaN holds nobody up

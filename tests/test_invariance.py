@@ -68,9 +68,9 @@ def test_layout_does_not_matter(watched, layout):
 def test_two_devices_and_one(watched):
     if len(jax.devices()) < 2:
         assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ  # the suite is to be run with two: see conftest.py
-    assert watched.plan["devices"] == min(2, len(jax.devices()))
+    assert watched.layout["devices"] == min(2, len(jax.devices()))
     one = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON)
-    assert one.plan["devices"] == 1
+    assert one.layout["devices"] == 1
     equal(watched, one)
 
 
@@ -97,7 +97,7 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
     for layout in (je.Engine(lanes=24, chunk=64), je.Engine(lanes=8, vmapped=True, devices=1)):
         slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
         equal(plain, slow)
-        assert slow.work["choose_rounds"] > 0
+        assert slow.timings["choose_rounds"] > 0
 
 
 @pytest.mark.parametrize("rule, shared", [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)])
@@ -106,7 +106,7 @@ def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
     deltas = np.array([0.1, 0.001, 0.02])
     common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
     swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
-    assert swept.samples.shape == (2, 3, 9) and (swept.plan["deltas_per_trajectory"] == 3) == shared
+    assert swept.samples.shape == (2, 3, 9) and (swept.layout["deltas_per_trajectory"] == 3) == shared
     for d, delta in enumerate(deltas):
         alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
         for name in FIELDS:
@@ -156,7 +156,7 @@ def test_design_forms_agree():
     equal(base, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common))
     canonical = je.instances.unstructured(1, K=24)
     fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
-    assert fast.plan["design"] == "diagonal"
+    assert fast.layout["design"] == "diagonal"
     equal(fast, je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common))
 
 
@@ -222,8 +222,8 @@ def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
         stayed = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=dataclasses.replace(layout, shrink=False),
                              **COMMON)
         equal(watched, stayed)
-        assert moved.work["samples_drawn"] == stayed.work["samples_drawn"]
-        assert moved.work["samples_computed"] < stayed.work["samples_computed"]
+        assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
+        assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
     assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
 
 
@@ -236,7 +236,7 @@ def test_few_runs_take_few_lanes():
     for runs, lanes, expected in sizes:
         layout = je.Engine(lanes=lanes, devices=1)
         results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout)
-        assert result.plan["lanes"] == expected
+        assert result.layout["lanes"] == expected
     for key in ((8, None), (1000, None), (100, 64)):
         np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
     np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
@@ -265,5 +265,5 @@ def test_useful_samples():
     """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1))
-    assert result.work["samples_drawn"] == (result.samples - 4).sum()
-    assert result.work["samples_drawn"] / result.work["samples_computed"] > 0.75
+    assert result.timings["samples_drawn"] == (result.samples - 4).sum()
+    assert result.timings["samples_drawn"] / result.timings["samples_computed"] > 0.75

@@ -10,11 +10,11 @@ import pytest
 import jaxelim as je
 from benchmarks.measure import planned
 from jaxelim import engine, scope
-from jaxelim.contracts.views import Space
+from jaxelim.contracts.views import ArmContext
 from jaxelim.families import gaussian
 from jaxelim.families.designs import ArmDesign, SquareDesign
-from jaxelim.families.products import Kept
-from jaxelim.lanes import Lanes
+from jaxelim.families.products import CrossCache
+from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
 from tests.test_invariance import equal
 
@@ -41,12 +41,12 @@ def test_kept_products_are_those_made_anew(form, m, owned):
         features, design = world(rng, form, owned)
         shape = (B,) if m is None else (m, B)
         arms = jnp.asarray(rng.integers(0, K, shape), jnp.int32)
-        kept = Kept.nothing(arms, design.g)
+        kept = CrossCache.nothing(arms, design.g)
         assert kept.cross.shape == (K, *shape) and np.all(kept.arms == -1)
 
         @jax.jit
         def step(flag, design, kept, arms, arm, weight):
-            space = Space(Lanes(flag), features)
+            space = ArmContext(LaneOps(flag), features)
             kept = kept.of(space, design, arms)
             after, gain, _ = design.add(space, arm, weight)
             return kept, design.cross(space, arms), after, kept.after(space, gain, arm)
@@ -79,7 +79,7 @@ def test_statistics_made_afresh_forget_products():
     stats = gaussian.LinearStatistics(
         t=jnp.int32(9), counts=jnp.ones(2), means=jnp.zeros(2), reward_sums=jnp.zeros(2),
         design=SquareDesign(jnp.ones(2), jnp.eye(2)), theta_hat=None, lost=jnp.zeros(2),
-        products=Kept(jnp.int32(1), jnp.ones(2)),
+        products=CrossCache(jnp.int32(1), jnp.ones(2)),
     )  # fmt: skip
     with scope.engine():
         assert gaussian.recomputed(jnp.eye(2), stats, 1.0).products.arms == -1

@@ -8,9 +8,9 @@ import pytest
 import jaxelim as je
 from benchmarks.kernels import compiled_text
 from jaxelim import engine, scope
-from jaxelim.contracts.views import Space
+from jaxelim.contracts.views import ArmContext
 from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign, weighted
-from jaxelim.lanes import SEVERAL, Lanes, by_several, index_like
+from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
 from jaxelim.problems.top_m import pack, unpack
 
 B = 5
@@ -24,8 +24,8 @@ def x64():
 
 def both(f, *x):
     """f(lanes, *x) in the tuned form (jitted, the flag traced) and in the plain one."""
-    tuned = jax.jit(lambda flag, *x: f(Lanes(flag), *x))(jnp.int32(1), *x)
-    return tuned, f(Lanes(None), *x)
+    tuned = jax.jit(lambda flag, *x: f(LaneOps(flag), *x))(jnp.int32(1), *x)
+    return tuned, f(LaneOps(None), *x)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 50, 64, 65, 130])
@@ -35,7 +35,7 @@ def test_reductions(n):
     for name, plain in (("argmax", np.argmax), ("argmin", np.argmin), ("max", np.max), ("min", np.min), ("sum", np.sum)):
         for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
             np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
-        np.testing.assert_array_equal(getattr(Lanes(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
+        np.testing.assert_array_equal(getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
     for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)):
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
@@ -56,7 +56,7 @@ def test_gathers():
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
         np.testing.assert_array_equal(got[2], w[q, :, each].T)
-    one = Lanes(None)
+    one = LaneOps(None)
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, 0]), jnp.asarray(i)), x[i, 0])
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, :1]), jnp.asarray(i)), x[i, 0])
     np.testing.assert_array_equal(one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0])
@@ -81,21 +81,21 @@ def test_several_at_once():
     arrays = tuple(map(jnp.asarray, (x, w, matrix, square, i, q)))
     for got in both(at_once, *arrays):
         for r in range(3):
-            singly = at_once(Lanes(None), *arrays[:4], arrays[4][r], arrays[5][r])
+            singly = at_once(LaneOps(None), *arrays[:4], arrays[4][r], arrays[5][r])
             np.testing.assert_array_equal(got[0][r], singly[0])
             for many, one in zip(got[1:], singly[1:], strict=True):
                 np.testing.assert_allclose(many[:, r], one, atol=1e-12)
     lane = tuple(a if a is arrays[2] else a[..., 2] for a in arrays)
-    whole = at_once(Lanes(None), *arrays)
-    for many, one in zip(whole, at_once(Lanes(None), *lane), strict=True):
+    whole = at_once(LaneOps(None), *arrays)
+    for many, one in zip(whole, at_once(LaneOps(None), *lane), strict=True):
         np.testing.assert_allclose(one, many[..., 2], atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 3, SEVERAL, SEVERAL + 1, 3 * SEVERAL - 1])
+@pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
 def test_all_come_by_several(n):
-    seen = by_several(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
+    seen = over_arm_blocks(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
     assert seen.min() == 1 and seen.max() <= 2
-    assert (seen == 1).all() or n % SEVERAL
+    assert (seen == 1).all() or n % ARMS_A_BLOCK
 
 
 def test_one_by_one():
@@ -105,8 +105,8 @@ def test_one_by_one():
     def f(lane):
         return given[0][:, lane] * 10, given[1][lane] + 100
 
-    whole = jax.jit(lambda: Lanes(jnp.int32(1)).one_by_one(f, given))()
-    part = jax.jit(lambda read: Lanes(jnp.int32(1), read).one_by_one(f, given))(jnp.int32(2))
+    whole = jax.jit(lambda: LaneOps(jnp.int32(1)).one_by_one(f, given))()
+    part = jax.jit(lambda read: LaneOps(jnp.int32(1), read).one_by_one(f, given))(jnp.int32(2))
     np.testing.assert_array_equal(whole[0], [[0, 10, 20], [30, 40, 50]])
     np.testing.assert_array_equal(whole[1], [101, 102, 103])
     np.testing.assert_array_equal(part[0], [[0, 10, 2], [30, 40, 5]])
@@ -123,7 +123,7 @@ def test_packed_bits(k):
         for place in range(k):
             np.testing.assert_array_equal((np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place])
         np.testing.assert_array_equal(unpack(words, k), bits)
-    np.testing.assert_array_equal(unpack(pack(Lanes(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
+    np.testing.assert_array_equal(unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
@@ -134,7 +134,7 @@ def test_inverse(d):
     for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
         product = np.einsum("deb,efb->dfb", a, np.asarray(got))
         np.testing.assert_allclose(product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9)
-    np.testing.assert_allclose(Lanes(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
+    np.testing.assert_allclose(LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
 
 
 @pytest.mark.parametrize("n", [3, 64, 70])
@@ -147,7 +147,7 @@ def test_products(method, n):
     for vector, sums in ((rng.normal(size=(n, B)), "pqb,qb->pb"), (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb")):
         for got in both(lambda lanes, m, v: getattr(lanes, method)(m, v), jnp.asarray(matrix), jnp.asarray(vector)):
             np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = getattr(Lanes(None), method)(jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0]))
+        one = getattr(LaneOps(None), method)(jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0]))
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
@@ -171,7 +171,7 @@ def test_designs(owned):
     gram = np.stack([phi @ v @ phi.T for v in vs], -1)
     for form in forms:
         def run(lanes, form):
-            space = Space(lanes, jnp.asarray(features))
+            space = ArmContext(lanes, jnp.asarray(features))
             for row in pulls:
                 form, _, _ = form.add(space, jnp.asarray(row))
             cross = form.cross(space, i)
@@ -186,7 +186,7 @@ def test_designs(owned):
             np.testing.assert_allclose(distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12)
 
         def of_two(lanes, form):
-            space, arms = Space(lanes, jnp.asarray(features)), jnp.stack([i, j])
+            space, arms = ArmContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
             cross = form.cross(space, arms)
             singly = [(form.cross(space, k), form.distances(space, form.cross(space, k), k)) for k in (i, j)]
             return (cross, form.distances(space, cross, arms)), jax.tree.map(lambda *x: jnp.stack(x, 1), *singly)
@@ -196,19 +196,19 @@ def test_designs(owned):
                 np.testing.assert_allclose(got, one, atol=1e-12)
 
         def of_all(lanes, form, features=features):
-            space, g = Space(lanes, jnp.asarray(features)), form.g
+            space, g = ArmContext(lanes, jnp.asarray(features)), form.g
 
             def more(found, arms):
                 return jax.lax.dynamic_update_slice_in_dim(found, form.cross(space, arms), arms.first, 1)
 
-            return by_several(k, more, jnp.zeros((k, *g.shape)))
+            return over_arm_blocks(k, more, jnp.zeros((k, *g.shape)))
 
         start = np.repeat((phi @ v0 @ phi.T)[..., None], B, -1)
         for got in both(of_all, form):
             np.testing.assert_allclose(got, start, atol=1e-12)
-        np.testing.assert_allclose(of_all(Lanes(None), jax.tree.map(lambda x: x[..., 1], form), phi), start[..., 1], atol=1e-12)
+        np.testing.assert_allclose(of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi), start[..., 1], atol=1e-12)
     weights = rng.random((k, B))
-    for got in both(lambda lanes, w: weighted(Space(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
+    for got in both(lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
         for b in range(B):
             anew = np.linalg.inv(ridge * np.eye(d) + phi.T @ (weights[:, b, None] * phi))
             np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
@@ -229,12 +229,12 @@ def test_quadratic_forms_and_mixed_designs(d):
     full = np.einsum("db,de->deb", diagonal.g, np.eye(d))
     for y in (shared, own):
         for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
-            squares = lambda lanes, form, y: form.squares(Space(lanes, jnp.asarray(phi)), y)  # noqa: E731
+            squares = lambda lanes, form, y: form.squares(ArmContext(lanes, jnp.asarray(phi)), y)  # noqa: E731
             for got in both(squares, form, jnp.asarray(y)):
                 each = np.broadcast_to(y, (directions, d, B))
                 np.testing.assert_allclose(got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9)
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
-    mixed = lambda lanes, form, *x: form.mixed(Space(lanes, jnp.asarray(phi)), *x)  # noqa: E731
+    mixed = lambda lanes, form, *x: form.mixed(ArmContext(lanes, jnp.asarray(phi)), *x)  # noqa: E731
     for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
         for b in range(B):
             anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))
@@ -251,9 +251,9 @@ def test_near_equal_arms_keep_their_distance():
     i = jnp.int32(0)
     y = phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
-    careful = Space(Lanes(None), jnp.asarray(phi), careful=True)
+    careful = ArmContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
     np.testing.assert_allclose(design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8)
-    plain = Space(Lanes(None), jnp.asarray(phi))
+    plain = ArmContext(LaneOps(None), jnp.asarray(phi))
     assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
 
 
@@ -265,7 +265,7 @@ def comparisons(text, lanes):
 def unpinned(monkeypatch):
     """Trees that XLA may compute anew in every consumer: what the pin is there to prevent."""
     def bare():
-        monkeypatch.setattr(Lanes, "pin", lambda self, f, *x: f(*x))
+        monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
 
     yield bare
     engine.program.cache_clear()  # of what was compiled without
@@ -278,7 +278,7 @@ def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
         return lanes.take(x, i) * x, jnp.where(index_like(x) == i, x, 0), x + i.astype(x.dtype)
 
     def compares():
-        f = jax.jit(lambda flag, x: step(Lanes(flag), x))
+        f = jax.jit(lambda flag, x: step(LaneOps(flag), x))
         return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
 
     assert compares() <= 49 + 2

@@ -151,12 +151,12 @@ def test_the_allocations_are_the_plain_readings_bit_by_bit(pair, vmapped, monkey
             jax.debug.callback(record, view.t, bits)
             return arm, state
 
-    class Kept(twin.LazyTas):
+    class CrossCache(twin.LazyTas):
         def _improve(self, stats, labels):
             super()._improve(stats, labels)
             solves.append(self.w)
 
-    monkeypatch.setitem(twin.RULES, "kept", Kept)
+    monkeypatch.setitem(twin.RULES, "kept", CrossCache)
     plainly(pair, pulls, "kept")
     name, problem, _ = PAIRS[pair]
     je.simulate(
@@ -190,7 +190,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
         instances, problem, je.LazyTaS(), runs=2, noise=eps, stopping=stopping,
         elimination=elimination, ridge=1,
     )
-    for i, one in enumerate(instances.singles):
+    for i, one in enumerate(instances.unbatched):
         for run in range(2):
             theirs = twin.run(
                 one.arms, one.theta, spec, "lazy_tas", noise=eps[run],

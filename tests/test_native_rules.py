@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts.indices import rank
 from tests import twin
 
@@ -138,7 +138,7 @@ def test_rank_is_that_of_a_sorted_column():
     np.fill_diagonal(values, -np.inf)
     values = jax.numpy.asarray(values)
     for m in range(1, 6):
-        ours = rank(Lanes(), lambda some: list(some.of(values)), 6, m, values[0])
+        ours = rank(LaneOps(), lambda some: list(some.of(values)), 6, m, values[0])
         np.testing.assert_array_equal(ours, np.sort(values, 0)[-m])
 
 

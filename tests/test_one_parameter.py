@@ -15,7 +15,7 @@ from hypothesis import example, given
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.one_parameter import g, h, poisson
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 FAMILY = Bernoulli()
 BOUNDS, PAIR, MIDDLE = map(jax.jit, (FAMILY.bounds, FAMILY.pair, FAMILY.middle))
@@ -334,7 +334,7 @@ def test_derivatives_of_pairs_by_the_counts():
 
 def drawn(mean, noise, dtype=np.float64):
     nature, noise = array([mean], [noise], dtype=dtype)
-    return FAMILY.draw(Lanes(), nature, jnp.int32(0), jnp.int32(0), noise[0])
+    return FAMILY.draw(LaneOps(), nature, jnp.int32(0), jnp.int32(0), noise[0])
 
 
 def test_draws():

@@ -207,3 +207,11 @@ def test_importing_the_library_leaves_alone_what_takes_long():
     code = f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); je.store.Store; je.testing.check_threshold"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
+
+
+def test_old_names_of_a_result_work_and_say_so():
+    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=2, max_samples=50)
+    with pytest.warns(DeprecationWarning, match="Result.work is Result.timings now"):
+        assert result.work is result.timings
+    with pytest.warns(DeprecationWarning, match="Result.plan is Result.layout now"):
+        assert result.plan is result.layout

@@ -48,7 +48,7 @@ class Late(je.SamplingRule):
     arm: int = 0
     traits = je.Traits(uses_delta=False, uses_rewards=False)
 
-    def skeleton(self):
+    def static_part(self):
         return dataclasses.replace(self, arm=0)
 
     def prepare(self, instance, problem, ridge):
@@ -171,7 +171,7 @@ FAULTS = {
     "no arrays": (as_it_is, start(lambda view: "begun"), "a leaf of the state that init returned is of type str"),
     "no pytree": (as_it_is, start(lambda view: Held()), "a leaf of the state that init returned is of type Held"),
     "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
-    "reads": (as_it_is, {"reads": lambda rule, view, state: view.means}, "what reads returned is float64[3]"),
+    "piece_tests": (as_it_is, {"piece_tests": lambda rule, view, state: view.means}, "what piece_tests returned is float64[3]"),
     "fast": (as_it_is, {"fast": lambda rule, view, state: (0, state)}, "what fast returned is a tuple of length 2"),
     "its arm": (as_it_is, {"fast": lambda rule, view, state: (0.5, state, OK)}, "the arm that fast returned is of type float"),
     "its status": (as_it_is, {"fast": lambda rule, view, state: (0, state, True)},

@@ -12,7 +12,7 @@ import jaxelim as je
 from benchmarks.measure import planned
 from jaxelim import engine, scope
 from jaxelim.families import gaussian
-from jaxelim.lanes import Lanes, places_type
+from jaxelim.lanes import LaneOps, places_type
 from jaxelim.simulation import drive, memory
 from jaxelim.simulation.job import Job
 
@@ -58,7 +58,7 @@ def gathered(f, *shapes):
 @pytest.mark.parametrize("b, dtype", [(8191, jnp.int32), (8192, jnp.int64)])
 def test_places_that_do_not_fit_into_32_bits(b, dtype):
     """[512, 512, 8192] entries are 2^31: the largest place still fits, the number of entries does not."""
-    lanes, i, pairs = Lanes(None), ((b,), jnp.int32), ((512, 512, b), jnp.bool_)
+    lanes, i, pairs = LaneOps(None), ((b,), jnp.int32), ((512, 512, b), jnp.bool_)
     assert gathered(lanes.row, pairs, i) == dtype
     assert gathered(lanes.column, pairs, i) == dtype
     assert gathered(lanes.take, ((512 * 512, b), jnp.bool_), i) == dtype
@@ -74,7 +74,7 @@ def test_rows_beyond_32_bits():
     with scope.engine():
         x = jnp.zeros((n, q, b), jnp.int8).at[2, :, -3:].set(7)
         i = jnp.full((b,), 2, jnp.int32)
-        row = jax.jit(Lanes(None).row)(x, i)
+        row = jax.jit(LaneOps(None).row)(x, i)
         assert (row[:, -3:] == 7).all() and int(jnp.sum(row, dtype=jnp.int64)) == 7 * 3 * q
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound.information import coordinates
 from jaxelim.lower_bound.solver import climb
 from jaxelim.sampling.parts import allocation, tracking
@@ -43,7 +43,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
     ours = je.simulate(
         instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None, ridge=1.0
     )
-    for i, one in enumerate(instances.singles):
+    for i, one in enumerate(instances.unbatched):
         for run in range(2):
             theirs = twin.run(
                 one.arms, one.theta, spec, name, noise=eps[run], stopping=(seen,),
@@ -172,11 +172,11 @@ def test_a_start_that_leads_nowhere_is_given_up():
 
 def test_forced_exploration_feeds_the_starved():
     counts = np.array([1.0, 7.0, 40.0])
-    weights = tracking.fed(Lanes(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8]))
+    weights = tracking.force_exploration(LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8]))
     np.testing.assert_allclose(weights, [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
     many = jnp.asarray(np.stack([counts, counts + 10], 1))
     with jax.numpy_rank_promotion("allow"):
-        weights = tracking.fed(Lanes(), many, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
+        weights = tracking.force_exploration(LaneOps(), many, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
     np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)  # sqrt(99) - 3/2 = 8.45
 
 

@@ -15,9 +15,9 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Space, Statistics, Tree, View, undefined
+from jaxelim.contracts.views import ArmContext, Estimate, Evidence, Snapshot, Statistics, Tree, View, undefined
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.lanes import Lanes, Several
+from jaxelim.lanes import ArmBlock, LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -85,15 +85,15 @@ class Family:
         """What `start` needs besides the rewards: NumPy arrays [instance, ..]."""
         return ()
 
-    def space(self, lanes: Lanes, features: Array, constants: Tree) -> Space:
+    def space(self, lanes: LaneOps, features: Array, constants: Tree) -> ArmContext:
         """What is fixed over a run."""
-        return Space(lanes, features, constants)
+        return ArmContext(lanes, features, constants)
 
-    def draw(self, lanes: Lanes, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
+    def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward of an arm, []; `pull` [] int32: how often it was pulled before."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
-    def start(self, space: Space, problem: "Problem", tables: Tree, rewards: Array) -> Statistics:
+    def start(self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array) -> Statistics:
         """After one pull of each arm; rewards [K, B], tables without their instance axis."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
@@ -105,12 +105,12 @@ class Family:
         """One run's statistics recomputed from what float32 holds exactly."""
         return stats
 
-    def evidence(self, space: Space, stats: Statistics, shape: Shape) -> Evidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         """What the samples say about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
 
     def refuted_pairs(
-        self, seen: Snapshot, arms: Several, beta: Array
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
         """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
         raise undefined(self, "refuted_pairs(seen, arms, beta)")
@@ -166,14 +166,14 @@ class Problem:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
         with scope.engine():
             means, theta_hat = jnp.asarray(arms @ theta), jnp.asarray(theta)
-            seen = Estimate(Lanes(), means, theta_hat, self.constants())
+            seen = Estimate(LaneOps(), means, theta_hat, self.constants())
             return self.shape(seen, self.answer(seen)).half_spaces(arms)
 
     def scaled(self, scale: float) -> "Problem":
         """The same problem for means divided by `scale`."""
         return self
 
-    def skeleton(self) -> "Problem":
+    def static_part(self) -> "Problem":
         """The problem without its arrays. Equal skeletons share a compiled program."""
         return self
 
@@ -197,7 +197,7 @@ class PieceSet:
         """Which pieces of `seen`'s answer are in the set: [Q] bool."""
         raise undefined(self, "active(seen)")
 
-    def reading(self, seen: Snapshot | View) -> Array:
+    def active_count(self, seen: Snapshot | View) -> Array:
         """How many these are: [] int32."""
         return seen.lanes.sum(self.active(seen))
 
@@ -211,7 +211,7 @@ class PieceSet:
 
     def tests(self, seen: Snapshot, full: bool) -> Array:
         """How many pieces the next check looks at: [] int32."""
-        return self.reading(seen)
+        return self.active_count(seen)
 
     def settled(self, seen: Snapshot, full: bool) -> Array:
         """Whether the set settles an answer: [] bool."""
@@ -225,7 +225,7 @@ class PieceSet:
         """When each was eliminated, 0 for never; None where that is not recorded."""
         return None
 
-    def remaining(self, lanes: Lanes) -> Array:
+    def remaining(self, lanes: LaneOps) -> Array:
         """What a trace shows of the set: [] int32."""
         raise undefined(self, "remaining(lanes)")
 
@@ -252,7 +252,7 @@ class SamplingRule:
         """Host: names and numbers that a result's settings should say of `prepare`'s work."""
         return {}
 
-    def skeleton(self) -> "SamplingRule":
+    def static_part(self) -> "SamplingRule":
         """The rule without its arrays, which `prepare` returns. Equal skeletons share a program."""
         return self
 
@@ -264,9 +264,9 @@ class SamplingRule:
         """The whole definition: the arm to pull, [] int32, and the next state."""
         raise undefined(self, "choose(view, state)")
 
-    def reads(self, view: View, state: Tree) -> Array:
+    def piece_tests(self, view: View, state: Tree) -> Array:
         """How many pieces this choice looks at (the paper's cost measure): []."""
-        return view.reading if self.traits.reads_pieces else jnp.zeros_like(view.t)
+        return view.active_count if self.traits.tests_pieces else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
         """The rule's own test on its next state: whether it stops, [] bool, and its answer [K]."""

@@ -15,10 +15,10 @@ import numpy as np
 from jax import Array
 
 from jaxelim.errors import ArgumentError
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
-    from jaxelim.contracts.views import Space
+    from jaxelim.contracts.views import ArmContext
     from jaxelim.families.designs import Design
 
 Tree = Any
@@ -54,11 +54,11 @@ class Shape:
         """The pieces whose margin [Q] says that the answer is not unique: [Q] bool."""
         return self.exists & (margins <= within)
 
-    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+    def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
         """The two arms of a piece [], the better one first; one arm twice for a level."""
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
-    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+    def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         """How far the two sides' intervals overlap: U_k - L_i, level - L_k or U_k - level: [Q]."""
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
@@ -66,15 +66,15 @@ class Shape:
         """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need, if any."""
         return None
 
-    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
         raise TypeError(f"{type(self).__name__} does not define margin")
 
-    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
         """||y_p||^2 in the inverse of V: [Q]. `cross`: the products of `rows`."""
         raise TypeError(f"{type(self).__name__} does not define norm")
 
-    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
@@ -124,17 +124,17 @@ class Rows(Shape):
             return jnp.zeros_like(self.exists)
         return super().ties(margins, within)
 
-    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+    def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
         if not self.several:
             return self.first, piece
         arms = self.exists.shape[0] // self.first.shape[0]
         return lanes.take(self.first, piece // arms), piece % arms
 
-    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+    def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         first = list(self.first) if self.several else [self.first]
         return jnp.concatenate([interval.upper - lanes.take(interval.lower, i) for i in first])
 
-    def sides(self, lanes: Lanes, x: Array) -> tuple[Array, Array]:
+    def sides(self, lanes: LaneOps, x: Array) -> tuple[Array, Array]:
         """x_i and x_k of every piece, x [K]: to broadcast to [Q], or to [m, K] if `several`."""
         if not self.several:
             return lanes.take(x, self.first), x
@@ -143,21 +143,21 @@ class Rows(Shape):
     def rows(self) -> Array:
         return self.first
 
-    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
         if not self.several:
             return row_margin(space, means, theta_hat, self.first)
-        if space.careful:
+        if space.cancellation_safe:
             each = range(self.first.shape[0])
             return self.flat(
                 jnp.stack([row_margin(space, means, theta_hat, self.first[r]) for r in each])
             )
         return self.flat(space.lanes.take(means, self.first)[:, None] - means)
 
-    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
         norm = design.distances(space, cross, self.first)
         return self.flat(jnp.swapaxes(norm, 0, 1)) if self.several else norm
 
-    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
         if not self.several:
             return design.difference(space, cross, self.first, piece)
         m = self.first.shape[0]
@@ -202,19 +202,19 @@ class Levels(Shape):
         if not isinstance(self.level, float | int | np.floating | np.integer):
             raise ArgumentError("level", self.level, "a number, not an array")
 
-    def pair(self, lanes: Lanes, piece: Array) -> tuple[Array, Array]:
+    def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
         return piece, piece
 
-    def overlap(self, lanes: Lanes, interval: Interval) -> Array:
+    def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         return interval.across(self.level, self.above)
 
-    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
         return jnp.abs(means - self.level)
 
-    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
         return design.g
 
-    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(self.above, piece), along, -along)
 
@@ -241,14 +241,14 @@ class Directions(Shape):
     exists: Array
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
-    def margin(self, space: "Space", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
         assert theta_hat is not None  # kept, as the problem's `uses_theta` says
         return jnp.sum(self.y * theta_hat[None], 1) - self.c
 
-    def norm(self, space: "Space", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
         return design.squares(space, self.y)
 
-    def along(self, space: "Space", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
         return design.along(space, space.lanes.row(self.y, piece))
 
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,8 +256,8 @@ class Directions(Shape):
         return np.asarray(self.y)[exists], np.asarray(self.c)[exists]
 
 
-def row_margin(space: "Space", means: Array, theta_hat: Array | None, i: Array) -> Array:
+def row_margin(space: "ArmContext", means: Array, theta_hat: Array | None, i: Array) -> Array:
     """(phi_i - phi_k) . theta_hat for every k: [K]; from phi_i - phi_k where arms are close."""
-    if space.careful and theta_hat is not None:
+    if space.cancellation_safe and theta_hat is not None:
         return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
     return space.lanes.take(means, i) - means

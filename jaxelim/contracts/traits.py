@@ -49,7 +49,7 @@ class Traits:
     uses_delta: bool = True
     uses_rewards: bool = True
     uses_chance: bool = False
-    reads_pieces: bool = True
+    tests_pieces: bool = True
     lanes_last: bool = False
     batch: int = 16
     patience: float = 0.0

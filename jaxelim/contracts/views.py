@@ -11,7 +11,7 @@ import jax
 from jax import Array
 
 from jaxelim.contracts.shapes import Shape
-from jaxelim.lanes import Lanes, Several
+from jaxelim.lanes import ArmBlock, LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
@@ -23,16 +23,18 @@ _STATIC = {"static": True}
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Space:
-    """What is fixed over a run: the primitives and the features. `careful` (static): some arms are so near each other, for
-    the conditioning that V can reach, that squared distances have to be formed from y = phi_i - phi_j."""
+class ArmContext:
+    """What is fixed over a run: the primitives and the features.
 
-    lanes: Lanes
+    `cancellation_safe` (static): some arms are so near each other, for the conditioning that V can
+    reach, that squared distances are formed from y = phi_i - phi_j."""
+
+    lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's own arrays, as its `constants` gives them
-    careful: bool = dataclasses.field(default=False, metadata={"static": True})
+    cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
 
-    def feature(self, k: Array | Several) -> Array:
+    def feature(self, k: Array | ArmBlock) -> Array:
         """phi_k, [d]."""
         return self.lanes.row(self.features, k)
 
@@ -70,7 +72,7 @@ class Statistics:
 class Estimate:
     """What a problem reads: means, and what its answers depend on besides."""
 
-    lanes: Lanes  # argmax, take, ...: right for one run and fast for many
+    lanes: LaneOps  # argmax, take, ...: right for one run and fast for many
     means: Array  # [K]
     theta_hat: Array | None = None  # [d]; kept where the problem says `uses_theta`
     constants: Tree = ()  # what the problem's `constants` gave
@@ -79,7 +81,7 @@ class Estimate:
 class Evidence:
     """What the samples, or an allocation, say about the pieces of one answer."""
 
-    space: Space
+    space: ArmContext
 
     def values(self) -> Array:
         """The LLR of every piece at counts, H_p at weights: [Q]. (Paper, section 2)"""
@@ -98,13 +100,13 @@ class _Seen:
     """What a snapshot and a view have in common."""
 
     problem: "Problem"
-    space: Space
+    space: ArmContext
     means: Array
     theta_hat: Array | None
     answer: Tree
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> LaneOps:
         """argmax, argmin, min, max, sum, take, row over arms: right for one run, fast for many."""
         return self.space.lanes
 
@@ -126,14 +128,14 @@ class Snapshot(_Seen):
 
     family: "Family" = dataclasses.field(metadata=_STATIC)
     problem: "Problem" = dataclasses.field(metadata=_STATIC)
-    space: Space
+    space: ArmContext
     stats: Statistics
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
     evidence: Evidence  # about them
 
     @staticmethod
-    def of(family: "Family", problem: "Problem", space: Space, stats: Statistics) -> "Snapshot":
+    def of(family: "Family", problem: "Problem", space: ArmContext, stats: Statistics) -> "Snapshot":
         """All that is read at one t, computed once."""
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
@@ -163,7 +165,7 @@ class View(_Seen):
     family: "Family" = dataclasses.field(metadata=_STATIC)
     problem: "Problem" = dataclasses.field(metadata=_STATIC)
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
-    space: Space
+    space: ArmContext
     t: Array  # [] int32: the index of the sample about to be drawn, samples so far plus one
     counts: Array  # [K]: pulls before that sample, whole numbers in the floating type
     means: Array  # [K]: the estimates
@@ -173,7 +175,7 @@ class View(_Seen):
     shape: Shape  # of its pieces
     evidence: Evidence  # about them, at the counts
     active: Array  # [Q] bool: the pieces that sampling looks at
-    reading: Array  # [] int32: how many those are
+    active_count: Array  # [] int32: how many those are
     piece_set: "PieceSet | Tree"  # the set that elimination has left; `active` is read from it
     delta: Array  # []
     beta: Array  # []: the threshold at (t, delta), t as above
@@ -209,8 +211,8 @@ class View(_Seen):
         answer = self.problem.answer(view.estimate)
         shape = self.problem.shape(view.estimate, answer)
         view = dataclasses.replace(view, answer=answer, shape=shape)
-        active, reading = pieces_for_sampling(view, self.elimination, self.piece_set)
-        return dataclasses.replace(view, active=active, reading=reading)
+        active, active_count = pieces_for_sampling(view, self.elimination, self.piece_set)
+        return dataclasses.replace(view, active=active, active_count=active_count)
 
 
 def pieces_for_sampling(
@@ -220,6 +222,6 @@ def pieces_for_sampling(
     if elimination is None:
         return seen.shape.exists, seen.shape.total()
     if elimination.shared:
-        return piece_set.active(seen), piece_set.reading(seen)
+        return piece_set.active(seen), piece_set.active_count(seen)
     active = elimination.active(seen, piece_set)
     return active, seen.lanes.sum(active)

@@ -10,12 +10,12 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import OK
-from jaxelim.contracts.views import Snapshot, Space, Tree, View, pieces_for_sampling
+from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View, pieces_for_sampling
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
 from jaxelim.families import noise as random
-from jaxelim.lanes import Lanes, saturated, where
+from jaxelim.lanes import LaneOps, saturated, where
 from jaxelim.stopping.llr import Native
 
 
@@ -49,7 +49,7 @@ class Asking:
         t, delta, chance = stats.t + 1, lane.delta[0], None
         if spec.rule.traits.uses_chance:
             chance = random.chance(inputs.key, lane.run, t, spec.dtype)
-        active, reading = pieces_for_sampling(seen, elimination, sampling)
+        active, active_count = pieces_for_sampling(seen, elimination, sampling)
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -64,7 +64,7 @@ class Asking:
             shape=seen.shape,
             evidence=seen.evidence,
             active=active,
-            reading=reading,
+            active_count=active_count,
             piece_set=sampling,
             delta=delta,
             beta=self.observing.beta(t, delta),
@@ -76,18 +76,18 @@ class Asking:
         """The rule's method on all lanes: as it is where it is lanes-last, else under vmap."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         if spec.rule.traits.lanes_last and not spec.vmapped:
-            if not spec.owned:  # what all lanes share gets an axis to be broadcast along
+            if not spec.per_lane_instances:  # what all lanes share gets an axis to be broadcast along
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
-        one = dataclasses.replace(view.space, lanes=Lanes(None))
+        one = dataclasses.replace(view.space, lanes=LaneOps(None))
         view = _within(view, one)
         axes = jax.tree.map(lambda _: -1, (view, *state))
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
         features = None if view.space.features.ndim == 2 else -1
         of_space = dataclasses.replace(one, features=features, constants=shared(one.constants))
         of_view = _within(axes[0], of_space)
-        if not spec.owned:
+        if not spec.per_lane_instances:
             of_view = dataclasses.replace(of_view, prepared=shared(view.prepared))
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
@@ -129,9 +129,9 @@ class Asking:
         # that asked need.
         asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
         order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
-        own = lane if spec.owned else dataclasses.replace(lane, prepared=())
+        own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
         few = jax.tree.map(lambda x: x[..., order], own)
-        if not spec.owned:  # shared by all lanes, and without their axis
+        if not spec.per_lane_instances:  # shared by all lanes, and without their axis
             few = dataclasses.replace(few, prepared=lane.prepared)
         seen = self.observing.snapshot(inputs, few)
         observers = few.observers
@@ -164,7 +164,7 @@ class Asking:
         return jax.tree.map(wide, self.ask("init", view))
 
 
-def _within(view: View, space: Space) -> View:
+def _within(view: View, space: ArmContext) -> View:
     """The view, and its evidence, with another space."""
     evidence = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
     return dataclasses.replace(view, space=space, evidence=evidence)

@@ -232,7 +232,7 @@ class Loop:
 
     def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
         """`fresh` in the lanes that are done."""
-        if self.spec.owned:
+        if self.spec.per_lane_instances:
             return where(lane.done, fresh, lane)
         shared = fresh.prepared
         without = lambda lane: dataclasses.replace(lane, prepared=())  # noqa: E731

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import Snapshot, Space, Tree
+from jaxelim.contracts.views import ArmContext, Snapshot, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 
 class Observed(NamedTuple):
@@ -28,11 +28,11 @@ class Observing:
 
     spec: Spec
 
-    def lanes(self, inputs: Inputs) -> Lanes:
+    def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
-        return Lanes(inputs.flag if self.spec.tuned else None)
+        return LaneOps(inputs.flag if self.spec.tuned else None)
 
-    def space(self, inputs: Inputs, features: Array | None) -> Space:
+    def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         features = inputs.features[0] if features is None else features
         return self.spec.family.space(self.lanes(inputs), features, inputs.constants)
 

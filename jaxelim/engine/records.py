@@ -29,7 +29,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         answer=lane.answers,
         pulls=pulls.astype(jnp.int32),
         tests_stopping=lane.tests,
-        tests_sampling=lane.reads_at,
+        tests_sampling=lane.piece_tests_at,
         times=tuple(times),
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)

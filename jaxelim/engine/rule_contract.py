@@ -16,7 +16,7 @@ RETURNS = {
     "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
     "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK or OK",
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as long as an answer",
-    "reads": "a reads(view, state) that returns a number of pieces, a scalar",
+    "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
 }
 """What each method has to be, in words."""
 
@@ -48,8 +48,8 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
         return f"what {method} returned is {_described(given)}"
     if method == "init":
         return _no_arrays(given)
-    if method == "reads":
-        return _no_scalar("what reads returned is", given, "iuf", view)
+    if method == "piece_tests":
+        return _no_scalar("what piece_tests returned is", given, "iuf", view)
     if method == "native":
         return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(given[1], view)
     fault = _no_scalar(f"the arm that {method} returned is", given[0], "iu", view)

@@ -30,7 +30,7 @@ class Spec:
     stopping: tuple[StoppingRule, ...]
     elimination: Any  # None, or the rule whose set sampling looks at
     threshold: Callable
-    owned: bool  # every lane has its own instance
+    per_lane_instances: bool  # every lane has its own instance
     deltas: int  # observed side by side on one trajectory
     lanes: int
     chunk: int
@@ -106,8 +106,8 @@ class Lane:
     answers: Array  # [S, D, W, B] bool
     pulls: Array | None  # [S, D, K, B] where observers stop at different times
     tests: Array  # [S, D, B] int64: pieces tested for stopping
-    reads: Array  # [B] int64: pieces read for sampling so far
-    reads_at: Array  # [S, D, B] int64: the same when the observer's run was over
+    piece_tests: Array  # [B] int64: pieces read for sampling so far
+    piece_tests_at: Array  # [S, D, B] int64: the same when the observer's run was over
     done: Array  # [B] bool
     asks: Array  # [B] bool: waits for `choose`
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none

@@ -22,7 +22,7 @@ from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.families import noise as random
-from jaxelim.lanes import Lanes, where
+from jaxelim.lanes import LaneOps, where
 
 
 class Ending(NamedTuple):
@@ -60,7 +60,7 @@ class Step:
         """The sampling rule."""
         return Asking(self.spec)
 
-    def lanes(self, inputs: Inputs) -> Lanes:
+    def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
         return self.observing.lanes(inputs)
 
@@ -130,12 +130,12 @@ class Step:
         asks, chosen, state = lane.asks, lane.chosen, choice.state
         if two_speed:
             asks = live & goes_on & ~choice.decided & (choice.status != OK)
-            go, asks, closing = self.lanes(inputs).pin(lambda *x: x, go, asks, closing)
+            go, asks, closing = self.lanes(inputs).materialize(lambda *x: x, go, asks, closing)
             state = where(go, state, lane.rule_state)
             chosen = jnp.where(go, NO_ARM, lane.chosen)
         answers = self._answers(seen, lane, observed, ending, beta)
         counted = closing | (ending.still & go)
-        reads_now = self.asking.ask("reads", view, state)
+        tests_now = self.asking.ask("piece_tests", view, state)
         reward = self._reward(inputs, lane, choice.arm, noise)
         stats = spec.family.update(seen, choice.arm, reward, go)
         observers = observed.states
@@ -153,8 +153,8 @@ class Step:
             stopped=lane.stopped | ending.stopping,
             answers=answers,
             tests=lane.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
-            reads=lane.reads + jnp.where(go, reads_now, 0).astype(jnp.int64),
-            reads_at=jnp.where(closing, lane.reads, lane.reads_at),
+            piece_tests=lane.piece_tests + jnp.where(go, tests_now, 0).astype(jnp.int64),
+            piece_tests_at=jnp.where(closing, lane.piece_tests, lane.piece_tests_at),
             done=~goes_on | wrong,  # nothing is open in a lane that was done before
             asks=asks,
             chosen=chosen,
@@ -188,7 +188,7 @@ class Step:
             if rule.fast is not None:
                 self.asking.ask("choose", view, state)
             self.asking.natively(view, state, lane.closed_at == 0)
-            self.asking.ask("reads", view, state)
+            self.asking.ask("piece_tests", view, state)
             return lane, outcome(self.spec, lane)
 
         return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
@@ -219,9 +219,9 @@ class Step:
         at = jnp.minimum(item, spec.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
         of_lane = lambda x: jnp.moveaxis(x[instance], 0, -1)  # noqa: E731
-        owned = lambda tree: jax.tree.map(of_lane, tree) if spec.owned else None  # noqa: E731
-        per_lane = of_lane if spec.owned else (lambda x: x[0])
-        features, nature = owned(inputs.features), owned(inputs.nature)
+        per_lane_instances = lambda tree: jax.tree.map(of_lane, tree) if spec.per_lane_instances else None  # noqa: E731
+        per_lane = of_lane if spec.per_lane_instances else (lambda x: x[0])
+        features, nature = per_lane_instances(inputs.features), per_lane_instances(inputs.nature)
         prepared, tables = jax.tree.map(per_lane, (inputs.prepared, inputs.tables))
         space = self.observing.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
@@ -249,8 +249,8 @@ class Step:
             answers=many(bool, seen.public.shape[0]),
             pulls=many(jnp.int32, k) if spec.observers > 1 else None,
             tests=many(jnp.int64),
-            reads=jnp.zeros((b,), jnp.int64),
-            reads_at=many(jnp.int64),
+            piece_tests=jnp.zeros((b,), jnp.int64),
+            piece_tests_at=many(jnp.int64),
             done=item >= queue.length,
             asks=jnp.zeros((b,), bool),
             chosen=jnp.full((b,), NO_ARM),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.views import Evidence, Space
+from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.lanes import index_like
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class ArmEvidence(Evidence):
     """The pieces of one shape, at some means, under some counts or weights."""
 
     family: "OneParameter" = dataclasses.field(metadata={"static": True})
-    space: Space
+    space: ArmContext
     shape: Shape
     means: Array  # [K]
     weights: Array  # [K] precision counts, positive
@@ -44,7 +44,7 @@ class PairEvidence(ArmEvidence):
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
         (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.weights))
-        values = lanes.pin(self.family.pair, n_a, a, n_b, b)
+        values = lanes.materialize(self.family.pair, n_a, a, n_b, b)
         return shape.flat(values) if shape.several else values
 
     def gradient(self, piece: Array) -> Array:
@@ -76,7 +76,7 @@ class LevelEvidence(ArmEvidence):
 
 
 def evidence_of(
-    family: "OneParameter", space: Space, shape: Shape, means: Array, weights: Array
+    family: "OneParameter", space: ArmContext, shape: Shape, means: Array, weights: Array
 ) -> ArmEvidence:
     """The evidence about pieces of this shape."""
     kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.families.one_parameter import OneParameter, poisson
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 
 @jax.tree_util.register_static
@@ -26,7 +26,7 @@ class Bernoulli(OneParameter):
     high: ClassVar[float] = 1.0
     inmost: ClassVar[float | None] = 1 - 2.0**-53
 
-    def draw(self, lanes: Lanes, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""
         return (noise < lanes.take(nature, arm)).astype(noise.dtype)
 

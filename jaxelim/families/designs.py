@@ -5,7 +5,7 @@
   arms, and the accurate one where arms nearly coincide, since it can form y = phi_i - phi_j before it multiplies.
 - `DiagonalDesign`: only the diagonal, exact where the features are the identity (unstructured problems).
 
-`cross` and `distances` take one arm i [] or several at once, [m], `cross` `Several` too: then what they give has that axis after
+`cross` and `distances` take one arm i [] or several at once, [m], `cross` `ArmBlock` too: then what they give has that axis after
 its own.
 
 Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.views import Space
-from jaxelim.lanes import Several, index_like
+from jaxelim.contracts.views import ArmContext
+from jaxelim.lanes import ArmBlock, index_like
 
 CANCELLATION = 1e-10
 """Where ||phi_i - phi_j||^2 by the Gram form falls below this share of g_i + g_j, its leading digits have cancelled."""
@@ -38,25 +38,25 @@ class ArmDesign:
     g: Array  # [K]
     w: Array  # [d, K], w[:, k] = V^-1 phi_k
 
-    def cross(self, space: Space, k: Array | Several) -> Array:
+    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         return space.lanes.dot(space.features, space.lanes.column(self.w, k))
 
-    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
         return cross_i - self.cross(space, j)
 
-    def along(self, space: Space, y: Array) -> Array:
+    def along(self, space: ArmContext, y: Array) -> Array:
         """Not known of directions that are not made of arms."""
         raise TypeError("Phi V^-1 does not answer for directions that are not made of arms; use the square form")
 
     squares = along
 
-    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + _beside(self.g, i) - 2 * cross_i, 0)
 
-    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
+    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
         """The design after `weight` more pulls of k (0 leaves it, bit for bit), with the gain vectors: what means, [K], and
         theta_hat, [d], move per unit of surprise."""
         u = space.lanes.column(self.w, k)
@@ -73,45 +73,45 @@ class SquareDesign:
     g: Array  # [K]
     v_inv: Array  # [d, d]
 
-    def along(self, space: Space, y: Array) -> Array:
+    def along(self, space: ArmContext, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
         return space.lanes.dot(space.features, space.lanes.symmetric_dot(self.v_inv, y))
 
-    def cross(self, space: Space, k: Array | Several) -> Array:
+    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         y = space.feature(k)
-        return self.along(space, y[..., None] if isinstance(k, Several) and y.ndim < self.v_inv.ndim else y)
+        return self.along(space, y[..., None] if isinstance(k, ArmBlock) and y.ndim < self.v_inv.ndim else y)
 
-    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]. y first, so near-equal arms lose no digits."""
         return self.along(space, space.feature(i) - space.feature(j))
 
-    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]; from y itself where the Gram form cancels."""
         total = space.lanes.take(self.g, i) + _beside(self.g, i)
         gram = jnp.maximum(total - 2 * cross_i, 0)
-        if not space.careful:
+        if not space.cancellation_safe:
             return gram
         if gram.ndim > self.g.ndim:
             return jnp.stack([self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0])], 1)
         y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
-    def squares(self, space: Space, y: Array) -> Array:
+    def squares(self, space: ArmContext, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         if y.ndim == 2:
             return jnp.sum(y * jnp.matmul(y, self.v_inv, precision="highest"), 1)
         y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
-    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
+    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
         """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
         return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
 
-    def mixed(self, space: Space, k: Array, keep: Array, new: Array) -> "SquareDesign":
+    def mixed(self, space: ArmContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
         """The design of keep V + new phi_k phi_k', keep and new []."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
@@ -120,7 +120,7 @@ class SquareDesign:
             q = new / (keep * (keep + new * space.lanes.take(g, k)))
             return 1 / keep, u * q, g / keep - along**2 * q
 
-        scale, fraction, g = space.lanes.pin(factors, self.g, u, along, k)
+        scale, fraction, g = space.lanes.materialize(factors, self.g, u, along, k)
         return SquareDesign(g, self.v_inv * scale - u[:, None] * fraction[None])
 
 
@@ -131,32 +131,32 @@ class DiagonalDesign:
 
     g: Array  # [K]
 
-    def cross(self, space: Space, k: Array | Several) -> Array:
+    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
-        if isinstance(k, Several):
+        if isinstance(k, ArmBlock):
             g = self.g[:, None]
             return jnp.where(index_like(g) == k.like(g), g, 0)
         g = _beside(self.g, k)
         return jnp.where(index_like(g) == k, g, 0)
 
-    def difference(self, space: Space, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
         return cross_i - self.cross(space, j)
 
-    def distances(self, space: Space, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]; 0 at k = i."""
         g = _beside(self.g, i)
         return jnp.where(index_like(g) == i, 0, space.lanes.take(self.g, i) + g)
 
-    def along(self, space: Space, y: Array) -> Array:
+    def along(self, space: ArmContext, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
         return self.g * y
 
-    def squares(self, space: Space, y: Array) -> Array:
+    def squares(self, space: ArmContext, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
-    def add(self, space: Space, k: Array, weight: Array | float = 1.0) -> tuple["DiagonalDesign", Array, Array]:
+    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["DiagonalDesign", Array, Array]:
         """As `ArmDesign.add`; the gain vector is the same in means and in theta_hat: [K]."""
         chosen = index_like(self.g) == k
         shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
@@ -175,7 +175,7 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: Space, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+def weighted(space: ArmContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
     """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K], ridge []. One packed product makes V, one
     makes g."""
     features = space.features

@@ -19,12 +19,12 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
-from jaxelim.contracts.views import Snapshot, Space, Statistics
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
 from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families.designs import ArmDesign, Design, DiagonalDesign, SquareDesign
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
-from jaxelim.families.products import Kept
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.families.products import CrossCache
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LinearStatistics(Statistics):
     design: Design  # V^-1 in one of three forms
     theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
     lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
-    products: Kept | None  # of the last snapshot, moved on by the sample since; None: not kept
+    products: CrossCache | None  # of the last snapshot, moved on by the sample since; None: not kept
 
     @property
     def estimated_theta(self) -> Array | None:
@@ -122,17 +122,17 @@ class Gaussian(Family):
             sums: the rule reads reward sums. theta: a log reads theta_hat.
             tuned: for a CPU.
         """
-        careful = may_cancel(instance, ridge, min(max_samples, 10_000))
-        form = form or choose_form(instance, problem.uses_theta, careful)
+        cancellation_safe = may_cancel(instance, ridge, min(max_samples, 10_000))
+        form = form or choose_form(instance, problem.uses_theta, cancellation_safe)
         return LinearGaussian(
             std=self.std,
             ridge=ridge,
             form=form,
-            careful=careful,
-            keeps_theta=careful or problem.uses_theta or theta,
+            cancellation_safe=cancellation_safe,
+            keeps_theta=cancellation_safe or problem.uses_theta or theta,
             keeps_sums=sums,
             # Where they cost more than to look whether they are still right.
-            keeps_products=tuned and form != "diagonal" and not careful,
+            keeps_products=tuned and form != "diagonal" and not cancellation_safe,
             # LLVM's higher levels compile a quarter longer, for steps that take as long; but for
             # the small ones. By the form alone: the program must not depend on the number of runs.
             optimization=None if form == "diagonal" else "1",
@@ -145,7 +145,7 @@ class Gaussian(Family):
         """The means: [I, K]."""
         return InitialStatistics.of(instance, "diagonal", 1.0).mu
 
-    def draw(self, lanes: Lanes, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         return lanes.take(nature, arm) + noise
 
     def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
@@ -177,7 +177,7 @@ class LinearGaussian(Gaussian):
 
     ridge: float = 0.0
     form: str = "diagonal"
-    careful: bool = False  # squared distances are formed from phi_i - phi_j
+    cancellation_safe: bool = False  # squared distances are formed from phi_i - phi_j
     keeps_theta: bool = False
     keeps_sums: bool = False
     keeps_products: bool = False
@@ -185,17 +185,17 @@ class LinearGaussian(Gaussian):
     optimization: str | None = None
 
     def plan(self) -> dict[str, Any]:
-        return {"design": self.form, "careful": self.careful}
+        return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
     def tables(self, instance: "Instance") -> dict[str, np.ndarray]:
         first = InitialStatistics.of(instance, self.form, self.ridge)
         return {"g": first.g, "matrix": first.matrix, "estimator": first.estimator}
 
-    def space(self, lanes: Lanes, features: Array, constants: Any) -> Space:
-        return Space(lanes, features, constants, self.careful)
+    def space(self, lanes: LaneOps, features: Array, constants: Any) -> ArmContext:
+        return ArmContext(lanes, features, constants, self.cancellation_safe)
 
     def start(
-        self, space: Space, problem: Problem, tables: dict, rewards: Array
+        self, space: ArmContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
         k, b = rewards.shape
         if space.features.ndim == 3:
@@ -224,7 +224,7 @@ class LinearGaussian(Gaussian):
         rows = Snapshot.of(self, problem, space, stats).shape.rows()
         if rows is None or not self.keeps_products:
             return stats
-        return dataclasses.replace(stats, products=Kept.nothing(rows, means))
+        return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
         """After one more sample. Where `go` does not hold the sample has weight 0, which leaves
@@ -248,7 +248,7 @@ class LinearGaussian(Gaussian):
             evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
             rows = seen.shape.rows()
             assert rows is not None
-            products = Kept(rows, evidence.cross).after(space, along, arm)
+            products = CrossCache(rows, evidence.cross).after(space, along, arm)
         return LinearStatistics(
             t=stats.t + go.astype(jnp.int32),
             counts=stats.counts + chosen.astype(stats.means.dtype),
@@ -264,7 +264,7 @@ class LinearGaussian(Gaussian):
         """One run's statistics from its counts and reward sums, in float64; features [K, d]."""
         return recomputed(features, stats, self.ridge)  # type: ignore[arg-type]
 
-    def evidence(self, space: Space, stats: Statistics, shape: Shape) -> LinearEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
         rows, cross = shape.rows(), None
         if stats.products is not None and rows is not None:
@@ -286,11 +286,11 @@ def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
         raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
 
 
-def choose_form(instance: "Instance", uses_theta: bool, careful: bool) -> str:
+def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool) -> str:
     """The cheapest form of the design that is exact for this instance."""
     if instance.structure == "unstructured":
         return "diagonal"
-    if uses_theta or careful or instance.K > 2 * instance.d:
+    if uses_theta or cancellation_safe or instance.K > 2 * instance.d:
         return "square"
     return "arms"
 

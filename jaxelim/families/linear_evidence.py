@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.shapes import Shape, row_margin
-from jaxelim.contracts.views import Evidence, Space
+from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.families.designs import Design, DiagonalDesign, weighted
-from jaxelim.lanes import Several
+from jaxelim.lanes import ArmBlock
 
 Tree = Any
 
@@ -35,7 +35,7 @@ def likelihood_ratio(margin: Array, norm: Array) -> Array:
 class LinearEvidence(Evidence):
     """The pieces of one shape, at theta_hat, in the metric of one design."""
 
-    space: Space
+    space: ArmContext
     shape: Shape
     design: Design
     means: Array  # [K] phi_k . theta_hat
@@ -46,7 +46,7 @@ class LinearEvidence(Evidence):
 
     @staticmethod
     def of(
-        space: Space, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
+        space: ArmContext, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
         cross: Tree = None,
     ) -> "LinearEvidence":  # fmt: skip
         """The evidence under a design; `cross`: the products of `shape.rows()`, where known."""
@@ -99,7 +99,7 @@ class LinearEvidence(Evidence):
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
         return self.design.difference(self.space, self.design.cross(self.space, i), i, j)
 
-    def pairs(self, arms: Several) -> list[tuple[Array, Array, Array]]:
+    def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each arm of a block: i, `margins(i)` [K] and `distances(i)` [K]."""
         rows, cross = [], self.design.cross(self.space, arms)  # one product for all of them
         for r in range(arms.m):

@@ -16,10 +16,10 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Shape
-from jaxelim.contracts.views import Snapshot, Space, Statistics
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
-from jaxelim.lanes import Several, index_like
+from jaxelim.lanes import ArmBlock, index_like
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -155,7 +155,7 @@ class OneParameter(Family):
         """The means: [I, K]."""
         return instance.means.reshape(-1, instance.K)
 
-    def start(self, space: Space, problem: Problem, tables: tuple, rewards: Array) -> Statistics:
+    def start(self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array) -> Statistics:
         t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
         ones = jnp.ones_like(rewards)
         return Statistics(t=t, counts=ones, means=rewards, reward_sums=rewards)
@@ -173,11 +173,11 @@ class OneParameter(Family):
             reward_sums=sums,
         )
 
-    def evidence(self, space: Space, stats: Statistics, shape: Shape) -> ArmEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
         return evidence_of(self, space, shape, stats.means, stats.counts)
 
     def refuted_pairs(
-        self, seen: Snapshot, arms: Several, beta: Array
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> list[tuple[Array, Array]]:
         lanes, counts, means, out = seen.lanes, seen.stats.counts, seen.means, []
         for r in range(arms.m):

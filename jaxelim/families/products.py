@@ -10,33 +10,33 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import Space
+from jaxelim.contracts.views import ArmContext
 from jaxelim.families.designs import Design
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class CrossCache:
     """The products of some arms, in the order of `Problem.rows`; of lanes side by side, whose axis tells [] from [m]."""
 
     arms: Array  # [] or [m] int32; -1 where there is none yet
     cross: Array  # [K] or [K, m]
 
     @staticmethod
-    def nothing(arms: Array, means: Array) -> "Kept":
+    def nothing(arms: Array, means: Array) -> "CrossCache":
         """Of arms like these nothing is known yet."""
-        return Kept(arms, jnp.zeros(means.shape[:1] + arms.shape, means.dtype)).forgotten()
+        return CrossCache(arms, jnp.zeros(means.shape[:1] + arms.shape, means.dtype)).forgotten()
 
-    def forgotten(self) -> "Kept":
+    def forgotten(self) -> "CrossCache":
         """All to be made anew."""
         return dataclasses.replace(self, arms=jnp.full_like(self.arms, -1))
 
-    def of(self, space: Space, design: Design, arms: Array) -> "Kept":
+    def of(self, space: ArmContext, design: Design, arms: Array) -> "CrossCache":
         """Those of `arms`, made anew where it was another one."""
         stale = self.arms != arms
         if arms.ndim == 1:
             anew = lambda cross: jnp.where(stale, design.cross(space, arms), cross)  # noqa: E731
-            return Kept(arms, jax.lax.cond(jnp.any(stale), anew, lambda cross: cross, self.cross))
+            return CrossCache(arms, jax.lax.cond(jnp.any(stale), anew, lambda cross: cross, self.cross))
 
         def row(r, cross):
             here = jax.lax.dynamic_index_in_dim(stale, r, keepdims=False)
@@ -49,9 +49,9 @@ class Kept:
             return jax.lax.cond(jnp.any(here), anew, lambda cross: cross, cross)
 
         some = lambda cross: jax.lax.fori_loop(0, arms.shape[0], row, cross)  # noqa: E731
-        return Kept(arms, jax.lax.cond(jnp.any(stale), some, lambda cross: cross, self.cross))
+        return CrossCache(arms, jax.lax.cond(jnp.any(stale), some, lambda cross: cross, self.cross))
 
-    def after(self, space: Space, gain: Array, arm: Array) -> "Kept":
+    def after(self, space: ArmContext, gain: Array, arm: Array) -> "CrossCache":
         """After a pull of `arm` that moves the means by `gain` [K] per unit of surprise."""
         along = space.lanes.row(self.cross, arm) if self.arms.ndim > 1 else space.lanes.take(self.cross, arm)
         gain = gain if self.arms.ndim == 1 else gain[:, None]

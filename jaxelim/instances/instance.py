@@ -182,7 +182,7 @@ class Instance:
         return "unstructured" if unstructured else "linear"
 
     @property
-    def singles(self) -> list["Instance"]:
+    def unbatched(self) -> list["Instance"]:
         """The instances one by one: those of the batch, or this one."""
         return list(self) if self.batched else [self]
 

@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import TieError
-from jaxelim.lanes import by_several, index_like
+from jaxelim.lanes import index_like, over_arm_blocks
 
 
 def refuted_against(seen, beta) -> Array:
@@ -23,7 +23,7 @@ def refuted_against(seen, beta) -> Array:
         return fallen
 
     # 0 or 1 in the floating type: with booleans XLA's CPU backend does not vectorise the loop.
-    return by_several(seen.means.shape[0], more, jnp.zeros_like(seen.means)) > 0
+    return over_arm_blocks(seen.means.shape[0], more, jnp.zeros_like(seen.means)) > 0
 
 
 @jax.tree_util.register_dataclass
@@ -37,7 +37,7 @@ class ArmSet(PieceSet):
     def active(self, seen):
         return (self.dropped == 0) & (index_like(self.dropped) != seen.answer)
 
-    def reading(self, seen):
+    def active_count(self, seen):
         return self.left - (seen.lanes.take(self.dropped, seen.answer) == 0).astype(jnp.int32)
 
     def drop(self, seen, refuted):
@@ -48,7 +48,7 @@ class ArmSet(PieceSet):
         return self.drop(seen, refuted_against(seen, beta))
 
     def tests(self, seen, full):
-        return self.left * (self.dropped.shape[0] - 1) if full else self.reading(seen)
+        return self.left * (self.dropped.shape[0] - 1) if full else self.active_count(seen)
 
     def settled(self, seen, full):
         return self.left <= 1

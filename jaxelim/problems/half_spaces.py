@@ -53,7 +53,7 @@ class GroupSet(PieceSet):
 
     def tests(self, seen, full):
         if not full:
-            return self.reading(seen)
+            return self.active_count(seen)
         sizes = self.problem.members.sum(2).astype(np.int32)
         sizes = jnp.asarray(sizes.reshape(sizes.shape + (1,) * (self.dropped.ndim - 2)))
         return jnp.sum(jnp.where(self.dropped == 0, sizes, 0), (0, 1), dtype=jnp.int32)
@@ -165,7 +165,7 @@ class HalfSpaces(Problem):
         answers, q, d = self.directions.shape
         return f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, directions=<[{answers}, {q}, {d}]>)"
 
-    def skeleton(self):
+    def static_part(self):
         return HalfSpaces(self.answer_map, np.where(self.valid[..., None], np.ones_like(self.directions), 0), None, self.groups)
 
     def constants(self):

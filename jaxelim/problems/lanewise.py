@@ -14,7 +14,7 @@ from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import Estimate, Snapshot
 from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
-from jaxelim.lanes import Lanes, index_like, saturated
+from jaxelim.lanes import LaneOps, index_like, saturated
 from jaxelim.problems.top_m import refuted_pairs
 
 
@@ -46,7 +46,7 @@ class OrderedPairs(PieceSet):
 
     def tests(self, seen, full):
         if not full:
-            return self.reading(seen)
+            return self.active_count(seen)
         return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
 
     def _left(self) -> Array:
@@ -100,10 +100,10 @@ class Lanewise(Problem):
         method = getattr(self.of, name)
         if self.of.lanes_last or seen.means.ndim == 1:
             return method(seen, *answer)
-        axes = jax.tree.map(lambda _: -1, dataclasses.replace(seen, lanes=Lanes(), constants=()))
+        axes = jax.tree.map(lambda _: -1, dataclasses.replace(seen, lanes=LaneOps(), constants=()))
         constants = jax.tree.map(lambda _: None, seen.constants)
         axes = dataclasses.replace(axes, constants=constants)
-        one = dataclasses.replace(seen, lanes=Lanes())
+        one = dataclasses.replace(seen, lanes=LaneOps())
         of_answer = [jax.tree.map(lambda _: -1, tree) for tree in answer]
         return jax.vmap(method, in_axes=(axes, *of_answer), out_axes=-1)(one, *answer)
 
@@ -185,7 +185,7 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
         return ArgumentError("problem", problem, RETURNS[name], f"{name} returned {note}")
 
     def traced(means, theta, constants):
-        seen = Estimate(Lanes(), means, theta, constants)
+        seen = Estimate(LaneOps(), means, theta, constants)
         answer = ask("answer", seen)
         if not all(isinstance(x, jax.Array) for x in jax.tree.leaves(answer)):
             raise fault("answer", "a pytree with leaves that are no arrays")

@@ -25,7 +25,7 @@ class SignSet(PieceSet):
     def active(self, seen):
         return self.dropped == 0
 
-    def reading(self, seen):
+    def active_count(self, seen):
         return self.left
 
     def drop(self, seen, refuted):

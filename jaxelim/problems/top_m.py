@@ -11,12 +11,12 @@ from jax import Array
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.lanes import Lanes, balanced, by_several, index_like
+from jaxelim.lanes import LaneOps, balanced, index_like, over_arm_blocks
 
 _BITS = 32
 
 
-def pack(lanes: Lanes, bits: Array) -> Array:
+def pack(lanes: LaneOps, bits: Array) -> Array:
     """bool [K, ..] along axis 0 -> uint32 words [ceil(K/32), ..], bit k % 32 of word k // 32."""
 
     def together(parts: list[Array]) -> Array:
@@ -30,7 +30,7 @@ def pack(lanes: Lanes, bits: Array) -> Array:
         rest = [together(list(bits[whole:]))[None]] if whole < k else []
         return jnp.concatenate([*found, *rest])
 
-    return lanes.pin(words, bits)
+    return lanes.materialize(words, bits)
 
 
 def unpack(words: Array, k: int) -> Array:
@@ -63,7 +63,7 @@ def refuted_pairs(seen, beta) -> Array:
         return refuted
 
     shape = seen.means.shape
-    return by_several(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
+    return over_arm_blocks(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
 
 
 @jax.tree_util.register_dataclass
@@ -225,7 +225,7 @@ class TopM(Problem):
         return PairMask(jnp.ones((means.shape[0], *means.shape), bool))
 
 
-def largest(lanes: Lanes, means: Array, m: int) -> TopAnswer:
+def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
     """The m largest entries of means [K], ties to the lowest index."""
     each = index_like(means)
     # Entries of -inf can still be chosen, each once: they are told apart from those already taken.

@@ -13,7 +13,7 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.families.designs import DiagonalDesign, SquareDesign, weighted
 from jaxelim.families.linear_evidence import LinearEvidence
-from jaxelim.lanes import Lanes, index_like, where
+from jaxelim.lanes import LaneOps, index_like, where
 from jaxelim.sampling.parts import games
 
 _BATCHED_ROWS = (4, 16, 64)
@@ -124,9 +124,9 @@ class FWS(SamplingRule):
 
         return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, z, 1 - step))[0]
 
-    def reads(self, view, state):
+    def piece_tests(self, view, state):
         uniform = _uniform_block(view.t, view.means.shape[0]) | self._tied(view)
-        return jnp.where(uniform, 0, view.reading)
+        return jnp.where(uniform, 0, view.active_count)
 
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
@@ -143,7 +143,7 @@ class FWS(SamplingRule):
         return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
-        x = view.lanes.pin(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
+        x = view.lanes.materialize(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
         return view.lanes.argmax(x / view.counts), x
 
     def _play(self, view: View, look: _Look, rows: Array) -> Array:
@@ -158,7 +158,7 @@ class FWS(SamplingRule):
             pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
             features = view.space.features
             features = features if features.ndim == 2 else pick(features)
-            space = dataclasses.replace(view.space, lanes=Lanes(None), features=features)
+            space = dataclasses.replace(view.space, lanes=LaneOps(None), features=features)
             bare: Any = dataclasses.replace(look.evidence, space=None)  # type: ignore[arg-type]
             evidence = dataclasses.replace(pick(bare), space=space)
             return games.solve(space.lanes, *_payoffs(evidence, pick(values), most)).strategy

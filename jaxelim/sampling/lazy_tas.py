@@ -99,8 +99,8 @@ class LazyTaS(SamplingRule):
         exact = dataclasses.replace(state, low=low, high=low, toward=toward)
         return self._pull(view, where(open_, exact, state))
 
-    def reads(self, view, state):
-        return state.iterations * view.reading
+    def piece_tests(self, view, state):
+        return state.iterations * view.active_count
 
     def _known(self, view, state):
         """Whether the test on lambda_min(V) is open, and the state with the bounds that decide it where it is not."""

@@ -30,7 +30,7 @@ class LinGIFA(SamplingRule):
         problems=("best-arm", "top-m"),
         elimination=False,
         uses_rewards=False,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         source="Reda et al. 2021",
         name="lingifa",

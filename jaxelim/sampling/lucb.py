@@ -20,7 +20,7 @@ class LUCBState:
 
     stop: Array  # [] bool: its own test holds
     mask: Array  # [K] bool: its answer
-    looked: Array  # [] int32: how many pieces it looked at
+    piece_tests: Array  # [] int32: how many pieces it looked at
     second: Array  # [] int32: the arm to be pulled next without a look; -1: none
 
 
@@ -76,19 +76,19 @@ class LUCB(SamplingRule):
         stop = lanes.take(overlap, piece) <= 0
         none = jnp.full_like(state.second, -1)
         if self.pulls == 1:
-            found = LUCBState(stop, view.public, view.reading, none)
+            found = LUCBState(stop, view.public, view.active_count, none)
             return less_pulled(view, b, c), found
         again = state.second >= 0
         found = LUCBState(
             stop & ~again,
             view.public,
-            jnp.where(again, 0, view.reading),
+            jnp.where(again, 0, view.active_count),
             jnp.where(again | (b == c), none, c),
         )
         return jnp.where(again, state.second, b), found
 
-    def reads(self, view, state):
-        return state.looked
+    def piece_tests(self, view, state):
+        return state.piece_tests
 
     def native(self, view, state):
         return state.stop, state.mask

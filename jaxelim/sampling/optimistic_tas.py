@@ -77,7 +77,7 @@ class OptimisticTaS(SamplingRule):
 
     def fast(self, view, state):
         due = allocation.due(self.schedule, view)
-        idle = dataclasses.replace(state.found, looks=jnp.zeros_like(view.t))
+        idle = dataclasses.replace(state.found, evaluations=jnp.zeros_like(view.t))
         return *self._track(view, state, idle), jnp.where(due, ASK, OK)
 
     def choose(self, view, state):
@@ -85,8 +85,8 @@ class OptimisticTaS(SamplingRule):
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
 
-    def reads(self, view, state):
-        return state.found.looks * view.reading
+    def piece_tests(self, view, state):
+        return state.found.evaluations * view.active_count
 
     def _track(self, view, state, found):
         target = state.target + found.weights

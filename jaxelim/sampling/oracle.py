@@ -34,7 +34,7 @@ class Oracle(SamplingRule):
         elimination=False,
         uses_delta=False,
         uses_rewards=False,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         source="Tirinzoni & Degenne 2022",
     )
@@ -58,7 +58,7 @@ class Oracle(SamplingRule):
     def __hash__(self):
         return hash(repr(self))
 
-    def skeleton(self):
+    def static_part(self):
         return Oracle()
 
     def prepare(self, instance, problem, ridge):

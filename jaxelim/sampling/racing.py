@@ -44,7 +44,7 @@ class Racing(SamplingRule):
         structures=("unstructured",),
         stopping=("native",),
         elimination=False,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )

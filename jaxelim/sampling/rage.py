@@ -13,7 +13,7 @@ from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.lanes import index_like, where
-from jaxelim.sampling.parts.indices import beaten
+from jaxelim.sampling.parts.indices import dominated
 
 _SMALL = 1e-5  # entries of a design below it are dropped
 _LONGEST = 2**30  # samples of a phase: far beyond any cap, and its counts fit int32
@@ -75,7 +75,7 @@ class RAGE(SamplingRule):
         stopping=("native",),
         elimination=False,
         uses_rewards=False,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         batch=16,
         patience=0.1,
@@ -102,7 +102,7 @@ class RAGE(SamplingRule):
 
     def choose(self, view, state):
         over = ~view.lanes.any(state.left > 0)
-        active = state.active & ~(beaten(view, state.active, self._width(view, state.phase)) & (state.phase > 0))
+        active = state.active & ~(dominated(view, state.active, self._width(view, state.phase)) & (state.phase > 0))
         # One arm left: no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
         weights, rho = self._design(view, active, begins)

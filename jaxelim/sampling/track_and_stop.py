@@ -73,20 +73,20 @@ class TrackAndStop(SamplingRule):
 
     def fast(self, view, state):
         due = allocation.due(self.schedule, view)
-        idle = dataclasses.replace(state.found, looks=jnp.zeros_like(view.t))
+        idle = dataclasses.replace(state.found, evaluations=jnp.zeros_like(view.t))
         return *self._track(view, state, idle), jnp.where(due, ASK, OK)
 
     def choose(self, view, state):
         due = allocation.due(self.schedule, view)
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due))
 
-    def reads(self, view, state):
-        return state.found.looks * view.reading
+    def piece_tests(self, view, state):
+        return state.found.evaluations * view.active_count
 
     def _track(self, view, state, found):
         lanes, counts, time, weights = view.lanes, view.counts, view.time, found.weights
         if self.exploration == "wrapper":
-            weights = tracking.fed(lanes, counts, time, weights)
+            weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights
         if self.tracking == "C":
             arm = tracking.cumulative(lanes, counts, target)

@@ -42,7 +42,7 @@ class UGapE(SamplingRule):
         stopping=("llr", "selective", "full", "native"),
         elimination=False,
         always_native=True,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         source="Gabillon et al. 2012",
         name="ugape",

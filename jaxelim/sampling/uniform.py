@@ -22,7 +22,7 @@ class Uniform(SamplingRule):
         elimination=False,
         uses_delta=False,
         uses_rewards=False,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         source="round robin",
     )

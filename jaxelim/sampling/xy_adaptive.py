@@ -12,7 +12,7 @@ from jaxelim.checks import integer, real
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like, where
-from jaxelim.sampling.parts.indices import beaten
+from jaxelim.sampling.parts.indices import dominated
 
 
 @jax.tree_util.register_dataclass
@@ -56,7 +56,7 @@ class XYAdaptive(SamplingRule):
         elimination=False,
         uses_rewards=False,
         uses_chance=True,
-        reads_pieces=False,
+        tests_pieces=False,
         lanes_last=True,
         batch=16,
         patience=0.25,
@@ -78,7 +78,7 @@ class XYAdaptive(SamplingRule):
 
     def choose(self, view, state):
         changes = state.rho / view.time < self.alpha * state.old_rho / state.old_t
-        unbeaten = ~beaten(view, jnp.ones_like(state.active), 2 * view.beta)
+        unbeaten = ~dominated(view, jnp.ones_like(state.active), 2 * view.beta)
         active = jnp.where(changes, unbeaten, state.active)
         old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
         worst = self._worst(view, active)
@@ -106,7 +106,7 @@ class XYAdaptive(SamplingRule):
         apart = jax.lax.map(lambda c: design.distances(space, *c), (along, order))
 
         def pair(n, m, worst):
-            if space.careful:
+            if space.cancellation_safe:
                 fall = design.difference(space, along[n], order[n], order[m])
             else:
                 fall = along[n] - along[m]

@@ -57,13 +57,13 @@ def spec_of(job: Job, log: int = 0) -> Spec:
     while queue < each:
         queue *= 2
     return Spec(
-        problem=in_lanes(_scaled_problem(job).skeleton()),
+        problem=in_lanes(_scaled_problem(job).static_part()),
         family=family,
-        rule=job.rule.skeleton(),
+        rule=job.rule.static_part(),
         stopping=job.stopping,
         elimination=job.elimination,
         threshold=job.threshold,
-        owned=job.instance.batched,
+        per_lane_instances=job.instance.batched,
         deltas=job.deltas.size if job.shared else 1,
         lanes=lanes,
         chunk=chunk,

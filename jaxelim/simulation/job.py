@@ -113,7 +113,7 @@ class Job:
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
             checks.choice("record", name, ("pair_times",))
-        for one in instance.singles:
+        for one in instance.unbatched:
             problem.check(one.arms, one.theta)
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
@@ -184,7 +184,7 @@ def _check_float32(instance: Instance, problem: Problem) -> None:
     """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
     if type(problem).half_spaces is Problem.half_spaces:  # a user's own, without them
         return
-    for i, one in enumerate(instance.singles):
+    for i, one in enumerate(instance.unbatched):
         directions, offsets = problem.half_spaces(one.arms, one.theta)
         # A mean is the sum of these terms, each rounded. Best arm and top m compare means.
         size = np.abs(directions) @ np.abs(one.theta) + np.abs(offsets)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from jaxelim.cache import jitted
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ BIASED = "the mean of the others is biased low"
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
-    given = [(one.theta, one.means, problem.constants()) for one in instance.singles]
-    answers = [np.asarray(_answer(problem.skeleton(), *one)) for one in given]
+    given = [(one.theta, one.means, problem.constants()) for one in instance.unbatched]
+    answers = [np.asarray(_answer(problem.static_part(), *one)) for one in given]
     return np.stack(answers) if instance.batched else answers[0]
 
 
 @jitted
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
-    seen = Estimate(Lanes(), means, theta, constants)
+    seen = Estimate(LaneOps(), means, theta, constants)
     return problem.public(seen, problem.answer(seen))
 
 
@@ -78,10 +79,10 @@ class Result:
             pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
         tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
         tests_sampling: int64, half-spaces looked at for sampling.
-        work: as measured: seconds (of which compilation is kept apart, in compile_seconds, and as processor time of the whole
+        timings: as measured: seconds (of which compilation is kept apart, in compile_seconds, and as processor time of the whole
             process while it compiled, in compile_processor_seconds), samples drawn and computed (lanes that idle count as
             computed).
-        plan: how the work was laid out.
+        layout: how the runs were laid out.
         settings: all that decides the numbers, as text.
     """
 
@@ -99,9 +100,19 @@ class Result:
     elimination_times: np.ndarray | None
     tests_stopping: np.ndarray
     tests_sampling: np.ndarray
-    work: dict
-    plan: dict
+    timings: dict
+    layout: dict
     settings: dict
+
+    @property
+    def work(self) -> dict:
+        """Deprecated name of `timings`."""
+        return _renamed("work", "timings", self.timings)
+
+    @property
+    def plan(self) -> dict:
+        """Deprecated name of `layout`."""
+        return _renamed("plan", "layout", self.layout)
 
     @property
     def truncated(self) -> np.ndarray:
@@ -156,8 +167,8 @@ class Result:
             elimination_times=times,
             tests_stopping=arrays.tests_stopping,
             tests_sampling=arrays.tests_sampling,
-            work=work,
-            plan=plan,
+            timings=work,
+            layout=plan,
             settings=settings,
         )
 
@@ -198,8 +209,8 @@ class Result:
                 f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
                 f"they are in no mean{', and ' + BIASED if cut < self.truncated.size else ''}."
             )
-        drawn = max(self.work["samples_drawn"], 1)
-        seconds, compiling = self.work["seconds"], self.work["compile_seconds"]
+        drawn = max(self.timings["samples_drawn"], 1)
+        seconds, compiling = self.timings["seconds"], self.timings["compile_seconds"]
         notes.append(
             f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
             "of compiling."
@@ -254,8 +265,8 @@ class Result:
             coords,
             {
                 **self.settings,
-                **{f"plan_{k}": _attribute(v) for k, v in self.plan.items()},
-                **{f"work_{k}": _attribute(v) for k, v in self.work.items()},
+                **{f"plan_{k}": _attribute(v) for k, v in self.layout.items()},
+                **{f"work_{k}": _attribute(v) for k, v in self.timings.items()},
             },
         )
         for name, unit in units.items():
@@ -265,6 +276,11 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {self.settings['rule']} on {self.settings['instance']}: {'x'.join(map(str, self.samples.shape))} runs>"
+
+
+def _renamed(old: str, new: str, value: dict) -> dict:
+    warnings.warn(f"Result.{old} is Result.{new} now", DeprecationWarning, stacklevel=3)
+    return value
 
 
 def _attribute(value: Any) -> Any:

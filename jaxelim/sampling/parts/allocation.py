@@ -13,11 +13,11 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts.views import Space, View
+from jaxelim.contracts.views import ArmContext, View
 from jaxelim.errors import ArgumentError
 from jaxelim.families.designs import DiagonalDesign, SquareDesign
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.information import Coordinates
 from jaxelim.lower_bound.solver import climb
@@ -43,7 +43,7 @@ class Allocation:
     weights: Array  # [K]
     mixture: Array  # [Q], the multipliers of the pieces; all zero before the first solve
     gap: Array  # [] certified relative duality gap of the pair
-    looks: Array  # [] int32
+    evaluations: Array  # [] int32
 
 
 def start(view: View) -> Allocation:
@@ -105,7 +105,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
     arms, pieces = view.means.shape[0], view.linear.margin.shape[0]
 
     def one(features, frame, shape, gaps, active, bonus, last, now, few=False):
-        run = Space(Lanes(None), features, space.constants, space.careful)
+        run = ArmContext(LaneOps(None), features, space.constants, space.cancellation_safe)
         if isinstance(view.linear.design, DiagonalDesign):
             reference = DiagonalDesign(frame.g)
         else:
@@ -140,7 +140,7 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
             jnp.where(solvable, found.allocation, tied), jnp.where(solvable, found.mixture, last.mixture),
             jnp.where(solvable, found.gap, jnp.inf), jnp.add(found.iterations, 1),
         )
-        return where_(now, new, dataclasses.replace(last, looks=jnp.zeros_like(last.looks)))
+        return where_(now, new, dataclasses.replace(last, evaluations=jnp.zeros_like(last.evaluations)))
 
     frame = Frame(*view.prepared)
     features = view.features

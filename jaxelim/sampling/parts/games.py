@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.lanes import Lanes, index_like
+from jaxelim.lanes import LaneOps, index_like
 
 _STALLED = 12
 """Pivots without progress before Bland's rule takes over."""
@@ -36,7 +36,7 @@ class _Tableau:
     done: Array  # [] bool
 
 
-def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
+def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     """max over z in the simplex of min over rows p in mask of payoffs_p . z; payoffs [F, K], mask [F].
 
     The simplex method on the smaller side, in a condensed tableau: payoffs moved and scaled to [1, 2], then
@@ -82,17 +82,17 @@ def solve(lanes: Lanes, payoffs: Array, mask: Array) -> Solution:
 
         c = jax.lax.cond(jnp.any(bland), lowest_label, lambda: steepest)
         done = s.done | ~(lanes.take(costs, c) < -allowed)  # also where a cost is NaN
-        column = lanes.pin(lanes.column, s.entries, c)
+        column = lanes.materialize(lanes.column, s.entries, c)
         usable = column[:k] > smallest_pivot
         ratio = jnp.where(usable, jnp.maximum(s.entries[:k, f], 0) / jnp.where(usable, column[:k], 1), jnp.inf)
         tied = ratio <= lanes.min(ratio) * (1 + 1e-12)
         preferred = jnp.where(bland, -s.basic.astype(dtype), column[:k])
         r = lanes.argmax(jnp.where(tied, preferred, -jnp.inf))
-        row = lanes.pin(lanes.row, s.entries, r)
+        row = lanes.materialize(lanes.row, s.entries, r)
         # The whole exchange as one rank-one update; a lane that is done is left as it is.
         here, there = each_row == r, each_column == c
         left = jnp.where(done, 0, (column - here.astype(dtype)) / jnp.where(done, 1, lanes.take(column, r)))
-        left, right = lanes.pin(lambda *x: x, left, row + there.astype(dtype))
+        left, right = lanes.materialize(lambda *x: x, left, row + there.astype(dtype))
         after = s.entries - left[:, None] * right[None]
         objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(right, jnp.full_like(c, f))
         progress = objective > s.best * (1 + 1e-13)

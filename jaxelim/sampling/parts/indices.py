@@ -11,11 +11,11 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.views import View
-from jaxelim.lanes import SEVERAL, Lanes, Several, balanced
+from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps, balanced
 from jaxelim.problems.top_m import largest
 
 
-def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: int, like: Array) -> Array:
+def rank(lanes: LaneOps, rows: Callable[[ArmBlock], list[Array]], count: int, m: int, like: Array) -> Array:
     """The m-th largest over i of rows(i) [K], entry by entry and equal entries counted apart: [K].
 
     `rows` gives the rows of some arms; of all count rows one entry in each column is -inf and stands for nothing. The m
@@ -24,15 +24,15 @@ def rank(lanes: Lanes, rows: Callable[[Several], list[Array]], count: int, m: in
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
-    some = min(SEVERAL, count)
+    some = min(ARMS_A_BLOCK, count)
 
     def body(b, best):
-        arms = Several(jnp.minimum(b * some, count - some), some)
+        arms = ArmBlock(jnp.minimum(b * some, count - some), some)
         fresh = []
         for r, x in enumerate(rows(arms)):
             x = jnp.where(x == -jnp.inf, jnp.inf, x) if smallest else x
             fresh.append(jnp.where(arms.first + r < b * some, -jnp.inf, sign * x))  # not once more
-        return _merged(best, lanes.pin(_sorted, fresh))
+        return _merged(best, lanes.materialize(_sorted, fresh))
 
     best = (jnp.full_like(like, -jnp.inf),) * kept
     return sign * jax.lax.fori_loop(np.int32(0), np.int32(-(-count // some)), body, best)[-1]
@@ -59,7 +59,7 @@ def _merged(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def ambiguous_pair(
-    lanes: Lanes, bounds: Array, column: Callable[[Array], Array], m: int
+    lanes: LaneOps, bounds: Array, column: Callable[[Array], Array], m: int
 ) -> tuple[Array, Array, Array]:
     """J [K] bool, the m arms with the smallest bounds; b, the j of J with the largest max over i outside J of B_ij; c, the
     i outside J with the largest B_ib. `bounds` [K] holds the m-th largest B_ij over i != j, column(j) is B_.j: [K]."""
@@ -78,7 +78,7 @@ def ambiguous_pair(
     return chosen.member, b, c
 
 
-def beaten(view: View, judges: Array, width: Array) -> Array:
+def dominated(view: View, judges: Array, width: Array) -> Array:
     """The arms i for which some judge j has sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat.
 
     [K] bool, as are `judges`; identical arms do not beat one another."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.lanes import Lanes
+from jaxelim.lanes import LaneOps
 
 
 @jax.tree_util.register_dataclass
@@ -27,12 +27,12 @@ class AdaHedge:
     def _rate(self) -> Array:
         return float(np.log(self.losses.shape[0])) / self.gap
 
-    def weights(self, lanes: Lanes) -> Array:
+    def weights(self, lanes: LaneOps) -> Array:
         """w_k proportional to exp(-eta (L_k - min L)): [K], on the simplex."""
         raw = jnp.exp(-self._rate() * (self.losses - lanes.min(self.losses)))
         return raw / lanes.sum(raw)
 
-    def learn(self, lanes: Lanes, weights: Array, loss: Array) -> "AdaHedge":
+    def learn(self, lanes: LaneOps, weights: Array, loss: Array) -> "AdaHedge":
         """After the loss vector [K] was suffered with `weights`."""
         rate = self._rate()
         least = lanes.min(loss)
