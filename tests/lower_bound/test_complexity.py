@@ -12,7 +12,7 @@ from jaxelim.lower_bound import allocation_value, complexity, oracle_weights
 from jaxelim.lower_bound.optimum import solve_many
 from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.problems import BestArm, Thresholding, TopM
-from tests.complexity_cases import Box, information
+from tests.lower_bound.complexity_cases import Box, information
 
 # H* of the shipped instances, from the bracket of linear programs in `cutting_planes` at 1e-9.
 SHIPPED = [

@@ -18,7 +18,7 @@ from jaxelim.lower_bound import (
     optimal_information,
 )
 from jaxelim.problems import BestArm, Thresholding, TopM
-from tests.complexity_cases import Box
+from tests.lower_bound.complexity_cases import Box
 
 RNG = np.random.default_rng(12)
 ARMS = RNG.standard_normal((6, 3))

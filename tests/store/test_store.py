@@ -23,9 +23,9 @@ import xarray as xr
 import jaxelim as je
 from experiments import cells, workers
 from jaxelim import cli, store
-from tests.store_worker import BLOCK, RUNS, Cheap, jobs, options
+from tests.store.store_worker import BLOCK, RUNS, Cheap, jobs, options
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def finished(folder: Path) -> dict[str, bytes]:
@@ -50,7 +50,7 @@ def copy(whole, tmp_path) -> Path:
 
 
 def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
-    command = [sys.executable, "-m", "tests.store_worker", str(folder), str(kills), str(seed)]
+    command = [sys.executable, "-m", "tests.store.store_worker", str(folder), str(kills), str(seed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)

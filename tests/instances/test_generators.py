@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jaxelim import instances
 from jaxelim.errors import ArgumentError, TieError, UnknownNameError, UnsupportedError
 from jaxelim.instances.instance import stack
-from tests.instance_cases import INF, NAN, refused
+from tests.instances.instance_cases import INF, NAN, refused
 
 # The shipped instances
 

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from jaxelim import instances
 from jaxelim.errors import InstanceFileError, UnknownNameError
 from jaxelim.instances.instance import Instance, stack
-from tests.instance_cases import INF, NAN, PHI, THETA, refused
+from tests.instances.instance_cases import INF, NAN, PHI, THETA, refused
 
 NUMBERS = st.floats(-1e6, 1e6)
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -83,7 +83,7 @@ def said(text):
     return " ".join(re.sub(r"'/[^']*/mine\.json'", "'mine.json'", text).split())
 
 
-ROWS = [row.split("\t") for row in (Path(__file__).parent / "data" / "bad_input.tsv").read_text().splitlines()]
+ROWS = [row.split("\t") for row in (Path(__file__).parents[1] / "data" / "bad_input.tsv").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])

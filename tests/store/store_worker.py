@@ -1,4 +1,4 @@
-"""A process that is killed on purpose: `python -m tests.store_worker FOLDER KILLS SEED` (see test_store.py).
+"""A process that is killed on purpose: `python -m tests.store.store_worker FOLDER KILLS SEED` (see test_store.py).
 
 It never starts JAX, so it may fork. Children run a small job of cheap cells into a folder and are killed with SIGKILL at random
 moments, every third time during a write, until the job is done; then a new folder is begun, until there have been so many

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 import jaxelim as je
 from tests import twin
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "fws"]
 QUICK = "linear-d20_bai_fws_both.npz"
 MAXIMIN = twin.maximin

@@ -13,7 +13,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts.indices import rank
 from tests import twin
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 ENTRIES = {e["rule"]: e for e in json.loads((DATA / "traces" / "index.json").read_text())
            if e["rule"] in ("lingifa", "rage", "xya")}
 RULES = {"lingifa": je.LinGIFA(), "lucb": je.LUCB(), "ugape": je.UGapE(), "racing": je.Racing(), "rage": je.RAGE(),

@@ -12,7 +12,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.bounds import first_time, heuristic, region_of
 from jaxelim.problems import BestArm
 from jaxelim.stopping.thresholds import Heuristic
-from tests.complexity_cases import information
+from tests.lower_bound.complexity_cases import information
 
 K = 5
 

@@ -15,7 +15,7 @@ from jaxelim.engine import cpu_options
 from jaxelim.sampling.lazy_tas import averaged
 from tests import twin
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "lts"]
 SETTINGS = {
     "llr": (je.LLR(), None),

@@ -9,8 +9,8 @@ import pytest
 
 from tests import twin
 
-DATA = Path(__file__).parent / "data"
-INSTANCES = Path(__file__).parents[1] / "jaxelim" / "instances" / "data"
+DATA = Path(__file__).parents[1] / "data"
+INSTANCES = Path(__file__).parents[2] / "jaxelim" / "instances" / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 RULES = {"lts": "lazy_tas", "xya": "xy_adaptive"}
 STOPPING = {"llr": "llr", "stop": "selective", "both": "selective", "native": "native"}

@@ -1,7 +1,7 @@
 """A run is a function of (instance, rule, settings, seed, run): under every flag of JAX and XLA the
 same numbers come out, or a sentence.
 
-`python -m tests.test_flags` prints the table of all flags: which give equal numbers, which are refused.
+`python -m tests.faces.test_flags` prints the table of all flags: which give equal numbers, which are refused.
 """
 
 import functools
@@ -19,9 +19,9 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli, engine, scope
-from tests import flags_job
+from tests.faces import flags_job
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 EQUAL = (
     "JAX_DEFAULT_PRNG_IMPL=rbg",
@@ -82,7 +82,7 @@ def said(flag: str) -> dict:
     """What the job says under a flag."""
     name, _, value = flag.partition("=")
     environment = plain() | ({name: value} if flag else {})
-    command = [sys.executable, "-m", "tests.flags_job"]
+    command = [sys.executable, "-m", "tests.faces.flags_job"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{flag}: {done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])

@@ -10,7 +10,7 @@ import pytest
 
 import jaxelim as je
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 SELECTIVE = je.SelectiveElimination()
 VARIANTS = {"llr": (je.LLR(), None), "stop": (SELECTIVE, None), "both": (SELECTIVE, SELECTIVE), "native": (je.Native(), None)}

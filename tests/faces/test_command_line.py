@@ -32,7 +32,7 @@ from experiments import (
 from jaxelim import cli, figures, store
 from jaxelim.files import writable_file
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 
 

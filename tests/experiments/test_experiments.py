@@ -18,7 +18,7 @@ import jaxelim as je
 from experiments import cells, figure1_left, figure1_middle, figure1_right, paper, table1, table3, table4, tables
 from jaxelim import figures, store
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HERE = "--no-processes"  # what this process has compiled is not compiled again
 TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 

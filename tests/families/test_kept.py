@@ -16,7 +16,7 @@ from jaxelim.families.designs import ArmDesign, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
-from tests.test_invariance import equal
+from tests.engine.test_invariance import equal
 
 B, K, D = 6, 9, 4
 

@@ -14,7 +14,7 @@ import jaxelim as je
 from experiments import allocations, two_dimensional
 from jaxelim import catalogue, figures
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_of_rules_is_printed_from_the_code():

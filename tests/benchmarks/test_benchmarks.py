@@ -17,7 +17,7 @@ from benchmarks.processes import apart
 from jaxelim import catalogue
 from jaxelim.simulation.job import Job
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
 
 
