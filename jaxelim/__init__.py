@@ -66,7 +66,7 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Gaussian
+from jaxelim.families import Bernoulli, Gaussian, OneParameter
 from jaxelim.instance import Instance
 from jaxelim.instances import load_instance
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
@@ -106,6 +106,7 @@ __all__ = [
     "MemoryLimitError",
     "Native",
     "OK",
+    "OneParameter",
     "PieceSet",
     "PrecisionError",
     "Problem",
