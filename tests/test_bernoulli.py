@@ -279,6 +279,15 @@ def test_draws_are_told_the_number_of_the_pull():
     assert len(run.arms) == 300 and run.pulls.min() > 9
 
 
+def test_uniforms_stay_below_one_in_float32():
+    """A mean of 1 never gives 0, though 1 - 2^-30 is 1 in float32."""
+    run = je.trace(
+        bernoulli([1.0, 0.99]), je.BestArm(), je.Uniform(), noise=np.full(40, 1 - 2.0**-30),
+        max_samples=40, engine=je.Engine(precision="float32", lanes=1, devices=1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(run.rewards, 1 - run.arms)
+
+
 # delta-correctness, and figures from elsewhere.
 
 DELTA, WEAK, DEFECT, N, CRITICAL = 0.1, 0.2, 0.13, 8_000, 948

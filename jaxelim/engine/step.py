@@ -80,10 +80,10 @@ class Step:
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
         """What `draw` gets, [length, B], of runs [B] from t = start [B] on."""
-        dtype = self.spec.dtype
+        kind, dtype = self.spec.family.noise, self.spec.dtype
         if inputs.noise is not None:
-            return random.given(inputs.noise, row, start, length, dtype)
-        return random.seeded(self.spec.family.noise, inputs.key, run, start, length, dtype)
+            return random.given(kind, inputs.noise, row, start, length, dtype)
+        return random.seeded(kind, inputs.key, run, start, length, dtype)
 
     # The snapshot, and who looks at it.
 
