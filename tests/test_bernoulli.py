@@ -279,6 +279,15 @@ def test_draws_are_told_the_number_of_the_pull():
     assert len(run.arms) == 300 and run.pulls.min() > 9
 
 
+def test_draws_from_a_table():
+    """A table of each arm's distribution function: the rewards are its quantiles."""
+    means, noise = np.array([4.0, 2.5, 0.0, 5.0]), np.random.default_rng(6).random(200)
+    instance = je.Instance.unstructured(means, Binomial())
+    run = je.trace(instance, je.TopM(2), je.Uniform(), noise=noise, delta=1e-9, max_samples=200)
+    np.testing.assert_array_equal(run.rewards, binom.ppf(noise, 5, means[run.arms] / 5).clip(0))
+    assert run.samples > 20 and set(run.rewards) == {0, 1, 2, 3, 4, 5}
+
+
 def test_uniforms_stay_below_one_in_float32():
     """A mean of 1 never gives 0, though 1 - 2^-30 is 1 in float32."""
     run = je.trace(
