@@ -113,7 +113,12 @@ class Instance:
         if theta.shape[-1] < 2 or theta.shape[0] < 1:
             allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
-        return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+        try:
+            return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+        except ArgumentError as error:
+            if error.argument != "theta":
+                raise
+            raise ArgumentError("means", means, error.allowed, error.note) from None
 
     @property
     def noise_std(self) -> float:
