@@ -398,6 +398,12 @@ def test_files(instance, tmp_path):
     assert back == instance and back.family == je.Bernoulli() and back.name == instance.name
 
 
+def test_a_file_names_no_family_of_ones_own(tmp_path):
+    with pytest.raises(je.UnsupportedError, match="family: got Binomial.* load_instance knows: gaussian, bernoulli"):
+        je.Instance.unstructured(ONE, Binomial()).to_json(tmp_path / "mine.json")
+    assert not (tmp_path / "mine.json").exists()
+
+
 def test_canonical_forms():
     """Those of Gaussian rewards and of LUCB() are what they were before there were families."""
     arms = {"array": [3, 3], "dtype": "float64",
