@@ -416,6 +416,11 @@ def test_canonical_forms():
     assert canonical(je.Instance.unstructured(ONE, noise_std=2.0)) == {**known, "noise_std": 2.0}
     assert canonical(je.LUCB()) == {"class": "jaxelim.LUCB"}
     assert canonical(je.LUCB(pulls=2)) == {"class": "jaxelim.LUCB", "pulls": 2}
+    for family, told in ((je.Bernoulli(), {"class": "jaxelim.Bernoulli"}),
+                         (Binomial(3), {"class": "tests.family_cases.Binomial", "trials": 3})):
+        form = canonical(je.Instance.unstructured(ONE, family))
+        assert form == {"arms": arms, "theta": theta, "family": told}
+        assert digest(form) != digest(known)
 
 
 # What is refused.
