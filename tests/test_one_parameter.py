@@ -15,6 +15,7 @@ from hypothesis import example, given
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.one_parameter import g, h, poisson
+from jaxelim.lanes import Lanes
 
 FAMILY = Bernoulli()
 BOUNDS, PAIR, MIDDLE = map(jax.jit, (FAMILY.bounds, FAMILY.pair, FAMILY.middle))
@@ -332,9 +333,15 @@ def test_derivatives_of_pairs_by_the_counts():
 
 
 def test_draws():
-    noise = np.array([0.0, 0.2, 0.3, 0.7, 1 - EPS])
-    for mean, known in ((0.0, 0), (1.0, 5), (0.3, 2), (0.7, 3)):
-        assert FAMILY.draw(*array(np.full(5, mean), noise)).sum() == known
-    assert FAMILY.draw(*array([0.5], [0.25], dtype=np.float32)).dtype == np.float32
+    """Of one run's arm, and of lanes; 1 where the noise is below the mean."""
+    noise, means = array([0.0, 0.2, 0.3, 0.7, 1 - EPS], [0.0, 1.0, 0.3, 0.7])
+    zero = jnp.zeros(5, jnp.int32)
+    for arm, known in enumerate((0, 5, 2, 3)):
+        rewards = FAMILY.draw(Lanes(), means, zero + np.int32(arm), zero, noise)
+        assert rewards.sum() == known and rewards.dtype == np.float64
+        one = FAMILY.draw(Lanes(), means, jnp.int32(arm), jnp.int32(7), noise[2])
+        assert float(one) == (0.3 < float(means[arm])) and one.shape == ()
+    single = FAMILY.draw(Lanes(), means.astype(np.float32), zero, zero, noise.astype(np.float32))
+    assert single.dtype == np.float32
     assert Bernoulli() == FAMILY and hash(Bernoulli()) == hash(FAMILY)
     assert not jax.tree.leaves(FAMILY)
