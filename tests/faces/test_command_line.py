@@ -284,7 +284,7 @@ def test_what_is_guarded_leaves_signals_as_they_were(capsys):
 def test_the_demo_counts_errors_among_runs_that_stopped():
     result = types.SimpleNamespace(
         stopped=np.array([[[True, True, True, False, False]]]), correct=np.array([[[True, False, True, False, False]]]),
-        samples=np.array([[[10, 20, 30, 40, 40]]]), work={"seconds": 1.0, "samples_drawn": 100},
+        samples=np.array([[[10, 20, 30, 40, 40]]]), timings={"seconds": 1.0, "samples_drawn": 100},
     )  # fmt: skip
     row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
