@@ -8,8 +8,8 @@ import jaxelim
 ROOT = Path(jaxelim.__file__).parent
 FLOORS = (
     ("cache", "errors", "lanes", "progress", "families.noise", "complexity.information"),
-    ("checks", "memory", "scope", "design", "games", "learners", "tracking", "complexity.newton",
-     "store.files"),
+    ("checks", "memory", "report", "scope", "design", "games", "learners", "tracking",
+     "complexity.newton", "store.files"),
     ("kept", "shapes", "thresholds", "traits", "complexity.solver", "figures.style"),
     ("views", "complexity.derivatives"),
     ("contracts",),
@@ -21,7 +21,7 @@ FLOORS = (
     ("engine.loop", "families.bernoulli"),
     ("engine", "families"),
     ("instance",),
-    ("allocation", "complexity.pieces", "instances.*", "job", "store.settings"),
+    ("allocation", "complexity.pieces", "family_checks", "instances.*", "job", "store.settings"),
     ("complexity.optimum", "drive", "instances", "store.block"),
     ("complexity.region", "complexity.autodiff", "complexity.design", "store.held"),
     ("complexity.bounds", "store.folder"),
