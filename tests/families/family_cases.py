@@ -110,7 +110,7 @@ class Binomial(je.OneParameter):
         return poisson(x, y, apart) + poisson(n - x, n - y, -apart)
 
     def variance(self, y):
-        return y * (1 - y / self.trials)
+        return y * (self.trials - y) / self.trials
 
     def bracket(self, mean, radius):
         lower, upper = je.Bernoulli().bracket(mean / self.trials, radius / self.trials)
