@@ -119,7 +119,7 @@ def check_divergence(family: OneParameter, rng: Generator) -> str:
     worst = np.max(np.abs(close / curvature - 1))
     return (
         f"{n} pairs: d >= 0, 0 for x = y alone, dd/dy = (y - x)/V(y), right at the ends; "
-        f"where x is nearest to y, off by {worst:.1g} of its value"
+        f"near x = y off by {worst:.1g} of its value"
     )
 
 
@@ -181,9 +181,14 @@ def check_cost(family: OneParameter, rng: Generator) -> str:
         "level({n:g}, {a:.6g}, {line:.6g}, {above}) = {level:.9g}; n d(a, level), or 0 on that "
         "side, is {known:.9g}", n=n_a, a=a, line=line, above=above, level=level, known=known,
     )  # fmt: skip
+    tiny = 1e-12 + 0 * a  # rules look at weights as small
+    for n_a, n_b in ((tiny, 1 + tiny), (1 + tiny, tiny)):
+        value = _numbers(family.pair, n_a, a, n_b, b)
+        finite = np.isfinite(value)
+        law(finite, said + "it has to be finite", n_a=n_a, a=a, n_b=n_b, b=b, value=value)
     single = {name: x.astype(np.float32) for name, x in columns.items()}
     value = _numbers(family.pair, *single.values())
-    law(np.isfinite(value), said + "not finite in float32", **single, value=value)
+    law(np.isfinite(value), said + "it has to be finite in float32 too", **single, value=value)
     return f"{n} pairs and levels: the least by search, finite at the ends, in float32 too"
 
 

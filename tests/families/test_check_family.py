@@ -12,7 +12,7 @@ from jaxelim import scope
 from jaxelim.families.arm_evidence import PairEvidence, evidence_of
 from jaxelim.families.one_parameter import poisson
 from jaxelim.testing import ContractError, check_family, family_checks
-from tests.families.family_cases import Binomial, Exponential, Geometric, Textbook
+from tests.families.family_cases import Binomial, Exponential, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
 
@@ -20,14 +20,15 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize("family", [
     je.Bernoulli(), pytest.param(Geometric(), marks=SLOW), pytest.param(Textbook(), marks=SLOW),
     pytest.param(Exponential(), marks=SLOW), pytest.param(Binomial(), marks=SLOW),
-    pytest.param(Binomial(2), marks=SLOW),
+    pytest.param(Binomial(2), marks=SLOW), pytest.param(Faces(), marks=SLOW),
 ], ids=repr)  # fmt: skip
 def test_right_families(family):
     report = check_family(family)
     text = str(report)
     assert report.subject == repr(family) and len(report.lines) == 8
     assert "n = 100000 rewards at each of 5 means" in text and "0 of its value" not in text
-    ends = {"bernoulli": "0 and 1", "exponential": "none", "binomial": f"0 and {family.high:g}"}
+    ends = {"bernoulli": "0 and 1", "exponential": "none", "binomial": f"0 and {family.high:g}",
+            "faces": "-2 and -1"}  # fmt: skip
     assert f"ends included: {ends.get(family.name, '0')}" in report.lines[0]
 
 
