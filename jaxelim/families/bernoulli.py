@@ -43,8 +43,9 @@ class Bernoulli(OneParameter):
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds: on each side the nearer of two.
 
-        The first comes from d(x, x + e) >= e^2/(2 V(x + 2e/3)), which holds as g(r) >=
-        r^2/(2 (1 + r/3)). It solves a quadratic in e and is sharp for small radii.
+        The first comes from d(x, x + e) >= e^2/(2 V(x + 2e/3)), which follows from
+        g(r) >= r^2/(2 (1 + r/3)). It solves a quadratic in e, and is sharp for small
+        radii.
 
         The second comes from d(x, y) >= x log(x/y) + (1 - x) log(1 - x), and the same
         with 1 - x and 1 - y. It is sharp where the bound is near an end.

@@ -226,9 +226,9 @@ def climb(
 
     best = (weights, known, low, reached, jnp.int32(0))
     unsolved = lambda c: go & (c[1][3] > gap) & (c[0] < jnp.where(warm, 2, 1))  # noqa: E731
-    w, q, value, reached, iterations = jax.lax.while_loop(
-        unsolved, attempt, (jnp.int32(0), best)
-    )[1]
+    w, q, value, reached, iterations = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))[
+        1
+    ]
     return Solution(w, q / jnp.sum(q), value * scale, reached, iterations, reached <= gap)
 
 
