@@ -120,7 +120,8 @@ def joined(blocks: Sequence[Block]) -> xr.Dataset | None:
             if both.size and not block.data.sel(run=both).identical(other.data.sel(run=both)):
                 raise ConflictError(
                     block.path,
-                    f"it has other numbers than {other.path} for the same settings and runs {ranges(both)}",
+                    f"it has other numbers than {other.path} for the same settings and runs "
+                    f"{ranges(both)}",
                 )
         kept.append(block)
         fresh = runs > end
