@@ -1,4 +1,4 @@
-"""What is compiled or traced once and kept, in bounded numbers: by a key and the shapes and dtypes of the arrays given."""
+"""Bounded caches of compiled or traced programs, by a key and the layout of the arrays."""
 
 import collections
 import threading
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 KEPT = 32
-"""How many compiled programs are kept: one of the engine's holds 10 to 45 MB of code."""
+"""Number of compiled programs in a cache; a program of the engine holds tens of MB of code."""
 
 
 class Info(NamedTuple):
@@ -23,9 +23,9 @@ class Info(NamedTuple):
 
 
 class Cache:
-    """What `make` gives for a key and for arrays of some layout; at most `size` of them.
+    """A least-recently-used cache of make(key, arrays), by key and layout of the arrays.
 
-    The one not used for longest is dropped. Threads may share a cache.
+    It holds at most `size` values. Threads may share it.
     """
 
     def __init__(self, make: Callable[..., Any], size: int):
@@ -35,15 +35,15 @@ class Cache:
         self._hits = self._misses = 0
 
     def __call__(self, key: Hashable, arrays: Any) -> Any:
-        """The one for this key and for arrays like these, a pytree."""
+        """The value for this key and for arrays of this layout, a pytree; made if missing."""
         full = key, _layout(arrays)
         with self._lock:
             if full in self._held:
                 self._hits += 1
                 self._held.move_to_end(full)
                 return self._held[full]
-        made = self._make(key, arrays)  # may raise; and may take long, which keeps no other thread waiting
-        dropped = []  # their last references go once the lock is free again
+        made = self._make(key, arrays)  # outside the lock: it may raise, or take long
+        dropped = []  # released outside the lock
         with self._lock:
             self._misses += 1
             made = self._held.setdefault(full, made)
@@ -52,22 +52,22 @@ class Cache:
         return made
 
     def peek(self, key: Hashable, arrays: Any) -> Any:
-        """The same where it is there, else None; not counted as a use."""
+        """The value if it is in the cache, else None; does not count as a use."""
         with self._lock:
             return self._held.get((key, _layout(arrays)))
 
     def values(self) -> list:
-        """All that are held now, the one not used for longest first."""
+        """All values, the least recently used first."""
         with self._lock:
             return list(self._held.values())
 
     def cache_info(self) -> Info:
-        """Hits, misses, the greatest number held and that held now."""
+        """Hits, misses, and the largest and the current number of values."""
         with self._lock:
             return Info(self._hits, self._misses, self._size, len(self._held))
 
     def cache_clear(self) -> None:
-        """Drop all."""
+        """Drop all values."""
         with self._lock:
             held, self._held = self._held, collections.OrderedDict()
             self._hits = self._misses = 0
@@ -75,7 +75,10 @@ class Cache:
 
 
 class Jitted:
-    """`jax.jit(f, ...)`, whose executables go with the last reference to it; `f` must not lead back to it."""
+    """`jax.jit(f, ...)` whose executables are freed with its last reference.
+
+    `f` must not hold a reference to it.
+    """
 
     def __init__(self, f: Callable, **options: Any):
         self.jit: Any = jax.jit(f, **options)
@@ -86,12 +89,12 @@ class Jitted:
 
 
 def jitted(f: Callable) -> Callable:
-    """`f(key, *arrays)`, compiled for every key and every layout of the arrays, a bounded number of which are kept."""
+    """Compile `f(key, *arrays)` for every key and layout of the arrays, in a bounded cache."""
     programs = Cache(lambda key, _: Jitted(lambda *arrays: f(key, *arrays)), KEPT)
     return lambda key, *arrays: programs(key, arrays)(*arrays)
 
 
 def _layout(tree: Any) -> Hashable:
-    """The structure, shapes and dtypes of a tree: what a compiled function depends on."""
+    """The structure, shapes and dtypes of a tree, which a compiled function depends on."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple((np.shape(x), x.dtype) for x in leaves)

@@ -1,4 +1,4 @@
-"""Names of rules, problems, stopping rules and thresholds, for the command line and for tables; read off the code."""
+"""Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
 import dataclasses
 import json
@@ -23,28 +23,33 @@ def name_of(rule: type[SamplingRule]) -> str:
 
 
 def rules() -> dict[str, type[SamplingRule]]:
-    """Command-line name -> sampling rule."""
+    """Sampling rules by command-line name."""
     found = [one for one in vars(sampling).values() if isinstance(one, type)]
     return {name_of(one): one for one in found if issubclass(one, SamplingRule)}
 
 
 def aliases() -> dict[str, str]:
-    """The papers' names of a rule -> its command-line name."""
+    """Command-line names of rules by the papers' names for them."""
     return {alias: name for name, rule in rules().items() for alias in rule.traits.aliases}
 
 
 def find_rule(name: str) -> type[SamplingRule]:
-    """The rule of a name or of one of the papers' names for it."""
+    """The rule of a command-line name, or of a paper's name for it.
+
+    Raises:
+        UnknownNameError: no rule has this name.
+    """
     known, others = rules(), aliases()
     return known[_known("rule", others.get(name, name), [*known, *others])]
 
 
 def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
-    """The rule of a name with settings NAME=VALUE of its own, values in JSON or plain words.
+    """The rule of a name with its settings NAME=VALUE, values in JSON or plain words.
 
     Raises:
         UnknownNameError: no rule, or no setting of the rule, has this name.
-        ArgumentError: a setting without "=", given twice, or with a value that the rule refuses.
+        ArgumentError: a setting without "=", given twice, or with a value that the
+            rule refuses.
     """
     kind, given = find_rule(name), {}
     fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
@@ -62,13 +67,17 @@ def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
 
 
 def stopping_rules() -> dict[str, Any]:
-    """Command-line name -> stopping rule."""
+    """Stopping rules by command-line name."""
     kinds = (stopping.LLR, stopping.SelectiveElimination, stopping.FullElimination, stopping.Native)
     return {kind.name: kind for kind in kinds}
 
 
 def find_threshold(name: str, instance: Instance, ridge: float | None) -> Any:
-    """The threshold of a name; "linear" has d, L and S from the instance, and ridge 1 if None."""
+    """The threshold of a name; "linear" takes d, L and S from the instance, and ridge 1 for None.
+
+    Raises:
+        UnknownNameError: no threshold has this name.
+    """
     known = {
         "heuristic": stopping.Heuristic,
         "gk16": stopping.GK16,
@@ -79,7 +88,11 @@ def find_threshold(name: str, instance: Instance, ridge: float | None) -> Any:
 
 
 def find_problem(name: str, m: int | None, level: float) -> Any:
-    """The problem of a name."""
+    """The problem of a name; `m` for top-m, `level` for thresholding.
+
+    Raises:
+        UnknownNameError: no problem has this name.
+    """
     known = {
         "best-arm": problems.BestArm,
         "top-m": lambda: problems.TopM(1 if m is None else m),
@@ -96,12 +109,16 @@ def _known(argument: str, name: str, known: Iterable[str]) -> str:
 
 
 def find(argument: str, name: str, known: dict[str, Any]) -> Any:
-    """known[name], or an error that names the nearest."""
+    """known[name].
+
+    Raises:
+        UnknownNameError: there is no such name; the message gives the nearest.
+    """
     return known[_known(argument, name, known)]
 
 
 def rule_rows() -> list[dict[str, str]]:
-    """The table of rules, from the capability tags."""
+    """The table of rules, from their traits."""
     mark = lambda yes: "x" if yes else ""  # noqa: E731
     rows = []
     for name, rule in sorted(rules().items()):
@@ -127,7 +144,7 @@ def rule_rows() -> list[dict[str, str]]:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """Rows of equal keys as a Markdown table."""
+    """Format rows with equal keys as a Markdown table."""
     head = list(rows[0])
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(str(row[k]) for k in head) + " |" for row in rows])

@@ -1,7 +1,8 @@
-"""Validators of arguments: each returns the value in its one canonical form, or raises `ArgumentError`.
+"""Validators of arguments: each returns a value in canonical form, or raises `ArgumentError`.
 
-Everything a caller hands in passes through these, on the host, before anything compiles. NaN and infinities are refused
-everywhere; so are bools where a number is meant, since NumPy would silently read True as 1.
+They check all arguments of public calls, on the host, before anything compiles.
+They refuse NaN and infinities, and bools in place of numbers, since NumPy would
+read True as 1.
 """
 
 from collections.abc import Iterable
@@ -11,8 +12,8 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError, UnknownNameError
 
-MAX_RUNS = 2**31  # run indexes fit a signed 32-bit integer, whatever the precision on the device
-MAX_SEED = 2**63  # seeds fit a signed 64-bit integer
+MAX_RUNS = 2**31  # run indices fit int32, in any precision
+MAX_SEED = 2**63  # seeds fit int64
 
 
 def real_array(
@@ -23,20 +24,20 @@ def real_array(
     shape: tuple[int | None, ...] | None = None,
     finite: bool = True,
 ) -> np.ndarray:
-    """`value` as a fresh C-ordered float64 array.
+    """Convert `value` to a new C-ordered float64 array.
 
-    Integers are converted. Bools (anywhere in it), complex numbers, objects, strings, dates, masked arrays and ragged
-    lists are refused.
+    Converts integers. Refuses bools (at any depth), complex numbers, objects, strings,
+    dates, masked arrays and ragged lists.
 
     Args:
         name: the argument's name, for the message.
-        value: anything NumPy can read as an array, JAX arrays included.
-        ndim: the number of dimensions, or the several that are allowed; None for any.
-        shape: the shape; None in it stands for any length. None for any shape.
+        value: anything that NumPy reads as an array, such as JAX arrays.
+        ndim: the number of dimensions, or a tuple of allowed numbers; None for any.
+        shape: the shape, where None means any length. None for any shape.
         finite: whether NaN and infinities are refused.
 
     Raises:
-        ArgumentError: the value is anything else.
+        ArgumentError: the value is no such array.
     """
     kind = _shape_in_words(ndim, shape, finite)
     array = _as_array(name, value, kind)
@@ -47,7 +48,8 @@ def real_array(
         raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
     if shape is not None and not _fits(array.shape, shape):
         raise ArgumentError(name, value, kind, f"its shape is {array.shape}")
-    with np.errstate(over="ignore", invalid="ignore"):  # a long double may become inf here; caught below
+    # A long double may become inf here; the check below finds it.
+    with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(array, dtype=np.float64, order="C", subok=False)
     if finite:
         bad = ~np.isfinite(array)
@@ -66,21 +68,23 @@ def real(
     high: float | None = None,
     open: bool | tuple[bool, bool] = False,
 ) -> float:
-    """`value` as a finite Python float.
+    """Convert `value` to a finite Python float.
 
     Args:
         name: the argument's name, for the message.
         value: a Python or NumPy number, or an array without dimensions.
         low: the smallest number allowed; None for no bound.
         high: the largest number allowed; None for no bound.
-        open: whether the bounds themselves are refused; a pair speaks of low and high apart.
+        open: whether the bounds themselves are refused; a pair for low and
+            high separately.
 
     Raises:
         ArgumentError: the value is no such number.
     """
     open_low, open_high = open if isinstance(open, tuple) else (open, open)
     kind = _real_in_words(low, high, open_low, open_high)
-    if isinstance(value, int) and not isinstance(value, bool):  # NumPy would make an object of an integer >= 2^64
+    # NumPy would make an object of an integer >= 2^64.
+    if isinstance(value, int) and not isinstance(value, bool):
         try:
             number = float(value)
         except OverflowError:
@@ -98,9 +102,10 @@ def real(
 
 
 def integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """`value` as a Python int, from `low` to `high`, both included.
+    """Convert `value` to a Python int from `low` to `high`, both included.
 
-    Only Python and NumPy integers pass: a float is refused even where it is integral, and so is a bool.
+    Only Python and NumPy integers pass. Floats are refused even if integral, and
+    so are bools.
 
     Raises:
         ArgumentError: the value is no such integer.
@@ -122,10 +127,10 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
 
 
 def deltas(value: Any) -> np.ndarray:
-    """The error probabilities delta as a float64 array [deltas], from a number or a 1-D array.
+    """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas].
 
     Raises:
-        ArgumentError: no delta at all, or one that is not strictly between 0 and 1.
+        ArgumentError: there is no delta, or one is not strictly between 0 and 1.
     """
     kind = "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
     try:
@@ -140,13 +145,18 @@ def deltas(value: Any) -> np.ndarray:
 
 
 def runs(value: Any) -> np.ndarray:
-    """The indexes of the runs as an int64 array [runs]: 0 .. n-1 for a number n, else the 1-D array as it is given.
+    """Convert runs to an int64 array of run indices [runs].
+
+    A number n gives 0 .. n-1. A 1-D array of indices keeps its order.
 
     Raises:
-        ArgumentError: n < 1, an index that is negative or not below 2^31, an index given twice, no index at all, or
-            anything but integers.
+        ArgumentError: n < 1; an index that is negative, not below 2^31 or given twice;
+            no index; or anything but integers.
     """
-    kind = "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from 0 to 2^31 - 1"
+    kind = (
+        "an integer n >= 1 (runs 0 .. n-1), or a non-empty 1-D array of distinct integers from 0 "
+        "to 2^31 - 1"
+    )
     if isinstance(value, int | np.integer):
         try:
             return np.arange(integer("runs", value, low=1, high=MAX_RUNS), dtype=np.int64)
@@ -160,15 +170,17 @@ def runs(value: Any) -> np.ndarray:
     bad = (array < 0) | (array >= MAX_RUNS)
     if bad.any():
         raise ArgumentError("runs", value, kind, f"{array[bad][0]} at [{np.argmax(bad)}]")
-    indexes = array.astype(np.int64)  # a copy, also where it is int64 already
+    indexes = array.astype(np.int64)  # always a copy
     distinct, counts = np.unique(indexes, return_counts=True)
     if distinct.size < indexes.size:
-        raise ArgumentError("runs", value, kind, f"{distinct[counts > 1][0]} is given more than once")
+        raise ArgumentError(
+            "runs", value, kind, f"{distinct[counts > 1][0]} is given more than once"
+        )
     return indexes
 
 
 def seed(value: Any) -> int:
-    """The seed as a Python int, 0 <= seed < 2^63.
+    """Convert a seed to a Python int, 0 <= seed < 2^63.
 
     Raises:
         ArgumentError: the value is no such integer.
@@ -177,11 +189,12 @@ def seed(value: Any) -> int:
 
 
 def choice(name: str, value: Any, known: Iterable[str]) -> str:
-    """`value`, one of the `known` names.
+    """Check that `value` is one of the `known` names, and return it.
 
     Raises:
-        UnknownNameError: a string that is not among them; the nearest that is stands in the message.
-        ArgumentError: the value is no string.
+        UnknownNameError: it is another string; the message gives the
+            nearest known name.
+        ArgumentError: it is no string.
     """
     known = tuple(known)
     if not isinstance(value, str):
@@ -192,7 +205,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def _as_array(name: str, value: Any, kind: str) -> np.ndarray:
-    """`value` as NumPy reads it, of any dtype; refused where NumPy would hide a bool, a mask or an error."""
+    """Convert `value` to an array of any dtype; refuse bools, masks and what NumPy refuses."""
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(name, value, kind, "a masked array")
     if _holds_bool(value):
@@ -205,14 +218,17 @@ def _as_array(name: str, value: Any, kind: str) -> np.ndarray:
 
 
 def _holds_bool(value: Any, depth: int = 0) -> bool:
-    """Whether a bool hides in nested lists: NumPy reads [True, 0.5] as [1.0, 0.5]."""
-    if isinstance(value, list | tuple):  # deeper than 64, NumPy refuses the list by itself (it may hold itself)
+    """Whether nested lists hold a bool: NumPy reads [True, 0.5] as [1.0, 0.5]."""
+    # A list may contain itself; NumPy refuses lists deeper than 64.
+    if isinstance(value, list | tuple):
         return depth < 64 and any(_holds_bool(one, depth + 1) for one in value)
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
 def _fits(shape: tuple[int, ...], pattern: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(pattern) and all(p is None or p == n for n, p in zip(shape, pattern, strict=True))
+    return len(shape) == len(pattern) and all(
+        p is None or p == n for n, p in zip(shape, pattern, strict=True)
+    )
 
 
 def _shape_in_words(

@@ -1,6 +1,7 @@
 """The command line: `jaxelim run`, `complexity`, `rules`, `instances`, `results`, `merge`.
 
-`jaxelim --version` prints the version."""
+`jaxelim --version` prints the version.
+"""
 
 import contextlib
 import dataclasses
@@ -26,10 +27,10 @@ from jaxelim.simulation.result import BIASED, aligned
 
 
 def use_all_cores() -> None:
-    """One CPU device per core, one thread each, and compiled programs kept between processes (in ~/.cache/jaxelim).
+    """Set JAX to one CPU device per core, one thread each, and a persistent compilation cache.
 
-    Only before JAX has started, and only for a process that is ours: the command line and the experiments call it, the library
-    never does. What the environment already says is left as it is.
+    Call it before JAX starts. The command line and the experiments call it, the library
+    never does. Settings in the environment stay. The cache is ~/.cache/jaxelim.
 
     Raises:
         SetupError: JAX has started.
@@ -41,7 +42,11 @@ def use_all_cores() -> None:
                 "JAX has started, so the number of its CPU devices is fixed",
                 "call use_all_cores before anything that uses JAX, or set JAX_NUM_CPU_DEVICES",
             )
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
         jax.config.update("jax_num_cpu_devices", cores)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "jaxelim"))
@@ -49,14 +54,14 @@ def use_all_cores() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """An instance, and what is to be found out about it."""
+    """An instance, and the problem on it."""
 
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
     problem: str = "best-arm"
     """best-arm, top-m or thresholding."""
     m: int | None = None
-    """How many arms, for top-m; what the instance was made for if left out."""
+    """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
     """The level, for thresholding."""
 
@@ -70,7 +75,7 @@ class Run(Asked):
     setting: tuple[str, ...] = ()
     """The rule's own settings, NAME=VALUE, as `--setting optimistic=true`."""
     stopping: tuple[str, ...] = ("llr",)
-    """llr, selective, full, native: one or several, observed side by side."""
+    """llr, selective, full, native: one or several, observed on the same runs."""
     elimination: str = "none"
     """At sampling: none, selective or full."""
     delta: tuple[float, ...] = (0.01,)
@@ -78,19 +83,19 @@ class Run(Asked):
     threshold: str = "heuristic"
     """heuristic, gk16, log-log or linear (its L and S from the instance)."""
     runs: int = 1000
-    """How many runs."""
+    """Number of runs."""
     seed: int = 0
     """Seed of the noise."""
     max_samples: int = 1_000_000
-    """A run that has drawn so many is cut off, and flagged."""
+    """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
-    """The ridge lambda of the design matrix; left out: 0, and 1 with --threshold linear."""
+    """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
     lanes: int | None = None
-    """Runs side by side on each device; chosen if left out."""
+    """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
     precision: str = "float64"
     """float64 or float32."""
     output: Path | None = None
-    """Write everything to this NetCDF file."""
+    """Write all arrays to this NetCDF file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Hardness(Asked):
     """H*, T*, the lower bounds and the optimal allocation of an instance."""
 
     delta: float = 0.01
-    """For the bounds."""
+    """Error probability, for the bounds."""
     gap: float = 1e-8
     """Relative duality gap to solve to."""
     figure: Path | None = None
@@ -120,28 +125,34 @@ class Hardness(Asked):
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """List what a folder of results holds: cells, runs, means, damaged files."""
+    """List the cells, runs, means and damaged files of a folder of results."""
 
     directory: Annotated[Path, tyro.conf.Positional]
-    """What was given to an experiment as --output."""
+    """The folder, which was an experiment's --output."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Merge:
-    """Join folders of results, say from several machines; refuses different settings under one name."""
+    """Join folders of results, as of several machines; refuse different settings of one name."""
 
     sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of results; they stay as they are."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """Where all of it goes: a new folder, or one that holds results already."""
+    """The folder for all of it, new or with results already."""
 
 
 def _m_of(name: str, problem: str, m: int | None) -> int | None:
-    """m as given, or what a shipped instance was made for."""
+    """m as given, or the usual m of a shipped instance.
+
+    Raises:
+        ArgumentError: m is missing and the instance has no usual one.
+    """
     if m is None and problem == "top-m":
         m = instances.describe(name).m if name in instances.names() else None
         if m is None:
-            raise ArgumentError("m", None, "an integer from 1 to K - 1: this instance has no usual one")
+            raise ArgumentError(
+                "m", None, "an integer from 1 to K - 1: this instance has no usual one"
+            )
     return m
 
 
@@ -156,8 +167,14 @@ def _complexity(config: Hardness) -> None:
     bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
     practical = practical_time(config.delta, float(found.value))
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
-    print(f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, duality gap {float(found.gap):.1e} H*")
-    print(f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, kl(delta, 1 - delta)/H* = {kl:.1f}")
+    print(
+        f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, "
+        f"duality gap {float(found.gap):.1e} H*"
+    )
+    print(
+        f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+        f"kl(delta, 1 - delta)/H* = {kl:.1f}"
+    )
     print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
     largest = found.allocation.argsort()[::-1][:10]
     print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
@@ -170,17 +187,26 @@ def _run(config: Run) -> None:
     instance = instances.load_instance(config.instance)
     m = _m_of(config.instance, config.problem, config.m)
     known = catalogue.stopping_rules()
-    stopping: list[StoppingRule] = [catalogue.find("stopping", name, known)() for name in config.stopping]
+    stopping: list[StoppingRule] = [
+        catalogue.find("stopping", name, known)() for name in config.stopping
+    ]
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
     result = simulate(
-        instance, catalogue.find_problem(config.problem, m, config.level), catalogue.rule_with(config.rule, config.setting),
-        delta=config.delta, stopping=stopping,
+        instance,
+        catalogue.find_problem(config.problem, m, config.level),
+        catalogue.rule_with(config.rule, config.setting),
+        delta=config.delta,
+        stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
         threshold=catalogue.find_threshold(config.threshold, instance, config.ridge),
-        runs=config.runs, seed=config.seed, max_samples=config.max_samples, ridge=config.ridge,
-        engine=Engine(lanes=config.lanes, precision=config.precision), progress=sys.stderr.isatty(),
+        runs=config.runs,
+        seed=config.seed,
+        max_samples=config.max_samples,
+        ridge=config.ridge,
+        engine=Engine(lanes=config.lanes, precision=config.precision),
+        progress=sys.stderr.isatty(),
     )
     print(result.summary())
     if config.output is not None:
@@ -195,10 +221,24 @@ def _rules(config: Rules) -> None:
 
 def _instances(config: Instances) -> None:
     found = [instances.describe(name) for name in instances.names()]
-    print("\n".join(aligned([
-        {"name": one.name, "arms": one.K, "dimensions": one.d, "structure": one.structure, "problems": ", ".join(one.problems),
-         "m": one.m or "-", "used in": one.used_in} for one in found
-    ])))
+    print(
+        "\n".join(
+            aligned(
+                [
+                    {
+                        "name": one.name,
+                        "arms": one.K,
+                        "dimensions": one.d,
+                        "structure": one.structure,
+                        "problems": ", ".join(one.problems),
+                        "m": one.m or "-",
+                        "used in": one.used_in,
+                    }
+                    for one in found
+                ]
+            )
+        )
+    )
 
 
 def _results(config: Results) -> int:
@@ -226,13 +266,23 @@ def _merge(config: Merge) -> int:
     done = store.merge(config.sources, config.output)
     for error in done.damaged:
         print(f"DAMAGED, left out: {error}")
-    print(f"{config.output}: {len(done.copied)} blocks copied, {len(done.present)} there already, {len(done.damaged)} damaged")
+    print(
+        f"{config.output}: {len(done.copied)} blocks copied, {len(done.present)} there already, "
+        f"{len(done.damaged)} damaged"
+    )
     return 1 if done.damaged else 0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
-    commands = {"run": Run, "complexity": Hardness, "rules": Rules, "instances": Instances, "results": Results, "merge": Merge}
+    commands = {
+        "run": Run,
+        "complexity": Hardness,
+        "rules": Rules,
+        "instances": Instances,
+        "results": Results,
+        "merge": Merge,
+    }
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["--version"]:
         print(f"jaxelim {__version__}")
@@ -251,7 +301,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def guarded(name: str, act: Callable[[], int | None]) -> int:
-    """The exit code of `act`; one line says what ended it: 2 for an error, 130 for Ctrl-C."""
+    """Run `act` and return its exit code; 2 for an error and 130 for Ctrl-C, with a message."""
     try:
         with _obeyed(name):
             return act() or 0
@@ -265,7 +315,7 @@ def guarded(name: str, act: Callable[[], int | None]) -> int:
 
 INTERRUPTED = 130
 GRACE = 1.0
-"""Seconds that Python has to answer Ctrl-C before the process is ended without it."""
+"""Seconds for Python to handle Ctrl-C, before the process is ended."""
 
 
 def _say_interrupted(name: str) -> None:
@@ -274,7 +324,7 @@ def _say_interrupted(name: str) -> None:
 
 @contextlib.contextmanager
 def _obeyed(name: str) -> Iterator[None]:
-    """Ctrl-C ends the process soon, also while XLA compiles and the main thread runs no Python."""
+    """Let Ctrl-C end the process soon, even while XLA compiles and no Python code runs."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not ours:
         yield
@@ -297,7 +347,7 @@ def _obeyed(name: str) -> Iterator[None]:
     finally:
         over.set()
         signal.set_wakeup_fd(before)
-        os.close(writer)  # the watcher reads the end of the pipe
+        os.close(writer)  # the watcher reads the end of the pipe and returns
         watcher.join()
         os.close(reader)
 
@@ -305,7 +355,7 @@ def _obeyed(name: str) -> Iterator[None]:
 def console() -> NoReturn:
     """The console script."""
     code = main()
-    if code == INTERRUPTED:  # XLA may still compile in threads of its own, which Python's exit would crash
+    if code == INTERRUPTED:  # XLA may still compile in its threads, which a normal exit crashes
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -1,9 +1,12 @@
-"""The exceptions of jaxelim: each names the argument, the value it was given and what is allowed, or the file and what is
+"""The exceptions of jaxelim.
+
+Each names an argument, its value and what is allowed, or a file and what is
 wrong with it.
 
-All that concern arguments are raised on the host, before anything compiles; only what a rule or an answer map gives in the
-middle of a run is refused after the chunk in which it did. They are `ValueError`s too, so code that knows nothing of this
-package can still catch them. All survive pickling, so a worker process can hand them to its parent.
+Errors of arguments are raised on the host, before anything compiles. Only a rule's arm
+or an answer that is out of range is refused later, after the chunk in which it occurs.
+Errors of arguments are `ValueError`s too. All survive pickling, so a worker process can
+send them to its parent.
 """
 
 import difflib
@@ -13,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-_LONGEST = 160  # characters of a value that a message shows
+_LONGEST = 160  # most characters of a value in a message
 
 
 class JaxelimError(Exception):
-    """The base of every exception that jaxelim raises on purpose."""
+    """The base class of all exceptions of jaxelim."""
 
 
 class ArgumentError(JaxelimError, ValueError):
-    """An argument that cannot be used.
+    """An argument is not allowed.
 
     Args:
         argument: the argument's name, as the caller wrote it.
-        given: the value it was given; messages abbreviate long ones, the attribute keeps all of it.
-        allowed: what would have been accepted, in words.
-        note: what exactly is wrong with the value, where its looks do not tell ("nan at [3, 2]").
+        given: its value. Messages abbreviate long values; the attribute does not.
+        allowed: what is allowed, in words.
+        note: what is wrong with the value, where that is not obvious ("nan at [3, 2]").
     """
 
     def __init__(self, argument: str, given: Any, allowed: str, note: str = ""):
@@ -43,25 +46,26 @@ class ArgumentError(JaxelimError, ValueError):
 
 
 class TieError(ArgumentError):
-    """The correct answer is not unique: no procedure can find it with confidence in finite time."""
+    """The correct answer is not unique, so no procedure can find it in finite time."""
 
 
 class UnsupportedError(ArgumentError):
-    """A combination of rule, problem, structure and stopping that is not defined."""
+    """A combination of rule, problem, structure and stopping rule is not defined."""
 
 
 class RuleError(ArgumentError):
-    """A sampling rule that breaks its contract.
+    """A sampling rule breaks its contract.
 
-    A method that raises or returns something else is refused before anything compiles. An arm out
-    of range is refused after the chunk of samples in which the rule chose it.
+    A method that raises, or returns something that is not allowed, is refused before
+    anything compiles. An arm out of range is refused after the chunk in which the
+    rule chose it.
 
     Args:
         rule: the sampling rule.
-        allowed: what its method has to return, in words.
+        allowed: what its method must return, in words.
         note: what it did, in words.
-        arm, t, run, instance: the arm out of range, the index t of its sample (`view.t`), the run
-            and, in a batch, the instance; None where the fault is another one.
+        arm, t, run, instance: the arm out of range, the index t of its sample
+            (`view.t`), the run and, in a batch, the instance; None for other faults.
     """
 
     def __init__(
@@ -84,13 +88,13 @@ class RuleError(ArgumentError):
 
 
 class MemoryLimitError(ArgumentError):
-    """A call that would hold more than the memory there is.
+    """A call would hold more memory than is free.
 
     Args:
-        argument: the argument that most of it is due to.
+        argument: the argument with the largest share of it.
         given: its value.
-        needed: bytes that the call would hold, by an estimate from below.
-        free: bytes that there are.
+        needed: a lower bound on the bytes that the call would hold.
+        free: free bytes.
         note: what the bytes are for, in words.
     """
 
@@ -103,7 +107,7 @@ class MemoryLimitError(ArgumentError):
 
 
 class InstanceFileError(ArgumentError):
-    """A file that is not an instance.
+    """A file does not hold an instance.
 
     Args:
         path: the file, as the caller wrote it.
@@ -122,27 +126,30 @@ class InstanceFileError(ArgumentError):
 
 
 class UnknownNameError(ArgumentError):
-    """A name that stands for nothing.
+    """Unknown name of a rule, a problem, an instance or another choice.
 
     Args:
         argument: the argument's name.
         given: the unknown name.
-        known: the names there are. The attribute `nearest` is the one most like `given`, None where none is known.
+        known: the known names. The attribute `nearest` is the one most similar to
+            `given`, or None.
     """
 
     def __init__(self, argument: str, given: Any, known: Iterable[str]):
         self.known = tuple(known)
         lowered = {name.lower(): name for name in reversed(self.known)}
-        # Cutoff 0: a far-fetched suggestion costs nothing, as the whole list follows it.
+        # Cutoff 0: a poor suggestion does no harm, as the whole list follows it.
         matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=0.0)
         self.nearest = lowered[matches[0]] if matches else None
         allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
-        super().__init__(argument, given, allowed, f"nearest: {self.nearest!r}" if self.nearest else "")
+        super().__init__(
+            argument, given, allowed, f"nearest: {self.nearest!r}" if self.nearest else ""
+        )
         self.args = (argument, given, self.known)
 
 
 class SetupError(JaxelimError, RuntimeError):
-    """The process or JAX's settings do not let jaxelim compute.
+    """The process or JAX's settings prevent jaxelim from computing.
 
     Args:
         problem: what is wrong, in words.
@@ -163,10 +170,10 @@ class RidgeWarning(UserWarning):
 
 
 class StoreError(JaxelimError):
-    """A file or folder of stored results that cannot be read or written.
+    """A file or folder of stored results cannot be read or written.
 
     Args:
-        path: which one.
+        path: the file or folder.
         problem: what is wrong, in words.
     """
 
@@ -180,11 +187,14 @@ class StoreError(JaxelimError):
 
 
 class DamagedFileError(StoreError):
-    """A block of results that is not what was written."""
+    """A block of results is not as it was written."""
 
 
 class ConflictError(StoreError):
-    """Results that cannot stand in one folder: different settings under one name, or different numbers for equal settings."""
+    """Results cannot share a folder.
+
+    One name has different settings, or equal settings have different numbers.
+    """
 
 
 _shortener = reprlib.Repr()
@@ -193,7 +203,7 @@ _shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100
 
 
 def in_words(error: BaseException) -> str:
-    """The type of another exception and the first line of its text."""
+    """The type of an exception and the first line of its text."""
     text = (str(error).strip() or "no message").split("\n")[0]
     return f"{type(error).__name__}: {text if len(text) <= 200 else text[:197] + '...'}"
 
@@ -204,17 +214,26 @@ def gigabytes(size: float) -> str:
 
 
 def abbreviate(value: Any) -> str:
-    """One line that shows `value`, at most 160 characters of it; of long arrays the shape, first and last entries."""
+    """Show `value` in one line of at most 160 characters.
+
+    Long arrays show their shape and their first and last entries.
+    """
     try:
         if isinstance(value, np.generic) and value.dtype.kind in "biufc":
             value = value.item()
         if isinstance(value, np.ndarray):
-            text = np.array2string(value, threshold=8, edgeitems=2 if value.ndim < 2 else 1, separator=", ")
+            text = np.array2string(
+                value, threshold=8, edgeitems=2 if value.ndim < 2 else 1, separator=", "
+            )
             text = " ".join(text.split())
-            shape = f"an array of shape {value.shape}: " if value.size > 8 or value.size == 0 or value.ndim > 1 else ""
+            shape = (
+                f"an array of shape {value.shape}: "
+                if value.size > 8 or value.size == 0 or value.ndim > 1
+                else ""
+            )
             text = shape + text
         else:
             text = " ".join(_shortener.repr(value).split())
-    except Exception:  # a message about a bad value must not fail because the value cannot be printed
+    except Exception:  # a message must not fail because its value cannot be printed
         text = f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

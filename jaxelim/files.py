@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and what is left of those that a killed process was writing."""
+"""Atomic writes of files, and the temporary files that killed processes leave."""
 
 import errno
 import os
@@ -13,16 +13,17 @@ _PART = re.compile(r"\..+\.(?P<host>[^.]+)-(?P<process>\d+)\.part")
 
 
 def writable_file(name: str, path: Any) -> Path:
-    """The path of a file that can be written: tried with a temporary one beside it.
+    """Check that a file can be written, by a temporary file in its folder; return its path.
 
     An older file of that name stays as it is.
 
     Args:
         name: the argument's name, for the message.
-        path: where the file will go.
+        path: of the file.
 
     Raises:
-        ArgumentError: a folder, a device, or a file in a folder that takes none or is not there.
+        ArgumentError: the path is a folder or a device, or its folder does not exist or
+            takes no file.
     """
     path = Path(path)
     allowed = "a file in a folder that exists and can be written to"
@@ -48,16 +49,18 @@ def writable_file(name: str, path: Any) -> Path:
 
 
 def _part_of(path: Path) -> Path:
-    """The temporary file beside a file that this process writes."""
+    """The temporary file of a file that this process writes, in the same folder."""
     return path.with_name(f".{path.name}.{host()}-{os.getpid()}.part")
 
 
 def write_whole(path: Path, contents: bytes) -> None:
-    """Write a file that is there whole or not at all, even if the machine is switched off: temporary name, flush, rename.
+    """Write a file atomically: under a temporary name, flushed to the disk, then renamed.
+
+    The file is complete or absent, even if the machine is switched off.
 
     Raises:
-        StoreError: the disk is full, the folder cannot be written, or the like; nothing is left behind and an older file of
-            that name stays as it was.
+        StoreError: the file cannot be written, such as on a full disk. No temporary
+            file is left, and an older file of that name stays as it was.
     """
     part = _part_of(path)
     try:
@@ -83,7 +86,7 @@ def write_whole(path: Path, contents: bytes) -> None:
 
 
 def cannot_write(error: OSError) -> str:
-    """What hinders a write, in words, and what to do about it."""
+    """The cause of a failed write, in words, with advice."""
     kept = "files that were there before are kept"
     again = "Free some space and give the same command again"
     advice = {
@@ -101,22 +104,23 @@ def cannot_write(error: OSError) -> str:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename last: it is an entry of the folder."""
+    """Flush a folder to the disk, so that a rename in it is permanent."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # file systems that have no such thing
+        # Some file systems cannot flush folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
     finally:
         os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, where they are not there.
+    """Create a folder and its parents, if they do not exist.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,12 +129,12 @@ def make_folder(folder: Path) -> None:
 
 
 def host() -> str:
-    """This machine, as part of a temporary file's name."""
+    """The name of this machine, for names of temporary files."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
 
 
 def abandoned(path: Path) -> bool:
-    """Whether this is the temporary file of a process of this machine that is no more."""
+    """Whether this is a temporary file whose process, on this machine, has ended."""
     found = _PART.fullmatch(path.name)
     return found is not None and found["host"] == host() and not _alive(int(found["process"]))
 
@@ -141,12 +145,16 @@ def _alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # there is one, of another user
+        return True  # it belongs to another user
     return True
 
 
 def listed(folder: Path) -> list[Path]:
-    """What is in a folder, sorted; nothing where there is none."""
+    """The entries of a folder, sorted; empty if it does not exist.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
     try:
         return sorted(folder.iterdir())
     except FileNotFoundError:

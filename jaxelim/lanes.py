@@ -1,13 +1,17 @@
-"""The few primitives that need care when many runs are carried side by side.
+"""Primitives for one run and for many runs in lanes.
 
-A run's own axes come first, lanes (runs side by side) last: per-run scalars are [] or [B], vectors [n] or [n, B], matrices
-[n, q] or [n, q, B]. Broadcasting aligns from the right, so one expression serves one run and many; what does not align by
-itself is here. Every function takes either form and gives the same numbers in both, up to the rounding of a sum's order.
+A run's own axes come first, lanes last. Scalars are [] or [B], vectors [n] or [n, B],
+matrices [n, q] or [n, q, B]. Broadcasting aligns from the right, so most expressions
+serve one run and many; this module holds the operations for which that is not enough.
+Both forms give the same numbers, up to rounding where a sum has another order.
 
-`Lanes.flag` chooses the form. None: the plain one, for one run (also under `jax.vmap`) and for GPUs. A traced positive
-integer: the CPU form, where reductions over arms are balanced trees of compares, vectorised over the lanes, and `pin` keeps
-XLA's CPU backend from copying a producer into each of its consumers. The flag has to be traced: a constant is folded away,
-and the cure with it (measured: a step three times slower, silently).
+`LaneOps.flag` chooses the form.
+
+- None: the plain form, for one run (also under `jax.vmap`) and for GPUs.
+- A traced positive integer: the CPU form. Reductions over arms are balanced trees of
+  compares, vectorised over the lanes. `materialize` stops XLA:CPU from recomputing a
+  producer in every consumer. The flag must be traced: XLA folds constants, and a
+  constant flag would undo this without a message.
 """
 
 import dataclasses
@@ -22,21 +26,22 @@ import numpy as np
 from jax import Array
 
 Tree = Any
-_WIDEST_TREE = 64  # beyond it trees are folded in two levels: as many operations, far fewer nodes to compile
+_WIDEST_TREE = 64
+"""Above this length trees fold in two levels: as many operations, far fewer nodes to compile."""
 
 
 def where(condition: Array, new: Tree, old: Tree) -> Tree:
-    """`new` in the lanes where `condition` ([] or [B]) holds, else `old`, over whole pytrees."""
+    """Select `new` in the lanes where `condition` ([] or [B]) holds, else `old`; any pytree."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def index_like(x: Array) -> Array:
-    """0, 1, .., n - 1 along the first axis of x ([n] or [n, B]), of rank 1 or 2 to broadcast against it; int32."""
+    """0, 1, .., n - 1 along the first axis of x ([n] or [n, B]): int32, [n] or [n, 1]."""
     return jnp.arange(x.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (x.ndim - 1))
 
 
 def balanced(combine: Callable, parts: list) -> Any:
-    """The parts combined in pairs, these in pairs, and so on: the order of a balanced tree."""
+    """Combine the parts in pairs, the results in pairs, and so on: a balanced tree."""
     while len(parts) > 1:
         paired = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = paired + parts[2 * len(paired) :]
@@ -45,37 +50,46 @@ def balanced(combine: Callable, parts: list) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class ArmBlock:
-    """The arms first, first + 1, .., the same in all lanes: where [m] indexes may stand, these are slices."""
+    """The arms first, .., first + m - 1, the same in all lanes.
+
+    Functions that take indices [m] take a block too, and slice where they would gather.
+    """
 
     first: Array  # [] int32
     m: int
 
     def like(self, x: Array) -> Array:
-        """The indexes along the second axis of x, to broadcast against it."""
+        """The indices along the second axis of x, with ones to broadcast: [m] or [m, 1]; int32."""
         return self.first + np.arange(self.m, dtype=np.int32).reshape((-1,) + (1,) * (x.ndim - 2))
 
     def of(self, x: Array, axis: int = 0) -> Array:
-        """These places of an axis."""
+        """The slice of x at these indices along an axis."""
         return jax.lax.dynamic_slice_in_dim(x, self.first, self.m, axis)
 
 
 ARMS_A_BLOCK = 4
-"""How many at a time: a small product wastes what a product costs to call, a large one falls out of the cache (measured)."""
+"""Arms a block: small products cost more to call than to compute, large ones leave the cache."""
 
 
 def over_arm_blocks(n: int, f: Callable[[Tree, ArmBlock], Tree], state: Tree) -> Tree:
-    """f(state, arms) for all of n arms, several at a time; where they do not come out even, some come twice."""
+    """Fold f(state, arms) over blocks of n arms. The last block may repeat earlier arms."""
     m = min(ARMS_A_BLOCK, n)
-    return jax.lax.fori_loop(0, -(-n // m), lambda b, state: f(state, ArmBlock(jnp.minimum(b * m, n - m), m)), state)
+    return jax.lax.fori_loop(
+        0, -(-n // m), lambda b, state: f(state, ArmBlock(jnp.minimum(b * m, n - m), m)), state
+    )
 
 
 def _each(n: int, i: Array) -> np.ndarray:
-    """0 .. n - 1 along an axis before those of i; int32."""
+    """0, 1, .., n - 1 along a new axis before those of i; int32."""
     return np.arange(n, dtype=np.int32).reshape((-1,) + (1,) * i.ndim)
 
 
 def saturated(x: Any) -> Array:
-    """Integers as int32; those beyond its range become its ends, and so stay out of any smaller range."""
+    """Convert integers to int32, clipped to its range.
+
+    A clipped number stays outside any smaller range, so later range checks still see
+    it.
+    """
     x = jnp.asarray(x)
     if not np.can_cast(x.dtype, np.int32):
         bounds = np.iinfo(np.int32)
@@ -84,7 +98,7 @@ def saturated(x: Any) -> Array:
 
 
 def places_type(size: int) -> type[np.signedinteger]:
-    """The integer type of places in a flat array of `size` entries: int32 where they fit.
+    """The integer type of indices into a flat array of `size` entries: int32 where they fit.
 
     int64 indices need JAX's x64 mode, which the package's entry points switch on.
     """
@@ -92,25 +106,28 @@ def places_type(size: int) -> type[np.signedinteger]:
 
 
 def _flat(x: Array, *axes: tuple[Array | np.ndarray, int]) -> Array:
-    """Entries of x in row-major order, at the sum of index * stride over the axes."""
+    """Gather from x in row-major order, at the sum of index * stride over the axes."""
     dtype = places_type(x.size)
     places = functools.reduce(operator.add, [i.astype(dtype) * dtype(n) for i, n in axes])
     return x.reshape(-1).at[places].get(mode="promise_in_bounds")
 
 
 def _outer(a: Array, b: Array) -> Array:
-    """a [n, B] times b [B], or times every row of b [m, B]: [n, B] or [n, m, B]."""
+    """Multiply a [n, B] by b [B], or by every row of b [m, B]: [n, B] or [n, m, B]."""
     return a * b if b.ndim < a.ndim else a[:, None] * b
 
 
 def _block(n: int) -> int:
-    """How long the blocks are in which an axis of length n is folded."""
+    """Length of the blocks in which an axis of length n is folded."""
     return int(np.ceil(np.sqrt(n)))
 
 
 def _by_blocks(x: Array, fold: Callable) -> Tree:
-    """`fold`, of a list of like arrays, over each block of the first axis, the last one as long as what is left: one entry a
-    block. Nothing is padded: XLA's CPU backend computes whatever feeds a padding element by element."""
+    """Apply `fold`, which takes a list of equal arrays, to each block of the first axis.
+
+    The last block may be shorter. Padding it would be slow: XLA:CPU computes the
+    producer of a padding element by element. Returns one entry a block.
+    """
     n = x.shape[0]
     width = _block(n)
     whole = n // width * width
@@ -123,7 +140,7 @@ def _by_blocks(x: Array, fold: Callable) -> Tree:
 
 
 def _rows(x: Array) -> list[Array]:
-    """x[0], x[1], .. (by lax, here and below: a tree has many nodes, and jax.numpy takes several times as long to trace)."""
+    """x[0], x[1], ... This and the functions below use lax, which traces faster than jax.numpy."""
     return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
 
 
@@ -143,13 +160,14 @@ def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[A
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LaneOps:
-    """The primitives, in the form the engine has chosen (see the module's docstring)."""
+    """The primitives, in the form that `flag` chooses (see the module's docstring)."""
 
     flag: Array | None = None
-    read: Array | None = None  # [] int32: how many lanes, from the first on, anyone will read; None: all
+    read: Array | None = None  # [] int32: only the first `read` lanes are read; None: all
 
     def one_by_one(self, f: Callable[[Array], Tree], start: Tree) -> Tree:
-        """f(lane), of one run, for each lane that is read, after each other, in its place in `start` ([.., B])."""
+        """Write f(lane), the result of one run, into `start` [.., B] for each lane that is read."""
+
         def put(i, out):
             return jax.tree.map(lambda o, x: o.at[i].set(x), out, f(i))
 
@@ -161,10 +179,10 @@ class LaneOps:
         return self.flag is not None and x.ndim > 1
 
     def materialize(self, f: Callable, *x: Tree) -> Tree:
-        """f(*x), computed once and kept, instead of anew inside every consumer."""
+        """Materialize f(*x) once; stops XLA:CPU from recomputing it in every consumer."""
         if self.flag is None:
             return f(*x)
-        f = jax.jit(f, inline=True)  # traced once for its shapes and for the branch
+        f = jax.jit(f, inline=True)  # one trace serves eval_shape and the branch
         shapes = jax.eval_shape(f, *x)
         empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
         return jax.lax.cond(self.flag > 0, f, empty, *x)
@@ -176,12 +194,15 @@ class LaneOps:
         return self.materialize(lambda x: balanced(combine, _rows(x)), x)
 
     def argmax(self, x: Array) -> Array:
-        """The first index of the largest entry along axis 0; int32, [] or [B]. x must not hold NaN."""
+        """The first index of the largest entry along axis 0: int32, [] or [B]; x without NaN."""
         if not self._tuned(x):
             return jnp.argmax(x, 0).astype(jnp.int32)
 
         def largest(parts):
-            return balanced(_first_of_largest, [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)])
+            return balanced(
+                _first_of_largest,
+                [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)],
+            )
 
         n = x.shape[0]
         if n <= _WIDEST_TREE:
@@ -191,7 +212,7 @@ class LaneOps:
         return row * _block(n) + self.take(place, row)
 
     def argmin(self, x: Array) -> Array:
-        """The first index of the smallest entry along axis 0; int32."""
+        """The first index of the smallest entry along axis 0: int32, [] or [B]; x without NaN."""
         return self.argmax(-x)
 
     def max(self, x: Array) -> Array:
@@ -207,28 +228,37 @@ class LaneOps:
         return self._fold(_smaller, x)
 
     def sum(self, x: Array) -> Array:
-        """The sum along axis 0; booleans are counted in int32."""
+        """The sum along axis 0; counts booleans in int32."""
         counting = x.dtype == jnp.bool_
         if not self._tuned(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
-        if counting and x.shape[0] <= _WIDEST_TREE:  # converted inside, so that no array of integers is ever written
-            return self.materialize(lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x)
+        if counting and x.shape[0] <= _WIDEST_TREE:
+            # The conversion is inside, so that XLA never writes the array of integers.
+            return self.materialize(
+                lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x
+            )
         return self._fold(jax.lax.add, x.astype(jnp.int32) if counting else x)
 
     def zeros(self, x: Array) -> Array:
-        """How many entries along axis 0 are 0: int32."""
+        """The number of zeros along axis 0: int32."""
         if not self._tuned(x) or x.shape[0] > _WIDEST_TREE:
             return self.sum(x == 0)
-        # Compared inside: an array of booleans that is written and read again takes as long as the sum.
-        return self.materialize(lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in _rows(x)]), x)
+        # The comparison is inside: to write and read an array of booleans costs as much as the sum.
+        return self.materialize(
+            lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in _rows(x)]), x
+        )
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
         return jnp.any(x, 0) if not self._tuned(x) else self._fold(jax.lax.bitwise_or, x)
 
     def take(self, x: Array, i: Array) -> Array:
-        """x[i] of each lane: x [n] or [n, B], i [] or [B]. A vector that all lanes share may stand beside i of [B]. Here and
-        in `row` and `column` i may have an axis of its own before the lanes, [m] or [m, B], and then the result has it too."""
+        """x[i] in each lane: x [n] or [n, B], i [] or [B] -> [] or [B].
+
+        All lanes may share x [n] while i is [B]. In `take`, `row` and `column` i
+        may have one more axis before the lanes, [m] or [m, B]; the result then has
+        that axis too.
+        """
         if x.ndim == 1 or i.ndim == 0:
             return x[i]
         if x.shape[1] == 1:  # shared by all lanes
@@ -237,8 +267,10 @@ class LaneOps:
         return _flat(x, (i, b), (np.arange(b), 1))
 
     def row(self, x: Array, i: Array | ArmBlock) -> Array:
-        """x[i] of each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B]. A matrix that all lanes share may stand
-        beside i of [B]."""
+        """x[i] in each lane: x [n, q] or [n, q, B], i [] or [B] -> [q] or [q, B].
+
+        All lanes may share x [n, q] while i is [B]; then the result is [q, B].
+        """
         if isinstance(i, ArmBlock):
             return jnp.swapaxes(i.of(x), 0, 1)
         if i.ndim == 0:
@@ -247,11 +279,11 @@ class LaneOps:
             q = x.shape[1]
             return _flat(x, (i, q), (_each(q, i), 1))
         _, q, b = x.shape
-        # One gather from the flat array: any other form comes back transposed and slow on a CPU.
+        # One gather from the flat array: XLA:CPU transposes the result of any other form.
         return _flat(x, (i, q * b), (_each(q, i), b), (np.arange(b), 1))
 
     def column(self, x: Array, i: Array | ArmBlock) -> Array:
-        """x[:, i] of each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
+        """x[:, i] in each lane: x [q, n] or [q, n, B], i [] or [B] -> [q] or [q, B]."""
         if isinstance(i, ArmBlock):
             return i.of(x, 1)
         if i.ndim == 0:
@@ -262,32 +294,44 @@ class LaneOps:
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
     def dot(self, matrix: Array, vector: Array) -> Array:
-        """matrix @ vector of each lane: matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B]. Here and
-        in `symmetric_dot` there may be m vectors at once, [q, m] or [q, m, B] -> [n, m] or [n, m, B]."""
+        """matrix @ vector in each lane.
+
+        matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
+        `dot` and `symmetric_dot` take m vectors too: [q, m] or [q, m, B] -> [n, m]
+        or [n, m, B].
+        """
         if matrix.ndim == 2:
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
-            return jnp.matmul(matrix, flat, precision="highest").reshape(matrix.shape[:1] + vector.shape[1:])
+            return jnp.matmul(matrix, flat, precision="highest").reshape(
+                matrix.shape[:1] + vector.shape[1:]
+            )
         if matrix.shape[1] <= _WIDEST_TREE:
-            return balanced(jnp.add, [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])])
+            return balanced(
+                jnp.add, [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])]
+            )
         return self._wide_dot(matrix, vector)
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
-        """`dot` for a symmetric matrix [q, q] or [q, q, B]: by its rows, each a contiguous block."""
+        """`dot` for a symmetric matrix [q, q] or [q, q, B], by its contiguous rows."""
         if matrix.ndim == 2:
             return self.dot(matrix, vector)
         if matrix.shape[1] <= _WIDEST_TREE:
-            # One sum after the other: each step of it is one fused multiply-add. (A balanced tree takes a sixth longer.)
-            return self.materialize(lambda m, v: functools.reduce(jnp.add, map(_outer, _rows(m), _rows(v))), matrix, vector)
+            # A plain left-to-right sum, not a tree: each of its steps is one fused multiply-add.
+            return self.materialize(
+                lambda m, v: functools.reduce(jnp.add, map(_outer, _rows(m), _rows(v))),
+                matrix,
+                vector,
+            )
         return self._wide_dot(matrix, vector)
 
     def _wide_dot(self, matrix: Array, vector: Array) -> Array:
-        if vector.ndim == 1:  # the same in all lanes
+        if vector.ndim == 1:  # shared by all lanes
             vector = vector[:, None]
         vector = jnp.broadcast_to(vector, vector.shape[:-1] + matrix.shape[2:])
         return jnp.einsum("nqb,q...b->n...b", matrix, vector, precision="highest")
 
     def inverse(self, a: Array) -> Array:
-        """The inverse of symmetric positive definite matrices [q, q] or [q, q, B]."""
+        """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:
             return jnp.linalg.inv(a)
         if not self._tuned(a) or a.shape[0] > _WIDEST_TREE:
@@ -295,9 +339,12 @@ class LaneOps:
         return self._swept(a)
 
     def _swept(self, a: Array) -> Array:
-        """The block sweep: two pivots a pass, as the update A - (C - E) D (C - E)' - 2 E E' of the whole matrix, which has
-        no writes to single rows (C the pivots' columns, D the inverse of the pivot block, E unit columns). In a loop, so that
-        XLA updates A in its place: a pass into another array takes half as long again."""
+        """Invert by block sweeps of two pivots a pass.
+
+        A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
+        no single rows. C holds the pivots' columns, D the inverse of the pivot block, E
+        unit columns. The passes form a loop, in which XLA updates A in place.
+        """
         q = a.shape[0]
         each = np.arange(q, dtype=np.int32)
 
@@ -313,7 +360,9 @@ class LaneOps:
                     x, y, z = block[0, 0], block[0, 1], block[1, 1]
                     det = 1 / (x * z - y * y)
                     d = [[z * det, -y * det], [-y * det, x * det]]
-                scaled = [balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)]
+                scaled = [
+                    balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)
+                ]
                 return jnp.stack(columns + scaled)
 
             factor = self.materialize(factors, rows, block, first)
@@ -324,5 +373,7 @@ class LaneOps:
             return a
 
         if q > 1:
-            a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
+            a = jax.lax.fori_loop(
+                0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a
+            )
         return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)

@@ -1,5 +1,8 @@
-"""The settings under which jaxelim computes, whatever the caller's: set at our entry points and
-undone after them; and what JAX or the process cannot do is said there."""
+"""The JAX settings under which jaxelim computes, independent of the caller's.
+
+Entry points set them and restore the caller's at their end. They refuse to run where
+JAX or the process cannot compute.
+"""
 
 import contextlib
 import functools
@@ -20,13 +23,17 @@ from jaxelim.errors import SetupError
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
-    import scipy.linalg  # noqa: F401  XLA's small factorisations are this library's, which has to be there to be found
+    # XLA calls this library's factorisations; the controller finds loaded libraries only.
+    import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()
 
 
 class _OneThread:
-    """Linear algebra on one thread while anyone in the process is inside: set by the first one in, undone by the last one out."""
+    """Limits linear algebra to one thread while any thread of the process is inside.
+
+    The first to enter sets the limit, the last to leave restores it.
+    """
 
     def __init__(self):
         self._lock, self._inside = threading.Lock(), 0
@@ -41,7 +48,7 @@ class _OneThread:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                # The limit belongs to the thread that set it, which need not be this one.
+                # The thread that set the limit owns it, and may be another one.
                 OpenBLASController.clear_controlling_thread(force=True)
                 self._limit.restore_original_limits()
 
@@ -56,10 +63,10 @@ def jax_started() -> bool:
 
 
 class _Inherited:
-    """What a forked child has to know of its parent: JAX's threads do not survive a fork."""
+    """What a forked child needs to know of its parent, as JAX's threads do not survive a fork."""
 
-    entered = False  # one of our entry points was used in this process
-    broken = False  # this process was forked from one that had started JAX
+    entered = False  # this process has called an entry point
+    broken = False  # this process was forked after JAX had started
 
     def before_fork(self) -> None:
         self._started = jax_started()
@@ -76,8 +83,10 @@ _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)"
 
 
 def _refuse_what_cannot_work() -> None:
-    """Raises:
-    SetupError: JAX cannot compute here, or not by our definitions.
+    """Refuse a process or settings under which JAX cannot compute, or computes other numbers.
+
+    Raises:
+        SetupError: it is such a process.
     """
     if _inherited.broken:
         raise SetupError(
@@ -87,10 +96,13 @@ def _refuse_what_cannot_work() -> None:
     flags: Any = jax.config
     for name in ("jax_no_tracing", "jax_no_execution"):
         if getattr(flags, name, False):
-            raise SetupError(f"{name} is set, so that JAX refuses to work", "unset it around calls of jaxelim")
+            raise SetupError(
+                f"{name} is set, so that JAX refuses to work", "unset it around calls of jaxelim"
+            )
     if _FAST_MATH.search(os.environ.get("XLA_FLAGS", "")):
         raise SetupError(
-            "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with infinities",
+            "XLA_FLAGS has --xla_cpu_enable_fast_math, which allows wrong comparisons with "
+            "infinities",
             "remove it",
         )
     try:
@@ -114,12 +126,14 @@ def _refuse_what_cannot_work() -> None:
 
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
-    """Float64, linear algebra on one thread, and every setting of JAX that could change a number.
+    """Set float64, one thread for linear algebra, and all JAX settings that change numbers.
 
-    Matrices here are small. A factorisation that OpenBLAS deals out to threads rounds differently,
-    so that a run would depend on the number of cores; threads also wait for each other.
+    On several threads OpenBLAS rounds factorisations differently, so that runs would
+    depend on the number of cores. Matrices here are small, and threads would wait for
+    one another.
 
-    The caller's `jax_debug_nans` stays: `jaxelim.testing` reads it, and it changes no number.
+    The caller's `jax_debug_nans` stays: `jaxelim.testing` reads it, and it
+    changes no number.
 
     Raises:
         SetupError: JAX cannot compute here; see the message.
@@ -142,6 +156,6 @@ def float64() -> Iterator[None]:
 
 @contextlib.contextmanager
 def engine() -> Iterator[None]:
-    """The same, with lanes-last broadcasting."""
+    """`float64`, with the broadcasting that lanes-last arrays need."""
     with float64(), jax.numpy_rank_promotion("allow"):
         yield

@@ -1,4 +1,4 @@
-"""The engine: many runs of one rule, each on its own clock, in one compiled loop."""
+"""The engine: one compiled loop that runs one rule in many lanes, each at its own t."""
 
 from jaxelim.engine.loop import (
     BURST,

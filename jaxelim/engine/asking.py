@@ -1,4 +1,4 @@
-"""How the sampling rule is asked."""
+"""Calls of the sampling rule on all lanes."""
 
 import dataclasses
 from functools import partial
@@ -20,24 +20,24 @@ from jaxelim.stopping.llr import Native
 
 
 class Choice(NamedTuple):
-    """What the sampling rule says."""
+    """The choice of the sampling rule."""
 
     arm: Array  # [B] int32
-    state: Tree
-    ready: Array  # [B] bool: there is an arm
-    decided: Array  # [B] bool: `choose` had found it
-    status: Array  # [B] int32
+    state: Tree  # the rule's next state
+    ready: Array  # [B] bool: the lane has an arm
+    decided: Array  # [B] bool: `choose` has chosen it
+    status: Array  # [B] int32: ASK or OK
 
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """The rule's methods on all lanes, for one spec."""
+    """Calls the rule's methods on all lanes, for one spec."""
 
     spec: Spec
 
     @property
     def observing(self) -> Observing:
-        """Who else looks at the lanes."""
+        """The snapshot, and the rules that read it."""
         return Observing(self.spec)
 
     def view(
@@ -73,10 +73,10 @@ class Asking:
         )
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
-        """The rule's method on all lanes: as it is where it is lanes-last, else under vmap."""
+        """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         if spec.rule.traits.lanes_last and not spec.vmapped:
-            if not spec.per_lane_instances:  # what all lanes share gets an axis to be broadcast along
+            if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
@@ -108,7 +108,7 @@ class Asking:
         return Choice(arm, state, ready, decided, status)
 
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
-        """Where, of those `still` open, the rule's own test ends the run, and its answer."""
+        """Where the rule's own test ends runs among those `still` open, and its answer."""
         rule, stopping = self.spec.rule, self.spec.stopping
         if not (rule.traits.always_native or any(isinstance(s, Native) for s in stopping)):
             return None
@@ -119,19 +119,19 @@ class Asking:
         return now, verdict
 
     def choose(self, inputs: Inputs, lane: Lane) -> Lane:
-        """The full definition for the first lanes that ask, gathered together."""
+        """Call `choose` once for the first lanes that ask, gathered into a batch."""
         spec, size = self.spec, lane.asks.shape[0]
         batch = min(spec.rule.traits.batch, size)
         place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
         taken = lane.asks & (place < batch)
         order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
-        # Places left over repeat the first lane that asks: loops in `choose` are as long as those
-        # that asked need.
+        # Unused places repeat the first lane that asks, so that they do not lengthen the loops of
+        # `choose`.
         asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
         order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
         own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
         few = jax.tree.map(lambda x: x[..., order], own)
-        if not spec.per_lane_instances:  # shared by all lanes, and without their axis
+        if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
             few = dataclasses.replace(few, prepared=lane.prepared)
         seen = self.observing.snapshot(inputs, few)
         observers = few.observers
@@ -165,6 +165,6 @@ class Asking:
 
 
 def _within(view: View, space: ArmContext) -> View:
-    """The view, and its evidence, with another space."""
+    """The view with another `space`, in its evidence too."""
     evidence = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
     return dataclasses.replace(view, space=space, evidence=evidence)

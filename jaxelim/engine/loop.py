@@ -1,11 +1,12 @@
-"""Many runs of one rule, each on its own clock, in one compiled loop.
+"""One compiled loop over chunks of steps, for many runs of one rule.
 
-A queue of runs feeds a fixed number of lanes. A chunk is `chunk` steps of all lanes, on noise drawn
-at its start. At its end the lanes whose runs are over leave their outcomes; at the start of the
-next they are refilled from the queue. Noise is a function of (seed, run, t), and no lane sees
-another: nothing but (instance, rule, settings, seed, run) decides what a run does.
+A queue of runs refills a fixed number of lanes. A chunk is `chunk` steps of all
+lanes, on noise drawn at its start. At its end the outcomes of finished runs are
+collected; at the start of the next their lanes are refilled. Noise is a function of
+(seed, run, t), and no lane reads another. So a run depends on (instance, rule,
+settings, seed, run) alone.
 
-What a step does is `jaxelim.engine.step`.
+`jaxelim.engine.step` defines a step.
 """
 
 import dataclasses
@@ -26,14 +27,16 @@ from jaxelim.engine.step import Step
 from jaxelim.lanes import where
 
 FEW_LANES = (16, 32)
-"""Sizes that the last runs of a queue may be moved to."""
+"""Numbers of lanes of the programs that take over the last runs of a queue."""
 BURST = 4
-"""Fast steps between two looks at who waits for `choose`. With one group of lanes or less there is
-one step between them: most lanes wait then."""
+"""Fast steps between polls for waiting lanes.
+
+With one group of lanes there is one step between polls, as most lanes wait then.
+"""
 
 
 def cpu_options(optimization: str | None) -> dict[str, str]:
-    """How XLA's CPU backend compiles a program, at LLVM's level `optimization`; None: its own."""
+    """Options of XLA:CPU for a program, at LLVM's level `optimization`; None: XLA's choice."""
     options = {"xla_cpu_prefer_vector_width": "512"}
     if optimization is not None:
         options["xla_backend_optimization_level"] = optimization
@@ -43,16 +46,16 @@ def cpu_options(optimization: str | None) -> dict[str, str]:
 class Program:
     """The compiled function of one spec for inputs of one layout.
 
-    `advance` runs some chunks; `empty` is what the first call starts from. What is compiled is
-    given back with the program.
+    `advance` runs some chunks, from `empty` on. The compiled code is freed with
+    the program.
     """
 
     def __init__(self, spec: Spec):
         self.spec, self.loop = spec, Loop(spec)
-        self.lock = threading.Lock()  # held while it compiles: threads do not compile it twice
+        self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
         self.compiled = False
-        self.cost = 0.0  # seconds that it took to compile
-        self.waited = 0.0  # seconds in which few of its lanes lived, over all jobs
+        self.cost = 0.0  # seconds of compilation
+        self.waited = 0.0  # seconds with few live lanes, over all jobs
         options = cpu_options(spec.family.optimization) if spec.tuned else None
         advance: Callable = self.loop.advance
         self._one = self._everyone = None
@@ -68,11 +71,11 @@ class Program:
 
     @property
     def traces(self) -> int:
-        """How often `advance` was traced."""
+        """Number of traces of `advance`."""
         return self.loop.traces
 
     def empty(self, inputs: Inputs, queue: Queue) -> Carry:
-        """The loop's state before the first chunk, on the host: no lane is taken."""
+        """The carry before the first chunk, on the host, with all lanes empty."""
         spec = self.spec
         lane, outcome = outline(spec, inputs)
         zeros = lambda s: np.zeros(s.shape, s.dtype)  # noqa: E731
@@ -105,10 +108,15 @@ class Program:
         return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
 
     def taken_over(self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec) -> Carry:
-        """The state, on the host, of a program of the same spec with more lanes.
+        """Continue from a larger program's carry.
 
-        Its queue is empty, and its live lanes are no more than there are here. This program goes on
-        from it."""
+        Args:
+            carry: of a program whose spec, `larger`, differs only in its number of
+                lanes. Its queue is empty, and its live lanes fit into this program.
+
+        Returns:
+            The carry of this program, on the host.
+        """
         spec, size = self.spec, self.spec.lanes
 
         def one(carry, empty):
@@ -135,14 +143,16 @@ class Program:
         return jax.tree.map(lambda *x: np.stack(x), *parts)
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
-        """The arguments of `advance` on their devices, placed as it returns its state: it compiles
-        once."""
+        """Put the arguments of `advance` on their devices.
+
+        Their placement is that of its result, so that it compiles once.
+        """
         one, everyone = self._one, self._everyone
         put = jax.device_put
         return put(inputs, everyone), put(queue, one), put(carry, one)
 
     def begun(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
-        """The arguments of `advance` on their devices, the program compiled for them."""
+        """Put the arguments of `advance` on their devices and compile the program for them."""
         inputs, queue, carry = self.place(inputs, queue, carry)
         with self.lock:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
@@ -153,21 +163,21 @@ class Program:
 class _Steps(NamedTuple):
     """What the steps of a chunk change."""
 
-    lane: Lane  # without what is fixed over a run
+    lane: Lane  # without the arrays that are fixed over a run
     pulled: Array | None  # [T, B] the arms, where observers stop at different times
     log: Log | None
     chooses: Array  # [] int64
 
 
 class Loop:
-    """What a program is made of: pure functions, traced once for each layout of the inputs."""
+    """The pure functions of a program, traced once for each layout of the inputs."""
 
     def __init__(self, spec: Spec):
         self.spec, self.step = spec, Step(spec)
-        self.traces = 0  # how often `advance` was traced
+        self.traces = 0  # number of traces of `advance`
 
     def advance(self, inputs: Inputs, queue: Queue, carry: Carry, chunks: Array) -> Carry:
-        """Some chunks, but no more than the runs need."""
+        """Run up to `chunks` chunks; stop when no run is live or a run has failed."""
         self.traces += 1
 
         def body(c):
@@ -178,7 +188,7 @@ class Loop:
         return jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), carry))[1]
 
     def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
-        """Refill the lanes that are done, take `chunk` steps, collect what is over."""
+        """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
         carry, noise = self._refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
         steps = self._stepped(inputs, carry, noise)
@@ -198,10 +208,11 @@ class Loop:
         return dataclasses.replace(carry, live=live, failed=self.step.failed(lane))
 
     def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
-        """The next places of the queue in the lanes that are done, and the noise of the chunk.
+        """Refill finished lanes from the queue, and draw the noise of the chunk.
 
-        Noise is drawn in one call for the initial pulls of those lanes and for the chunk of all.
-        What draws it is a quarter of a small program, and is compiled once like this."""
+        One call draws the noise of the initial pulls and of the chunk. The code that
+        draws it is a large part of a small program, and so is compiled once.
+        """
         spec, old, k = self.spec, carry.lane, inputs.features.shape[1]
         vacant = old.done
         item = jnp.where(vacant, carry.next + jnp.cumsum(vacant.astype(jnp.int32)) - 1, old.item)
@@ -225,29 +236,27 @@ class Loop:
             return dataclasses.replace(carry, lane=lane, next=upcoming, log=log)
 
         wanted = jnp.any(vacant) & (carry.next < queue.length)
-        # Only what changes goes through the branch: the outcomes would be copied.
+        # The outcomes stay outside the branch, which would copy them.
         out, bare = carry.out, dataclasses.replace(carry, out=())
         carry = jax.lax.cond(wanted, refill, lambda c: c, bare)
         return dataclasses.replace(carry, out=out), drawn[k:]
 
     def _renewed(self, lane: Lane, fresh: Lane) -> Lane:
-        """`fresh` in the lanes that are done."""
+        """`lane`, with `fresh` in the finished lanes."""
         if self.spec.per_lane_instances:
             return where(lane.done, fresh, lane)
         shared = fresh.prepared
         without = lambda lane: dataclasses.replace(lane, prepared=())  # noqa: E731
-        return dataclasses.replace(
-            where(lane.done, without(fresh), without(lane)), prepared=shared
-        )
+        return dataclasses.replace(where(lane.done, without(fresh), without(lane)), prepared=shared)
 
     def _stepped(self, inputs: Inputs, carry: Carry, noise: Array) -> _Steps:
-        """`chunk` steps of all lanes."""
+        """Take `chunk` steps of all lanes."""
         spec, lane = self.spec, carry.lane
         length, k = spec.chunk, inputs.features.shape[1]
         start = lane.stats.t
         narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
         pulled = jnp.full((length, spec.lanes), -1, narrow) if spec.observers > 1 else None
-        # What is fixed while a lane lives is kept out of the inner loop's state.
+        # Arrays that are fixed over a run stay outside the inner loop's state.
         fixed = {name: getattr(lane, name) for name in ("features", "nature", "prepared", "delta")}
         nothing = {
             "features": None, "nature": None, "prepared": (),
@@ -286,7 +295,7 @@ class Loop:
         return c._replace(lane=whole(c.lane))
 
     def _two_speeds(self, one: Callable, asked: Callable, c: _Steps) -> _Steps:
-        """Steps of a rule that has `fast`; between bursts of them, `choose` for those that wait."""
+        """Take bursts of `fast` steps, with calls of `choose` for waiting lanes in between."""
         spec = self.spec
         patience = spec.rule.traits.patience
         steps = 1 if spec.lanes <= LANE_GROUP else BURST
@@ -298,7 +307,7 @@ class Loop:
 
         def burst(i, c: _Steps) -> _Steps:
             c = jax.lax.fori_loop(0, steps, lambda n, c: one(i * steps + n, c), c)
-            # Only what `choose` changes goes through the loop.
+            # Only what `choose` changes is in the loop's state.
             held = c.pulled, c.log
             c = jax.lax.while_loop(enough, asked, c._replace(pulled=None, log=None))
             return c._replace(pulled=held[0], log=held[1])
@@ -306,7 +315,7 @@ class Loop:
         return jax.lax.fori_loop(0, spec.chunk // steps, burst, c)
 
     def _collected(self, queue: Queue, carry: Carry) -> Carry:
-        """With the outcomes of the lanes whose runs are over."""
+        """Append the outcomes of finished runs and empty their lanes."""
         over = carry.lane.done & (carry.lane.item < queue.length)
         count = jnp.sum(over, dtype=jnp.int32)
 
@@ -325,13 +334,13 @@ class Loop:
 
 
 def _first_estimate(lane: Lane) -> Array:
-    """theta_hat of lanes at their start; the means where the family has no theta_hat: [d, B]."""
+    """theta_hat of lanes at t = K, or the means where there is no theta_hat: [d, B]."""
     theta_hat = lane.stats.estimated_theta
     return lane.stats.means if theta_hat is None else theta_hat
 
 
 def _per_device(advance: Callable) -> Callable:
-    """`advance` for one device of many: its queue and its state have a leading axis of length 1."""
+    """`advance` for one of several devices; its queue and carry have a leading axis of 1."""
 
     def run(inputs, queue, carry, chunks):
         queue, carry = jax.tree.map(lambda x: x[0], (queue, carry))
@@ -341,13 +350,13 @@ def _per_device(advance: Callable) -> Callable:
 
 
 program = Cache(lambda spec, inputs: Program(spec), KEPT)
-"""The program of a spec for inputs of one layout, compiled once while it is kept."""
+"""The program of a spec for inputs of one layout, compiled once while the cache keeps it."""
 
 outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
 """`Step.outline` of a spec for inputs of one layout."""
 
 
 def compiled(spec: Spec, inputs: Inputs) -> bool:
-    """Whether the program of a spec is kept, and compiled."""
+    """Whether the program of a spec is in the cache and compiled."""
     found = program.peek(spec, inputs)
     return found is not None and found.compiled

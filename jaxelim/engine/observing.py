@@ -1,4 +1,4 @@
-"""What elimination and stopping rules see, and what they say."""
+"""Calls of elimination and stopping rules on the snapshot of every lane."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jaxelim.lanes import LaneOps
 
 
 class Observed(NamedTuple):
-    """What the stopping rules say of one snapshot."""
+    """The results of the stopping rules on one snapshot."""
 
     states: tuple  # their next states, each [D, .., B]
     stops: Array  # [S, D, B] bool
@@ -24,7 +24,7 @@ class Observed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Observing:
-    """The snapshot of every lane, and those who look at it, for one spec."""
+    """Builds the snapshot of every lane, and calls the rules that read it, for one spec."""
 
     spec: Spec
 
@@ -38,8 +38,8 @@ class Observing:
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
         spec = self.spec
-        # A lane that is done runs on unread. What falls there is dated after its end, and so left
-        # out of its results.
+        # Finished lanes keep stepping. What they eliminate gets a time after their end;
+        # `outcome` drops it.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
         return Snapshot.of(spec.family, spec.problem, self.space(inputs, lane.features), stats)
 
@@ -47,11 +47,11 @@ class Observing:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
     def betas(self, lane: Lane) -> Array:
-        """beta(t, delta) of the observers: [D, B]."""
+        """beta(t, delta) for every delta: [D, B]."""
         return jax.vmap(lambda delta: self.beta(lane.stats.t, delta))(lane.delta)
 
     def over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
-        """f(state, beta) for every delta, along the leading axis of both; for one unbatched."""
+        """f(state, beta) for every delta, the leading axis of both; without vmap for one delta."""
         if self.spec.deltas == 1:
             out = f(jax.tree.map(lambda x: x[0], state), beta[0])
             return jax.tree.map(lambda x: x[None], out)
@@ -68,14 +68,14 @@ class Observing:
         return Observed(tuple(states), jnp.stack(stops), jnp.stack(tested))
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
-        """The next state of an elimination that sampling keeps for itself."""
+        """The next state of an elimination at sampling with sets of its own."""
         elimination = self.spec.elimination
         if elimination is None or elimination.shared:
             return lane.sampling
         return elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
 
     def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
-        """The number of an answer out of range, and the lanes that are live and have none."""
+        """An answer out of range, [B], and which lanes are live without one, [B] bool."""
         live, found = ~lane.done, self.spec.problem.out_of_range(seen)
         if found is None:
             return None, live
@@ -84,8 +84,11 @@ class Observing:
         return jnp.where(live & beyond, answer, lane.bad_answer), live & ~beyond
 
     def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
-        """The stopping rules' states before the first check, each [D, .., B], and that of an
-        elimination that sampling keeps for itself."""
+        """The states before the first check.
+
+        Those of the stopping rules, each [D, .., B], and that of an elimination at
+        sampling with sets of its own.
+        """
         spec, states = self.spec, []
         for stopping in spec.stopping:
             state = stopping.start(seen, spec.pair_times)

@@ -1,4 +1,4 @@
-"""What runs leave: outcomes, pulls at stops, the log of a trace; and float32's refresh."""
+"""Records of runs: outcomes, pulls at stops, the log of a trace. And the float32 refresh."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from jaxelim.lanes import where
 
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
-    """What finished runs leave."""
+    """The outcomes of lanes whose runs are over."""
     pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
     times = []
     for s, stopping in enumerate(spec.stopping):
@@ -36,8 +36,16 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
 
 
 def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
-    """The counts at each observer's stop in this chunk: those at the chunk's end, less the
-    pulls since; `pulled` [T, B]."""
+    """Write the counts at each observer's stop in this chunk.
+
+    They are the counts at the end of the chunk, less the pulls since the stop.
+
+    Args:
+        lane: at the end of the chunk.
+        pulled: the arm of each step, [T, B]; -1: none.
+        start: t at the start of the chunk, [B].
+        opened: whether the observer was open then, [S, D, B].
+    """
     k = lane.stats.counts.shape[0]
     drawn = (pulled >= 0).astype(jnp.int32)
     before = start + jnp.cumsum(drawn, 0) - drawn
@@ -63,10 +71,8 @@ def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lan
     return dataclasses.replace(lane, pulls=pulls)
 
 
-def logged(
-    spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, log: Log
-) -> Log:
-    """The log with this step of lane 0."""
+def logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, log: Log) -> Log:
+    """Write this step of lane 0 to the log."""
     t, end = seen.stats.t[0], spec.log - 1
     if spec.stopping[0].eliminates:
         pieces = jax.tree.map(lambda x: x[0], lane.observers[0])
@@ -83,10 +89,12 @@ def logged(
 
 
 def refreshed(spec: Spec, inputs: Inputs, lane: Lane, arm: Array) -> Lane:
-    """In float32: statistics recomputed in every lane that has just drawn (arm >= 0) as many
-    samples as the family says since the last time; a few lanes at a time.
+    """Recompute the statistics of lanes that are due; for float32.
 
-    When that is depends on the run's own clock alone, and so on neither lanes nor chunks."""
+    A lane is due when it has just drawn a sample (arm >= 0) and has drawn
+    `family.refresh` samples since the last time. That depends only on the run's t, not
+    on lanes or chunks. A loop takes `LANE_GROUP` lanes at a time.
+    """
     family, k = spec.family, lane.stats.counts.shape[0]
     assert family.refresh is not None
 

@@ -1,4 +1,7 @@
-"""What the methods of a sampling rule have to return, checked while they are traced: a step costs nothing more."""
+"""Checks of what the methods of a sampling rule return.
+
+They run while the methods are traced, so a compiled step does not contain them.
+"""
 
 from typing import Any
 
@@ -15,26 +18,31 @@ RETURNS = {
     "init": "an init(view) that returns the state, a pytree of arrays",
     "choose": f"a choose(view, state) that returns (arm, state), {_ARM}",
     "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK or OK",
-    "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as long as an answer",
+    "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
+    "long as an answer",
     "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
 }
-"""What each method has to be, in words."""
+"""The contract of each method, in words."""
 
-_TRACED = "; made of jax.numpy operations, with jnp.where or jax.lax.cond for an if on a traced value"
+_TRACED = (
+    "; made of jax.numpy operations, with jnp.where or jax.lax.cond for an if on a traced value"
+)
 
 
 def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
-    """What a method of the rule returns for this view.
+    """Call a method of the rule and check what it returns.
 
     Raises:
-        RuleError: it raises, or returns something else than its contract says.
+        RuleError: the method raises, or its result breaks its contract.
     """
     try:
         given = getattr(rule, method)(view, *state)
-    except (JaxelimError, FloatingPointError):  # the latter: JAX's search for a NaN
+    except (JaxelimError, FloatingPointError):  # JAX's debug_nans raises the latter
         raise
     except Exception as error:
-        raise RuleError(rule, RETURNS[method] + _TRACED, f"{method} raised {in_words(error)}") from error
+        raise RuleError(
+            rule, RETURNS[method] + _TRACED, f"{method} raised {in_words(error)}"
+        ) from error
     fault = _fault(method, given, view, *state)
     if fault:
         raise RuleError(rule, RETURNS[method], fault)
@@ -42,7 +50,7 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
 
 
 def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
-    """What is wrong with what a method returned; empty where nothing is."""
+    """What is wrong with the result of a method; empty if nothing is."""
     parts = {"choose": 2, "fast": 3, "native": 2}.get(method)
     if parts is not None and (not isinstance(given, tuple | list) or len(given) != parts):
         return f"what {method} returned is {_described(given)}"
@@ -51,7 +59,9 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
     if method == "piece_tests":
         return _no_scalar("what piece_tests returned is", given, "iuf", view)
     if method == "native":
-        return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(given[1], view)
+        return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(
+            given[1], view
+        )
     fault = _no_scalar(f"the arm that {method} returned is", given[0], "iu", view)
     if not fault and method == "fast":
         fault = _no_scalar("the status that fast returned is", given[2], "iu", view)
@@ -59,7 +69,7 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
 
 
 def _described(x: Any) -> str:
-    """An array's dtype and shape, a sequence's length, another thing's type."""
+    """Describe an array by dtype and shape, a sequence by length, other objects by type."""
     if isinstance(x, tuple | list):
         return f"a {type(x).__name__} of length {len(x)}"
     if isinstance(x, jax.Array | np.ndarray | np.generic):
@@ -100,7 +110,9 @@ def _changed(method: str, old: Tree, new: Tree) -> str:
     before, after = jax.tree.structure(old), jax.tree.structure(new)
     if before != after:
         return f"{method} returned a state of structure {after}, init one of {before}"
-    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True):
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True
+    ):
         array = _array(b)
         if array is None or array.shape != a.shape or array.dtype != a.dtype:
             name = jax.tree_util.keystr(path)

@@ -1,4 +1,4 @@
-"""What the engine's compiled functions take and return, and what is compiled in."""
+"""Arguments, results and state of the engine's compiled functions; the spec they are built for."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,28 +13,30 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 
 NO_ARM = np.int32(np.iinfo(np.int32).min)
-"""In place of the arm that `choose` has chosen, where it has chosen none; never an arm."""
+"""The value of `Lane.chosen` where `choose` has chosen no arm; never an arm."""
 
 LANE_GROUP = 16
-"""Lanes come in groups of this many, so that every number of lanes does the same arithmetic on
-each. In programs of eight XLA's CPU backend rounds LinGame's weights differently."""
+"""Lanes come in groups of this many, so that results do not depend on the number of lanes.
+
+In smaller groups XLA:CPU rounds LinGame's weights differently.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """All that is compiled in. Equal specs share one compiled program."""
+    """All that a program depends on. Equal specs share one compiled program."""
 
     problem: Problem
     family: Family
     rule: SamplingRule
     stopping: tuple[StoppingRule, ...]
-    elimination: Any  # None, or the rule whose set sampling looks at
+    elimination: Any  # at sampling, or None
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
-    deltas: int  # observed side by side on one trajectory
-    lanes: int
-    chunk: int
-    queue: int  # room for so many runs, per device
+    deltas: int  # number of deltas observed on one trajectory
+    lanes: int  # per device
+    chunk: int  # steps
+    queue: int  # capacity in runs, per device
     given_noise: bool
     precision: str
     tuned: bool  # for a CPU
@@ -50,7 +52,7 @@ class Spec:
 
     @property
     def observers(self) -> int:
-        """How many observers a run has: a stopping rule at a delta each."""
+        """Number of observers of a run: each is a stopping rule at a delta."""
         return len(self.stopping) * self.deltas
 
 
@@ -63,17 +65,17 @@ class Inputs:
     cap: Array  # [] int32: the most samples of a run
     features: Array  # [I, K, d]
     nature: Tree  # [I, ..]: what the family's `draw` needs of the truth
-    tables: Tree  # [I, ..]: what its `start` needs
-    prepared: Tree  # [I, ..]: what the rule's `prepare` made
+    tables: Tree  # [I, ..]: what the family's `start` needs
+    prepared: Tree  # [I, ..]: the results of the rule's `prepare`
     constants: Tree  # the problem's own arrays
     key: Array  # of the seed
-    noise: Array | None  # [runs, T], where it is given
+    noise: Array | None  # [runs, T], if given
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The runs to do, R of them and `length` in use; on several devices with a leading axis."""
+    """The runs to do: R places, `length` of them in use; a leading axis on several devices."""
 
     run: Array  # [R] int32: run index, which the noise depends on
     row: Array  # [R] int32: row of given noise
@@ -85,40 +87,41 @@ class Queue:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lane:
-    """Runs in progress, B of them: every array has the lanes as its last axis.
+    """The state of B lanes, the last axis of every array.
 
-    S stopping rules, D deltas, W width of a public answer."""
+    S stopping rules, D deltas, W width of a public answer.
+    """
 
-    item: Array  # [B] place in the queue; beyond its end for an empty lane
+    item: Array  # [B] place in the queue; past its end in an empty lane
     run: Array  # [B] run index, which the noise depends on
     row: Array  # [B] row of given noise
     instance: Array  # [B]
     delta: Array  # [D, B]
     features: Array | None  # [K, d, B] where lanes have their own instances
-    nature: Tree  # likewise; None where they share one
+    nature: Tree  # likewise; None where lanes share it
     prepared: Tree
     stats: Statistics
     rule_state: Tree
     observers: tuple  # the stopping rules' states, each [D, .., B]
-    sampling: Tree  # the state of an elimination that sampling keeps for itself
+    sampling: Tree  # the state of an elimination at sampling with sets of its own
     closed_at: Array  # [S, D, B] int32: samples when the observer's run was over, 0 while open
-    stopped: Array  # [S, D, B] bool: over by its stopping rule, not by the cap
+    stopped: Array  # [S, D, B] bool: ended by its stopping rule, not by the cap
     answers: Array  # [S, D, W, B] bool
     pulls: Array | None  # [S, D, K, B] where observers stop at different times
     tests: Array  # [S, D, B] int64: pieces tested for stopping
-    piece_tests: Array  # [B] int64: pieces read for sampling so far
+    piece_tests: Array  # [B] int64: pieces tested for sampling so far
     piece_tests_at: Array  # [S, D, B] int64: the same when the observer's run was over
     done: Array  # [B] bool
     asks: Array  # [B] bool: waits for `choose`
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
     bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
-    bad_answer: Array | None  # [B] int32: likewise the answer; None where none can be
+    bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What finished runs leave, R of them, lanes first."""
+    """The outcomes of R finished runs, the first axis of every array."""
 
     item: Array  # [R] place in the queue
     samples: Array  # [R, S, D] int32
@@ -137,9 +140,9 @@ class Log:
 
     arm: Array  # [T] int32
     reward: Array  # [T]
-    remaining: Array  # [T] int32: what the stopping rule's set shows
+    remaining: Array  # [T] int32: `remaining` of the stopping rule's set
     first_rewards: Array  # [K], of the initial pulls
-    theta_hat_0: Array  # [d], after these
+    theta_hat_0: Array  # [d], after the initial pulls
 
 
 @jax.tree_util.register_dataclass
@@ -148,7 +151,7 @@ class Carry:
     """The loop's state between two chunks."""
 
     lane: Lane
-    out: Outcome  # rows in the order of finishing; `finished` of them are in use
+    out: Outcome  # rows in the order of finishing; the first `finished` are in use
     log: Log | None
     next: Array  # [] int32: the next place in the queue
     finished: Array  # [] int32
@@ -156,4 +159,4 @@ class Carry:
     samples: Array  # [] int64: samples drawn
     chooses: Array  # [] int64: calls of `choose`
     live: Array  # [] int32: runs in lanes and in the queue
-    failed: Array  # [] bool: some run is over for an arm or an answer out of range
+    failed: Array  # [] bool: an arm or an answer out of range has ended a run

@@ -1,10 +1,12 @@
-"""One step of many runs side by side: pure functions of the lanes' state.
+"""One step of all lanes: pure functions of their state.
 
-A step of a lane: the snapshot at t, computed once; elimination and stopping rules read it; the rule
-chooses; the reward; the statistics. A rule with a cheap form, `fast`, is asked that one. Lanes for
-which it says ASK stand still until `choose` runs once for all of those together.
+A step builds the snapshot at t once. Elimination and stopping rules read it, the
+sampling rule chooses an arm, the family draws the reward and updates the statistics. If
+the rule has a cheap form, `fast`, the step calls that. Lanes for which it returns ASK
+wait until one call of `choose` serves a batch of them.
 
-Freezing and clocks live here. No rule, problem or family is known by name.
+This module decides which lanes advance and when runs end. It names no rule,
+problem or family.
 """
 
 import dataclasses
@@ -28,15 +30,15 @@ from jaxelim.lanes import LaneOps, where
 class Ending(NamedTuple):
     """Which observers' runs end at this snapshot, [S, D, B] bool each."""
 
-    stopping: Array  # by their stopping rule
-    capped: Array  # cut off
+    stopping: Array  # ended by their stopping rule
+    capped: Array  # truncated
     closing: Array  # either
     native: tuple[Array, Array] | None  # where the rule's own test ends them, and its answer
-    still: Array  # stay open
+    still: Array  # open after this snapshot
 
 
 class Pulled(NamedTuple):
-    """What a step leaves."""
+    """The result of a step."""
 
     lane: Lane
     arm: Array  # [B] int32; -1: none
@@ -46,18 +48,18 @@ class Pulled(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What happens to the lanes, for one spec."""
+    """Steps of the lanes, for one spec."""
 
     spec: Spec
 
     @property
     def observing(self) -> Observing:
-        """The snapshot, and those who look at it."""
+        """The snapshot, and the rules that read it."""
         return Observing(self.spec)
 
     @property
     def asking(self) -> Asking:
-        """The sampling rule."""
+        """The calls of the sampling rule."""
         return Asking(self.spec)
 
     def lanes(self, inputs: Inputs) -> LaneOps:
@@ -65,7 +67,7 @@ class Step:
         return self.observing.lanes(inputs)
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
-        """What `draw` gets, [length, B], of runs [B] from t = start [B] on."""
+        """The noise for `draw`, [length, B]: of runs [B], from t = start [B] on."""
         kind, dtype = self.spec.family.noise, self.spec.dtype
         if inputs.noise is not None:
             return random.given(kind, inputs.noise, row, start, length, dtype)
@@ -87,7 +89,7 @@ class Step:
     def _answers(
         self, seen: Snapshot, lane: Lane, observed: Observed, ending: Ending, beta: Array
     ) -> Array:
-        """The public answers of the runs that are over: [S, D, W, B]."""
+        """The public answers, with those of the runs that end at this step: [S, D, W, B]."""
 
         def close(answers):
             each = []
@@ -109,10 +111,10 @@ class Step:
         return self.spec.family.draw(lanes, nature, arm, pull, noise)
 
     def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Pulled:
-        """One step of every lane.
+        """Take one step of every lane.
 
-        A run whose rule chooses an arm out of range, or whose answer is out of range, is over with
-        observers still open."""
+        An arm or an answer out of range ends a run, with observers still open.
+        """
         spec, two_speed = self.spec, self.spec.rule.fast is not None
         seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
         observed = self.observing.observed(seen, lane, beta)
@@ -124,8 +126,7 @@ class Step:
 
         closing, goes_on = ending.closing, jnp.any(ending.still, (0, 1))
         go = live & goes_on & choice.ready
-        # Such a lane takes one more sample, which nobody reads: to keep it from that would take as
-        # long as the whole check.
+        # Such a lane draws one more sample, which is never read; masking it would cost too much.
         wrong = go & ((choice.arm < 0) | (choice.arm >= lane.stats.counts.shape[0]))
         asks, chosen, state = lane.asks, lane.chosen, choice.state
         if two_speed:
@@ -155,7 +156,7 @@ class Step:
             tests=lane.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
             piece_tests=lane.piece_tests + jnp.where(go, tests_now, 0).astype(jnp.int64),
             piece_tests_at=jnp.where(closing, lane.piece_tests, lane.piece_tests_at),
-            done=~goes_on | wrong,  # nothing is open in a lane that was done before
+            done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             asks=asks,
             chosen=chosen,
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
@@ -164,15 +165,20 @@ class Step:
         return Pulled(now, jnp.where(go, choice.arm, -1), reward, seen)
 
     def failed(self, lane: Lane) -> Array:
-        """Whether some run is over for an arm or an answer out of range: []."""
+        """Whether an arm or an answer out of range has ended a run: [] bool."""
         found = jnp.any(lane.bad_arm != 0)
         return found if lane.bad_answer is None else found | jnp.any(lane.bad_answer != 0)
 
-    # The start of a run, and its end.
+    # The start of a run.
 
     def outline(self, inputs: Inputs) -> tuple[Lane, Outcome]:
-        """Shapes and dtypes of the lanes and of what they leave. Traces every method of the rule,
-        which checks it."""
+        """Shapes and dtypes of the lanes and of their outcomes.
+
+        Traces every method of the rule, which checks them.
+
+        Raises:
+            RuleError: a method raises, or breaks its contract.
+        """
         spec, rule = self.spec, self.spec.rule
         each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
         long = jax.ShapeDtypeStruct((spec.queue,), jnp.int32)
@@ -194,16 +200,17 @@ class Step:
         return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
 
     def start(self, *given: Any) -> Lane:
-        """Lanes at t = K, every arm pulled once; given inputs, queue, item, run, row and noise.
+        """Lanes at t = K, after one pull of each arm.
 
         Args:
-            item: places in the queue, [B].
-            noise: of the initial pulls, [K, B]; `run` and `row`, [B], are what it was drawn for.
+            given: inputs, queue, item, run, row and noise. item: places in the
+                queue, [B]. noise: of the initial pulls, [K, B], drawn for `run`
+                and `row`, [B].
         """
         return self._started(*given)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
-        """Of one pull of each arm: [K, B], noise likewise."""
+        """The rewards of one pull of each arm: [K, B]; noise [K, B]."""
         lanes, each = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
@@ -214,12 +221,14 @@ class Step:
     def _started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
-        """`start`, and what the rule sees then."""
+        """`start`, with the view of the rule at that t."""
         spec, (k, b) = self.spec, noise.shape
         at = jnp.minimum(item, spec.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
         of_lane = lambda x: jnp.moveaxis(x[instance], 0, -1)  # noqa: E731
-        per_lane_instances = lambda tree: jax.tree.map(of_lane, tree) if spec.per_lane_instances else None  # noqa: E731
+        per_lane_instances = lambda tree: (  # noqa: E731
+            jax.tree.map(of_lane, tree) if spec.per_lane_instances else None
+        )
         per_lane = of_lane if spec.per_lane_instances else (lambda x: x[0])
         features, nature = per_lane_instances(inputs.features), per_lane_instances(inputs.nature)
         prepared, tables = jax.tree.map(per_lane, (inputs.prepared, inputs.tables))

@@ -1,4 +1,4 @@
-"""Reward families. One file each."""
+"""Reward families, one file each."""
 
 from jaxelim.contracts import Family
 from jaxelim.families.bernoulli import Bernoulli
@@ -7,7 +7,7 @@ from jaxelim.families.one_parameter import OneParameter
 
 
 def known() -> dict[str, type[Family]]:
-    """Name -> family."""
+    """Families by name."""
     return {kind.name: kind for kind in (Gaussian, Bernoulli)}
 
 

@@ -1,8 +1,8 @@
-"""Evidence from arms that have nothing in common, with rewards of a one-parameter family.
+"""Evidence from independent arms with rewards of a one-parameter family.
 
-With precision counts n (or weights in their place, then the value is H_p): a pair {mu_a <= mu_b}
-costs n_a d(m_a, u) + n_b d(m_b, u), u the mean of both; a level n_k d(m_k, level). (Garivier &
-Kaufmann 2016, section 2.)
+With precision counts n, a pair {mu_a <= mu_b} has LLR n_a d(m_a, u) + n_b d(m_b, u),
+where u is the weighted mean of both. A level has LLR n_k d(m_k, level). With weights in
+place of counts the value is H_p. (Garivier & Kaufmann 2016, section 2.)
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmEvidence(Evidence):
-    """The pieces of one shape, at some means, under some counts or weights."""
+    """The evidence about pieces of one shape, at given means, under given counts or weights."""
 
     family: "OneParameter" = dataclasses.field(metadata={"static": True})
     space: ArmContext
@@ -39,7 +39,7 @@ class ArmEvidence(Evidence):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PairEvidence(ArmEvidence):
-    """Of pairs of arms."""
+    """Evidence about pairs of arms."""
 
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
@@ -50,7 +50,9 @@ class PairEvidence(ArmEvidence):
     def gradient(self, piece: Array) -> Array:
         lanes, family = self.space.lanes, self.family
         i, k = self.shape.pair(lanes, piece)
-        (a, b), (n_a, n_b) = ([lanes.take(x, j) for j in (i, k)] for x in (self.means, self.weights))
+        (a, b), (n_a, n_b) = (
+            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.weights)
+        )
         u = jnp.where(a > b, family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
         each = index_like(self.means)
         touched = ((each == i) | (each == k)) & (a > b)
@@ -61,7 +63,7 @@ class PairEvidence(ArmEvidence):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LevelEvidence(ArmEvidence):
-    """Of arms and a level."""
+    """Evidence about arms and a level."""
 
     def values(self) -> Array:
         shape = Levels.of(self.shape)

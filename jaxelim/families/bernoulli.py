@@ -31,7 +31,7 @@ class Bernoulli(OneParameter):
 
     def divergence(self, x: Array, y: Array) -> Array:
         """P(x, y) + P(1 - x, 1 - y): -log(1 - y) for x = 0, -log y for x = 1."""
-        # That of 1 - x and 1 - y would lack the last digits of small means.
+        # (1 - x) - (1 - y) would lose the last digits of small means.
         difference = x - y
         return poisson(x, y, difference) + poisson(1 - x, 1 - y, -difference)
 
@@ -42,22 +42,24 @@ class Bernoulli(OneParameter):
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds: on each side the nearer of two.
 
-        From d(x, x + e) >= e^2/(2 V(x + 2e/3)), as g(r) >= r^2/(2 (1 + r/3)): a quadratic in e,
-        sharp where the radius is small.
-        From d(x, y) >= x log(x/y) + (1 - x) log(1 - x), and the same with 1 - x and 1 - y:
-        sharp where the bound is near an end.
+        The first comes from d(x, x + e) >= e^2/(2 V(x + 2e/3)), which follows from
+        g(r) >= r^2/(2 (1 + r/3)). It solves a quadratic in e, and is sharp for small
+        radii.
+
+        The second comes from d(x, y) >= x log(x/y) + (1 - x) log(1 - x), and the same
+        with 1 - x and 1 - y. It is sharp where the bound is near an end.
         """
         rest = 1 - mean
         order = mean * jnp.log(jnp.where(mean > 0, mean, 1))
-        order = order + rest * jnp.log1p(jnp.where(rest > 0, -mean, 0))  # minus the entropy
+        order = order + rest * jnp.log1p(jnp.where(rest > 0, -mean, 0))  # negative entropy
 
         def reach(x: Array) -> Array:
-            """e >= 0, upwards from x."""
+            """The root e >= 0 of the quadratic, upwards from x."""
             tilt, wide = (2 / 3) * radius * (1 - 2 * x), 1 + (8 / 9) * radius
             return (tilt + jnp.sqrt(tilt * tilt + 2 * radius * (x * (1 - x)) * wide)) / wide
 
         def exponent(x: Array) -> Array:
-            """log of the least distance from the end that is x away from the mean."""
+            """Log of a lower bound on the distance from the end that is x away from the mean."""
             return (order - radius) / jnp.where(x > 0, x, 1)
 
         lowest = jnp.where(mean > 0, jnp.exp(exponent(mean)), 0)

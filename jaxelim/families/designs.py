@@ -1,14 +1,17 @@
-"""What a run keeps of its design matrix V = ridge I + sum_k N_k phi_k phi_k', in three forms, behind the same few questions.
+"""The design matrix V = ridge I + sum_k N_k phi_k phi_k' of a run, in three forms.
 
-- `ArmDesign`: Phi V^-1 arm by arm. The cheapest where K is not far above d.
-- `SquareDesign`: V^-1 itself. Fewest bytes where K is large; the only one that answers for directions that are not made of
-  arms, and the accurate one where arms nearly coincide, since it can form y = phi_i - phi_j before it multiplies.
-- `DiagonalDesign`: only the diagonal, exact where the features are the identity (unstructured problems).
+- `ArmDesign` holds Phi V^-1. It is the cheapest where K is not far above d.
+- `SquareDesign` holds V^-1. It has the fewest bytes where K is large, and takes
+  directions that are not made of arms. It is accurate where arms nearly coincide: it
+  forms y = phi_i - phi_j before it multiplies.
+- `DiagonalDesign` holds the diagonal of V^-1. It is exact where the features are the
+  identity (unstructured problems).
 
-`cross` and `distances` take one arm i [] or several at once, [m], `cross` `ArmBlock` too: then what they give has that axis after
-its own.
+`cross` and `distances` take one arm i [] or several, [m]; `cross` takes an `ArmBlock`
+too. With several arms the result has their axis m after its own.
 
-Every form carries g_k = ||phi_k||^2_{V^-1}. Shapes leave the lanes out (see `jaxelim.lanes`): K arms, d dimensions.
+Every form holds g_k = ||phi_k||^2_{V^-1}. Axis letters: K arms, d dimensions. Shapes
+leave the lanes out (see `jaxelim.lanes`).
 """
 
 import dataclasses
@@ -22,18 +25,18 @@ from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import ArmBlock, index_like
 
 CANCELLATION = 1e-10
-"""Where ||phi_i - phi_j||^2 by the Gram form falls below this share of g_i + g_j, its leading digits have cancelled."""
+"""Below this share of g_i + g_j the Gram form of ||phi_i - phi_j||^2 has cancelled."""
 
 
 def _beside(x: Array, i: Array) -> Array:
-    """x [K], with an axis for several arms i [m] to be broadcast along."""
+    """x [K], with an axis to broadcast along where i is several arms [m]."""
     return x if i.ndim < x.ndim else x[:, None]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmDesign:
-    """Phi V^-1, kept as its transpose."""
+    """Phi V^-1, stored as its transpose."""
 
     g: Array  # [K]
     w: Array  # [d, K], w[:, k] = V^-1 phi_k
@@ -47,8 +50,14 @@ class ArmDesign:
         return cross_i - self.cross(space, j)
 
     def along(self, space: ArmContext, y: Array) -> Array:
-        """Not known of directions that are not made of arms."""
-        raise TypeError("Phi V^-1 does not answer for directions that are not made of arms; use the square form")
+        """Refuse: Phi V^-1 gives no products with directions that are not made of arms.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "Phi V^-1 does not answer for directions that are not made of arms; use the square form"
+        )
 
     squares = along
 
@@ -56,19 +65,28 @@ class ArmDesign:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + _beside(self.g, i) - 2 * cross_i, 0)
 
-    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["ArmDesign", Array, Array]:
-        """The design after `weight` more pulls of k (0 leaves it, bit for bit), with the gain vectors: what means, [K], and
-        theta_hat, [d], move per unit of surprise."""
+    def add(
+        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+    ) -> tuple["ArmDesign", Array, Array]:
+        """The design after `weight` more pulls of k, and the gains of means [K] and theta_hat [d].
+
+        A gain times (reward - means_k) is the step of the estimate. Weight 0 leaves
+        every number of the design as it is, bit for bit.
+        """
         u = space.lanes.column(self.w, k)
         along = space.lanes.dot(space.features, u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
-        return ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]), along * q, u * q
+        return (
+            ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]),
+            along * q,
+            u * q,
+        )
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SquareDesign:
-    """V^-1."""
+    """V^-1, stored whole."""
 
     g: Array  # [K]
     v_inv: Array  # [d, d]
@@ -80,20 +98,31 @@ class SquareDesign:
     def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         y = space.feature(k)
-        return self.along(space, y[..., None] if isinstance(k, ArmBlock) and y.ndim < self.v_inv.ndim else y)
+        return self.along(
+            space, y[..., None] if isinstance(k, ArmBlock) and y.ndim < self.v_inv.ndim else y
+        )
 
     def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
-        """phi_k' V^-1 (phi_i - phi_j) for every k: [K]. y first, so near-equal arms lose no digits."""
+        """phi_k' V^-1 (phi_i - phi_j) for every k: [K].
+
+        Forms phi_i - phi_j; the difference of two products would cancel.
+        """
         return self.along(space, space.feature(i) - space.feature(j))
 
     def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
-        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]; from y itself where the Gram form cancels."""
+        """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K].
+
+        Uses the Gram form g_i + g_k - 2 cross_k. With `cancellation_safe` it forms
+        phi_i - phi_k where that cancels.
+        """
         total = space.lanes.take(self.g, i) + _beside(self.g, i)
         gram = jnp.maximum(total - 2 * cross_i, 0)
         if not space.cancellation_safe:
             return gram
         if gram.ndim > self.g.ndim:
-            return jnp.stack([self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0])], 1)
+            return jnp.stack(
+                [self.distances(space, cross_i[:, r], i[r]) for r in range(i.shape[0])], 1
+            )
         y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
@@ -104,12 +133,18 @@ class SquareDesign:
         y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
-    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["SquareDesign", Array, Array]:
+    def add(
+        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+    ) -> tuple["SquareDesign", Array, Array]:
         """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
-        return SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]), along * q, u * q
+        return (
+            SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]),
+            along * q,
+            u * q,
+        )
 
     def mixed(self, space: ArmContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
         """The design of keep V + new phi_k phi_k', keep and new []."""
@@ -127,7 +162,7 @@ class SquareDesign:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class DiagonalDesign:
-    """Identity features: V is diagonal, g its inverse."""
+    """The inverse g of a diagonal V, for identity features."""
 
     g: Array  # [K]
 
@@ -156,8 +191,10 @@ class DiagonalDesign:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
-    def add(self, space: ArmContext, k: Array, weight: Array | float = 1.0) -> tuple["DiagonalDesign", Array, Array]:
-        """As `ArmDesign.add`; the gain vector is the same in means and in theta_hat: [K]."""
+    def add(
+        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+    ) -> tuple["DiagonalDesign", Array, Array]:
+        """As `ArmDesign.add`; means and theta_hat have the same gain, [K]."""
         chosen = index_like(self.g) == k
         shrunk = jnp.where(chosen, self.g * (1 / (1 + weight * space.lanes.take(self.g, k))), 0)
         gain = weight * shrunk
@@ -168,7 +205,11 @@ Design = ArmDesign | SquareDesign | DiagonalDesign
 
 
 def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row and column of each entry of a packed symmetric matrix, and the place in it of every entry of the full one."""
+    """The packed form of a symmetric matrix.
+
+    Returns the row and the column of each packed entry, [d (d + 1) / 2], and the packed
+    index of each entry of the full matrix, [d, d].
+    """
     row, column = np.triu_indices(d)
     place = np.zeros((d, d), np.int32)
     place[row, column] = place[column, row] = np.arange(row.size)
@@ -176,15 +217,18 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def weighted(space: ArmContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
-    """The design ridge I + sum_k weights_k phi_k phi_k', from scratch; weights [K], ridge []. One packed product makes V, one
-    makes g."""
+    """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
+
+    One packed product gives V and one gives g.
+    """
     features = space.features
     d = features.shape[1]
     row, column, place = _packed(d)
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
-    if outer.ndim == 2:  # made anew rather than transposed: on a CPU a product with a transpose takes half as long again
+    if outer.ndim == 2:
+        # Built in this order: on a CPU a product with the transpose of `outer` costs more.
         packed = jnp.matmul(features.T[row] * features.T[column], weights, precision="highest")
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")

@@ -1,8 +1,8 @@
 """Gaussian rewards, linear and unstructured: X = phi_k . theta + std z, z ~ N(0, 1).
 
-A run is in units of std. `Gaussian` is what users write; `LinearGaussian` is the same with all that
-a program depends on: the ridge lambda of V = lambda I + sum_k N_k phi_k phi_k', and how V^-1 is
-kept.
+A run computes in units of std. Users write `Gaussian`. `LinearGaussian` adds what a
+program depends on: the ridge lambda of V = lambda I + sum_k N_k phi_k phi_k', and the
+form of V^-1.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 FORMS = ("arms", "square", "diagonal")
 BLOCK = 2**17
-"""Entries of an array in which pairs of arms are looked at together."""
+"""Largest number of entries of an array of pairs of arms, in `may_cancel`."""
 REFRESH = 256
-"""Samples between two times that a run's statistics are recomputed, in float32."""
+"""Samples between two recomputations of a run's statistics, in float32."""
 _LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
@@ -47,7 +47,7 @@ class LinearStatistics(Statistics):
     design: Design  # V^-1 in one of three forms
     theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
     lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
-    products: CrossCache | None  # of the last snapshot, moved on by the sample since; None: not kept
+    products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
 
     @property
     def estimated_theta(self) -> Array | None:
@@ -66,7 +66,7 @@ class InitialStatistics:
 
     @staticmethod
     def of(instance: "Instance", form: str, ridge: float) -> "InitialStatistics":
-        """In units of std."""
+        """Compute them in units of std; `form` is one of `FORMS`."""
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
         theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
         v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
@@ -104,7 +104,7 @@ class Gaussian(Family):
         return self.std
 
     def ridge_of(self, ridge: float | None, instance: "Instance", threshold: Callable) -> float:
-        """The ridge as given, or the one that None stands for: a `LinearThreshold`'s, else 0."""
+        """The ridge as given; for None that of a `LinearThreshold`, else 0."""
         return _ridge_of(ridge, instance, threshold)
 
     def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
@@ -118,9 +118,10 @@ class Gaussian(Family):
 
         Args:
             instance, problem, ridge, max_samples: the job's.
-            form: how V^-1 is kept; None: the cheapest that is exact.
-            sums: the rule reads reward sums. theta: a log reads theta_hat.
-            tuned: for a CPU.
+            form: one of `FORMS`; None: the cheapest that is exact.
+            sums: whether the rule reads reward sums.
+            theta: whether a log reads theta_hat.
+            tuned: whether the program is for a CPU.
         """
         cancellation_safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = form or choose_form(instance, problem.uses_theta, cancellation_safe)
@@ -131,10 +132,10 @@ class Gaussian(Family):
             cancellation_safe=cancellation_safe,
             keeps_theta=cancellation_safe or problem.uses_theta or theta,
             keeps_sums=sums,
-            # Where they cost more than to look whether they are still right.
+            # Cached where a product costs more than the test whether the cache is valid.
             keeps_products=tuned and form != "diagonal" and not cancellation_safe,
-            # LLVM's higher levels compile a quarter longer, for steps that take as long; but for
-            # the small ones. By the form alone: the program must not depend on the number of runs.
+            # LLVM's higher levels compile more slowly and speed up only the small steps of the
+            # diagonal form. The form alone decides: programs must not depend on the number of runs.
             optimization=None if form == "diagonal" else "1",
         )
 
@@ -142,7 +143,7 @@ class Gaussian(Family):
         _refuse_large_noise(noise, precision)
 
     def nature(self, instance: "Instance") -> np.ndarray:
-        """The means: [I, K]."""
+        """The means, [I, K]."""
         return InitialStatistics.of(instance, "diagonal", 1.0).mu
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
@@ -163,7 +164,7 @@ class SymmetricInterval(Interval):
 
     @staticmethod
     def of(means: Array, radius: Array) -> "SymmetricInterval":
-        """Those of this radius."""
+        """The intervals [means - radius, means + radius]; both [K]."""
         return SymmetricInterval(means - radius, means + radius, means, radius)
 
     def across(self, level: float, above: Array) -> Array:
@@ -173,7 +174,7 @@ class SymmetricInterval(Interval):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LinearGaussian(Gaussian):
-    """The family as a program knows it; `Gaussian.settled` makes it."""
+    """The family with all that a program depends on; made by `Gaussian.settled`."""
 
     ridge: float = 0.0
     form: str = "diagonal"
@@ -227,8 +228,11 @@ class LinearGaussian(Gaussian):
         return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
-        """After one more sample. Where `go` does not hold the sample has weight 0, which leaves
-        every number: far cheaper than to choose between two designs entry by entry."""
+        """The statistics after one more sample.
+
+        Where `go` does not hold the sample has weight 0, which leaves every number as
+        it is. That is cheaper than a `where` over the entries of two designs.
+        """
         stats: LinearStatistics = seen.stats  # type: ignore[assignment]
         space, lanes = seen.space, seen.lanes
         design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
@@ -261,7 +265,7 @@ class LinearGaussian(Gaussian):
         )
 
     def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
-        """One run's statistics from its counts and reward sums, in float64; features [K, d]."""
+        """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
         return recomputed(features, stats, self.ridge)  # type: ignore[arg-type]
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> LinearEvidence:
@@ -277,7 +281,7 @@ class LinearGaussian(Gaussian):
 
 
 def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
-    """Given noise [runs, T] stands for standard normals; beyond the bound its squares overflow."""
+    """Refuse given noise [runs, T] beyond the bound at which squares of rewards overflow."""
     bound = _LARGEST_NOISE[precision]
     bad = np.argwhere(np.abs(noise) > bound)
     if bad.size:
@@ -296,9 +300,12 @@ def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool)
 
 
 def may_cancel(instance: "Instance", ridge: float, max_samples: int) -> bool:
-    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 of g_i + g_j before
-    `max_samples`: then distances must be formed from phi_i - phi_j. Identical arms are left out
-    (their distance is 0 either way), and so are identity features."""
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
+
+    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
+    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
+    forms. Identity features never cancel.
+    """
     if instance.structure == "unstructured":
         return False
     arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
@@ -306,7 +313,7 @@ def may_cancel(instance: "Instance", ridge: float, max_samples: int) -> bool:
         norms = np.sum(features**2, 1)
         eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
         condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
-        # Pulls rarely reach the worst conditioning: a square root between the two.
+        # Pulls rarely reach the worst conditioning, so its square root is taken.
         least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
         rows = max(1, BLOCK // instance.K)
         for i in range(0, instance.K, rows):
@@ -316,12 +323,14 @@ def may_cancel(instance: "Instance", ridge: float, max_samples: int) -> bool:
 
 
 def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
-    """Whether ||phi_i - phi_j||^2 < least for some start <= i < stop and j >= start, where the
-    two arms are not identical."""
+    """Whether ||phi_i - phi_j||^2 < least for two arms that are not identical.
+
+    Here start <= i < stop and j >= start.
+    """
     sums = norms[start:stop, None] + norms[start:]
     squares = sums - 2 * (features[start:stop] @ features[start:].T)
     cancelled = squares <= 1e-6 * sums
-    if np.any((squares < least) & ~cancelled):  # identical arms are among the cancelled ones
+    if np.any((squares < least) & ~cancelled):  # identical arms are all among `cancelled`
         return True
     i, j = np.nonzero(cancelled)
     pairs = max(1, BLOCK // features.shape[1])
@@ -333,7 +342,10 @@ def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, leas
 
 
 def recomputed(features: Array, stats: LinearStatistics, ridge: float) -> LinearStatistics:
-    """One run's statistics from its counts and reward sums, in float64; features [K, d]."""
+    """Recompute one run's statistics from its counts and reward sums; features [K, d].
+
+    Computes in float64, which discards the drift of float32 updates.
+    """
     assert stats.reward_sums is not None and stats.lost is not None
     dtype = stats.means.dtype
     given = features, stats.counts, stats.reward_sums, stats.lost
@@ -362,7 +374,13 @@ def recomputed(features: Array, stats: LinearStatistics, ridge: float) -> Linear
 
 
 def _ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> float:
-    """The ridge lambda of V as given, or the one that None stands for."""
+    """The ridge lambda of V as given; for None that of a `LinearThreshold`, else 0.
+
+    Raises:
+        ArgumentError: the ridge differs from the threshold's. Or the ridge is 0 and the
+            arms do not span R^d. Or the ridge is None and V is ill-conditioned after
+            the initial pulls.
+    """
     if isinstance(threshold, LinearThreshold):
         if ridge is not None and ridge != threshold.ridge:
             allowed = f"None or {threshold.ridge}: the ridge of the threshold, {threshold!r}"
@@ -386,7 +404,7 @@ def _ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> floa
 
 
 def _warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: float) -> None:
-    """Warn where the bias of a ridge exceeds what the threshold leaves room for at t = K."""
+    """Warn where the bias of a ridge exceeds what the threshold allows for at t = K."""
     norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
     if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
         return
@@ -396,9 +414,9 @@ def _warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: fl
     if bias > room:
         warnings.warn(
             f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = "
-            f"{bias:.3g} exceeds sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not cover its bias. Take "
-            "ridge=None (0 where the arms span R^d), or a LinearThreshold with theta_bound >= "
-            f"{norm:.3g}.",
+            f"{bias:.3g} exceeds sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not "
+            "cover its bias. Take ridge=None (0 where the arms span R^d), or a LinearThreshold "
+            f"with theta_bound >= {norm:.3g}.",
             RidgeWarning,
             stacklevel=5,
         )

@@ -1,7 +1,8 @@
 """Evidence from linear Gaussian rewards: margins y . theta_hat - c and norms ||y||^2_{V^-1}.
 
-The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of a half-space
-in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V gives H_p(w).
+The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of
+a half-space in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V
+gives H_p(w).
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ Tree = Any
 
 
 def refutes(margin: Array, norm: Array, beta: Array) -> Array:
-    """Whether `likelihood_ratio(margin, norm)` > beta, without a division."""
+    """Whether `likelihood_ratio(margin, norm)` > beta, tested without a division."""
     return (margin > 0) & (norm > 0) & (margin**2 > 2 * beta * norm)
 
 
@@ -33,7 +34,7 @@ def likelihood_ratio(margin: Array, norm: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LinearEvidence(Evidence):
-    """The pieces of one shape, at theta_hat, in the metric of one design."""
+    """The evidence about pieces of one shape, at theta_hat, in the metric of one design."""
 
     space: ArmContext
     shape: Shape
@@ -42,14 +43,14 @@ class LinearEvidence(Evidence):
     theta_hat: Array | None  # [d]; kept where the problem or near-equal arms need it
     margin: Array  # [Q] y_p . theta_hat - c_p
     norm: Array  # [Q] ||y_p||^2 in the design's metric
-    cross: Tree  # the products of the shape's `rows`, which `along` uses again
+    cross: Tree  # the products of the shape's `rows`, reused by `along`
 
     @staticmethod
     def of(
         space: ArmContext, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
         cross: Tree = None,
     ) -> "LinearEvidence":  # fmt: skip
-        """The evidence under a design; `cross`: the products of `shape.rows()`, where known."""
+        """The evidence under a design; `cross`: the products of `shape.rows()`, if cached."""
         margin = shape.margin(space, means, theta_hat)
         return _measured(space, shape, design, means, theta_hat, margin, cross)
 
@@ -85,7 +86,7 @@ class LinearEvidence(Evidence):
             return self.under(DiagonalDesign(1 / weights))
         return self.under(weighted(self.space, weights))
 
-    # Pairs of arms, whatever the answer.
+    # Any pairs of arms, whether or not they are pieces of the answer.
 
     def distances(self, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
@@ -101,7 +102,7 @@ class LinearEvidence(Evidence):
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each arm of a block: i, `margins(i)` [K] and `distances(i)` [K]."""
-        rows, cross = [], self.design.cross(self.space, arms)  # one product for all of them
+        rows, cross = [], self.design.cross(self.space, arms)  # one product for the whole block
         for r in range(arms.m):
             i = arms.first + r
             norm = self.design.distances(self.space, cross[:, r], i)

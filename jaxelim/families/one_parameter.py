@@ -1,9 +1,8 @@
-"""Exponential families with one parameter, seen by their means: what their pieces cost, and
-bounds on a mean.
+"""One-parameter exponential families: divergences, LLRs of pieces, bounds on a mean.
 
-d(x, y) is the Kullback-Leibler divergence of the family's distribution of mean x from that of
-mean y. All functions work entry by entry on arrays of equal shapes, in float64 or float32; lanes
-come last (see `jaxelim.lanes`).
+A distribution is named by its mean. d(x, y) is the Kullback-Leibler divergence of the
+family's distribution of mean x from that of mean y. All functions work entry by entry
+on arrays of equal shapes, in float64 or float32; lanes come last (see `jaxelim.lanes`).
 """
 
 from collections.abc import Sequence
@@ -25,18 +24,20 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _NEAR = 0.01
-"""Below this |r| the closed forms of g and h cancel. Their series are taken; what these leave out
-is below rounding."""
+"""Below this |r| the closed forms of g and h cancel, and their series replace them.
+
+The error of the truncated series is below rounding.
+"""
 
 _G = (1 / 2, -1 / 6, 1 / 12, -1 / 20, 1 / 30, -1 / 42, 1 / 56)
 _H = (1 / 2, -1 / 3, 1 / 4, -1 / 5, 1 / 6, -1 / 7, 1 / 8)
 
 _MOST = 100
-"""Iterations for a bound. Newton takes up to 6; these are enough for bisection alone."""
+"""Most iterations for a bound. Newton takes up to 6; this is enough for bisection alone."""
 
 
 def _series(r: Array, near: Array, coefficients: Sequence[float]) -> Array:
-    """r^2 times a polynomial in r where `near` holds, else 0: nothing overflows there."""
+    """r^2 times a polynomial in r where `near` holds; 0 elsewhere, where it could overflow."""
     r = jnp.where(near, r, 0)
     value = jnp.zeros_like(r)
     for coefficient in reversed(coefficients):
@@ -84,16 +85,16 @@ def _ratio(y: Array, difference: Array) -> tuple[Array, Array]:
 def _poisson(x: Array, y: Array, difference: Array) -> Array:
     r, inside = _ratio(y, difference)
     near = jnp.abs(r) < _NEAR
-    # Away from 0 not y g(r): its product with 1 + r overflows where y is tiny.
+    # Away from 0 y g(r) is not used: its product with 1 + r overflows where y is tiny.
     value = jnp.where(near, y * _series(r, near, _G), x * _log1p(r) - difference)
     return jnp.where(inside, value, jnp.where(x > 0, jnp.inf, 0))
 
 
 @_poisson.defjvp
 def _poisson_jvp(of, toward):
-    """dP/dx = log(x/y), dP/dy = (y - x)/y, without the cancellation in differentiated series.
+    """dP/dx = log(x/y), dP/dy = (y - x)/y; a differentiated series would cancel.
 
-    Where these are infinite, x = 0 or y = 0, finite numbers stand for them.
+    Where they are infinite (x = 0 or y = 0), finite numbers replace them.
     """
     _, y, difference = of
     r, inside = _ratio(y, difference)
@@ -101,13 +102,14 @@ def _poisson_jvp(of, toward):
 
 
 class OneParameter(Family):
-    """A one-parameter exponential family of rewards, each arm with a mean of its own.
+    """A one-parameter exponential family of rewards; each arm has its own mean.
 
-    A family writes `draw`, `divergence`, `variance` and `bracket`, and inherits the rest. Precision
-    counts n are pulls over cost, or weights over cost. Estimates are never moved away from the
-    ends of the range: an end is a mean like any other.
+    A family defines `draw`, `divergence`, `variance` and `bracket`, and inherits the
+    rest. Precision counts n are pulls over cost, or weights over cost. Estimates may
+    lie at the ends of the range of means.
 
-    Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann & Kalyanakrishnan 2013.
+    Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann &
+    Kalyanakrishnan 2013.
     """
 
     low: ClassVar[float] = -np.inf  # the range of means
@@ -124,8 +126,8 @@ class OneParameter(Family):
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Finite numbers at or beyond the two `bounds`, inside the range.
 
-        A bracket that is an end of the range, V = 0 there, is taken for the bound itself. So
-        it may be one only where the bound is that end, but for rounding.
+        A bracket at an end of the range, where V = 0, is taken as the bound itself. It
+        may be there only if the bound is that end, up to rounding.
         """
         raise TypeError(f"{type(self).__name__} does not define bracket(mean, radius)")
 
@@ -154,7 +156,9 @@ class OneParameter(Family):
         """The means: [I, K]."""
         return instance.means.reshape(-1, instance.K)
 
-    def start(self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array) -> Statistics:
+    def start(
+        self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
+    ) -> Statistics:
         t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
         ones = jnp.ones_like(rewards)
         return Statistics(t=t, counts=ones, means=rewards, reward_sums=rewards)
@@ -189,7 +193,7 @@ class OneParameter(Family):
         """The means y with counts * d(mean, y) <= beta."""
         return Interval(*self.bounds(means, beta / counts))
 
-    # What pieces cost, and bounds on a mean.
+    # LLRs of pieces, and bounds on a mean.
 
     def middle(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """u = (n_a a + n_b b)/(n_a + n_b): between a and b in either order.
@@ -216,10 +220,10 @@ class OneParameter(Family):
     def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """The infimum log-likelihood ratio of the piece {mu_a <= mu_b}.
 
-        n_a d(a, u) + n_b d(b, u), u their middle, for a > b; else 0. Finite, even where a and b
-        are the ends of the range. Arguments as in `middle`.
+        n_a d(a, u) + n_b d(b, u), u their middle, for a > b; else 0. Finite, even where
+        a and b are the ends of the range. Arguments as in `middle`.
         """
-        higher = jnp.maximum(a, b)  # so that nothing is infinite where 0 is taken
+        higher = jnp.maximum(a, b)  # keeps entries finite where the result is 0
         u = self.middle(n_a, higher, n_b, b)
         value = n_a * self.divergence(higher, u) + n_b * self.divergence(b, u)
         return jnp.where(a > b, value, 0)
@@ -233,8 +237,8 @@ class OneParameter(Family):
             n: precision counts.
             mean: the arm's mean.
             level: inside the range of means, not at an end.
-            above: bool, what the answer says of the arm. True: the piece is {mu <= level}.
-                False: it is {mu >= level}.
+            above: bool, the side that the answer gives the arm. True: the piece is
+                {mu <= level}. False: it is {mu >= level}.
         """
         beyond = jnp.where(above, mean > level, mean < level)
         return jnp.where(beyond, n * self.divergence(mean, level), 0)
@@ -242,7 +246,8 @@ class OneParameter(Family):
     def bounds(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """L = inf{y <= mean : d(mean, y) <= radius} and U = sup{y >= mean : the same}.
 
-        Both to rounding. No entry depends on the others. Not for reverse-mode derivatives.
+        Both are exact up to rounding, and no entry depends on the others. The loop does
+        not support reverse-mode derivatives.
 
         Args:
             mean: any shape, inside the range, ends included.
@@ -255,9 +260,10 @@ class OneParameter(Family):
     def _bound(self, mean: Array, radius: Array, start: Array) -> Array:
         """The y with d(mean, y) = radius between mean and start, which is at it or beyond.
 
-        Newton from `start`. Where that leaves the interval known to hold y, the interval is
-        halved. The last step starts where d is right to 1e-9 (float64): as Newton's error is
-        squared, it ends at rounding. An entry then stays as it is.
+        Newton's method from `start`. Where a step leaves the interval that holds y, the
+        interval is halved. The last step starts where d is within 1e-9 of the radius
+        (float64). Newton's error is then squared, so this step ends at rounding. A
+        finished entry no longer changes.
         """
         enough = float(np.sqrt(np.finfo(start.dtype).eps)) / 16
 

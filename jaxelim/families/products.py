@@ -1,7 +1,7 @@
-"""What is kept of one step's products for the next: phi_j' V^-1 phi_i for the arms i of the empirical answer.
+"""Cache of phi_j' V^-1 phi_i for the arms i of the empirical answer.
 
-An answer changes seldom: on linear-d20 every 770 samples under LinGapE, so that of 64 lanes none has changed in 12 steps of 13.
-While it stays a pull moves these products by rank one, as it does g; a lane whose answer changes has its own made anew.
+The answer changes rarely. While it stays, a pull changes these products by rank one, as
+it changes g. In a lane whose answer changes they are recomputed.
 """
 
 import dataclasses
@@ -17,26 +17,32 @@ from jaxelim.families.designs import Design
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CrossCache:
-    """The products of some arms, in the order of `Problem.rows`; of lanes side by side, whose axis tells [] from [m]."""
+    """The products of the arms that `Shape.rows` names, in its order.
 
-    arms: Array  # [] or [m] int32; -1 where there is none yet
+    Arrays must have the axis of lanes; their rank then separates one arm [] from
+    several [m].
+    """
+
+    arms: Array  # [] or [m] int32; -1 where the entry is invalid
     cross: Array  # [K] or [K, m]
 
     @staticmethod
     def nothing(arms: Array, means: Array) -> "CrossCache":
-        """Of arms like these nothing is known yet."""
+        """An invalid cache for as many arms as `arms` [] or [m]; means [K] give its K and dtype."""
         return CrossCache(arms, jnp.zeros(means.shape[:1] + arms.shape, means.dtype)).forgotten()
 
     def forgotten(self) -> "CrossCache":
-        """All to be made anew."""
+        """Invalidate all entries."""
         return dataclasses.replace(self, arms=jnp.full_like(self.arms, -1))
 
     def of(self, space: ArmContext, design: Design, arms: Array) -> "CrossCache":
-        """Those of `arms`, made anew where it was another one."""
+        """The cache for `arms`: recompute the entries that hold another arm."""
         stale = self.arms != arms
         if arms.ndim == 1:
             anew = lambda cross: jnp.where(stale, design.cross(space, arms), cross)  # noqa: E731
-            return CrossCache(arms, jax.lax.cond(jnp.any(stale), anew, lambda cross: cross, self.cross))
+            return CrossCache(
+                arms, jax.lax.cond(jnp.any(stale), anew, lambda cross: cross, self.cross)
+            )
 
         def row(r, cross):
             here = jax.lax.dynamic_index_in_dim(stale, r, keepdims=False)
@@ -52,7 +58,11 @@ class CrossCache:
         return CrossCache(arms, jax.lax.cond(jnp.any(stale), some, lambda cross: cross, self.cross))
 
     def after(self, space: ArmContext, gain: Array, arm: Array) -> "CrossCache":
-        """After a pull of `arm` that moves the means by `gain` [K] per unit of surprise."""
-        along = space.lanes.row(self.cross, arm) if self.arms.ndim > 1 else space.lanes.take(self.cross, arm)
+        """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
+        along = (
+            space.lanes.row(self.cross, arm)
+            if self.arms.ndim > 1
+            else space.lanes.take(self.cross, arm)
+        )
         gain = gain if self.arms.ndim == 1 else gain[:, None]
         return dataclasses.replace(self, cross=self.cross - gain * along)

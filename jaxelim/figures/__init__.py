@@ -1,12 +1,22 @@
-"""Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure and draw on no display.
+"""Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure.
 
-Wherever a run's stopping time is wanted, NaN stands for a run that was cut off. Such a run is in no mean; the
-legend counts it.
-Colours are told apart by colour-blind readers, dashes and markers in grey prints. `save` writes PNG and PDF.
+They need no display. In stopping times NaN means truncated: excluded from means,
+counted in the legend. Colours suit colour-blind readers; dashes and markers suit grey
+prints. `save` writes PNG and PDF.
 """
 
-from jaxelim.figures.active import active_arms, active_arms_figure, active_counts, full_selective_figure
-from jaxelim.figures.allocations import allocation_figure, design_figure, information_regret_figure, pulls_figure
+from jaxelim.figures.active import (
+    active_arms,
+    active_arms_figure,
+    active_counts,
+    full_selective_figure,
+)
+from jaxelim.figures.allocations import (
+    allocation_figure,
+    design_figure,
+    information_regret_figure,
+    pulls_figure,
+)
 from jaxelim.figures.scaling import Panel, scaling_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure

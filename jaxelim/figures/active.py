@@ -13,76 +13,111 @@ from jaxelim.figures.style import STYLES, finished, single, styled
 from jaxelim.simulation.result import Result
 
 Curves = Mapping[Any, Result | tuple[Any, Any]]
-"""Active arms over time by name: a `Result`, or times [points] in samples and counts [points, run]."""
+"""Active arms by name: a `Result`, or times [points] in samples and counts [points, run]."""
 
 
-def active_counts(elimination_times: Any, samples: Any, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """How many arms are active in each run over time, from what a store keeps.
+def active_counts(
+    elimination_times: Any, samples: Any, points: int = 400
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the active arms of each run over time, from stored arrays.
+
+    After its stop a run counts the arms that were left then.
 
     Args:
-        elimination_times: [run, K], when each arm was dropped, 0 for never.
-        samples: [run], stopping times; runs with NaN are left out. Later than its stop, a run counts what it had left.
-        points: how many times, evenly spaced from 0 to the longest run's end.
+        elimination_times: [run, K], samples when each arm was eliminated, 0 for never.
+        samples: [run], stopping times; runs with NaN are left out.
+        points: number of times, evenly spaced from 0 to the end of the longest run.
 
     Returns:
         times [points] in samples and counts [points, run].
+
+    Raises:
+        ArgumentError: the shapes do not match, or no run stopped.
     """
     dropped = checks.real_array("elimination_times", elimination_times, ndim=2)
     tau = stopping_times("samples", samples)
     points = checks.integer("points", points, low=2)
     if tau.shape != dropped.shape[:1]:
-        raise ArgumentError("samples", tau.shape, f"one stopping time for each of the {len(dropped)} runs")
+        raise ArgumentError(
+            "samples", tau.shape, f"one stopping time for each of the {len(dropped)} runs"
+        )
     stopped = np.isfinite(tau)
     if not stopped.any():
         raise ArgumentError("samples", samples, "at least one run that stopped")
     dropped = dropped[stopped]
     times = np.linspace(0, tau[stopped].max(), points)
     fallen = np.sort(np.where(dropped == 0, np.inf, dropped), 1)
-    left = np.stack([dropped.shape[1] - np.searchsorted(row, times, side="right") for row in fallen], 1)
+    left = np.stack(
+        [dropped.shape[1] - np.searchsorted(row, times, side="right") for row in fallen], 1
+    )
     return times, left
 
 
-def active_arms(result: Result, stopping: int = 0, delta: int = 0, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """How many arms are active in each run over time: times [points] and counts [points, run].
+def active_arms(
+    result: Result, stopping: int = 0, delta: int = 0, points: int = 400
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the active arms of each run of a result over time.
 
-    Runs that have stopped are counted at what was left when they did. Truncated runs are left out.
+    After its stop a run counts the arms that were left then. Truncated runs
+    are left out.
 
     Args:
-        result: of one instance, best arm or signs, with an elimination among its stopping rules.
-        stopping: place of that elimination among them.
-        delta: place of the delta.
-        points: how many times, evenly spaced from 0 to the longest run's end.
+        result: of one instance, best arm or thresholding, with an elimination among its
+            stopping rules.
+        stopping: index of that elimination.
+        delta: index of the delta.
+        points: number of times, evenly spaced from 0 to the end of the longest run.
+
+    Returns:
+        times [points] in samples and counts [points, run].
+
+    Raises:
+        ArgumentError: another result, or no run that stopped.
     """
-    if result.elimination_times is None or not result.stopping[stopping].eliminates or result.instance.batched:
-        raise ArgumentError("result", result, "a result of one instance, observed by an elimination that records arms")
+    if (
+        result.elimination_times is None
+        or not result.stopping[stopping].eliminates
+        or result.instance.batched
+    ):
+        raise ArgumentError(
+            "result",
+            result,
+            "a result of one instance, observed by an elimination that records arms",
+        )
     dropped = result.elimination_times[stopping, delta]
     if not result.stopped[stopping, delta].any() or dropped.ndim != 2:
-        raise ArgumentError("result", result, "at least one run that stopped, and elimination times per arm")
+        raise ArgumentError(
+            "result", result, "at least one run that stopped, and elimination times per arm"
+        )
     return active_counts(dropped, of_result(result, stopping, delta), points)
 
 
 def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
-    """Active arms against time, one curve per rule: the mean over runs and the band of the central `band` of them.
+    """Draw active arms against time, one curve per rule: the mean over runs and a central band.
 
     (Paper, Figure 1, left.)
 
     Args:
-        curves: by rule, a `Result` with an elimination among its stopping rules (the first is drawn), or a pair of
-            times [points] in samples and counts [points, run], as `active_counts` makes them.
+        curves: by rule, a `Result`, whose first elimination is drawn. Or times [points]
+            in samples and counts [points, run], as from `active_counts`.
         band: share of the runs inside the band, in (0, 1).
     """
-    return _active_figure({name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band)
+    return _active_figure(
+        {name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band
+    )
 
 
 def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
-    """Selective against full elimination, at stopping and at stopping and sampling both, for one sampling rule.
+    """Draw selective and full elimination, at stopping only and at stopping and sampling.
 
-    (Paper, Figure 1, middle.) The colour tells the elimination, and each of the four has a dash of its own: lines for
-    selective elimination, broken at stopping and sampling; dots for full elimination, with dashes between there.
+    Each elimination has a colour, and each curve its own dashes. Selective elimination
+    has lines, dashed with sampling. Full elimination has dots, dash-dots with sampling.
+    (Paper, Figure 1, middle.)
 
     Args:
-        curves: by (elimination, place), elimination "selective" or "full", place "stopping" or "both": a `Result`, or
-            times [points] in samples and counts [points, run]. Any of the four may be missing.
+        curves: of one sampling rule, by (elimination, place): elimination "selective"
+            or "full", place "stopping" or "both". A `Result`, or times [points] in
+            samples and counts [points, run]. Any of the four may be missing.
         band: share of the runs inside the band, in (0, 1).
     """
     (selective, _), (full, _), *_ = STYLES
@@ -103,8 +138,11 @@ def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
 
 
 def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
-    """Curves of active arms by label: (curve, colour, dash). The axis of time ends where 98% of every rule's runs are through,
-    lest the longest run of one squeeze all the others; the curves go on."""
+    """Draw curves of active arms by label: (curve, colour, dash).
+
+    The time axis ends where 98% of every rule's runs have ended, so that one long run
+    does not compress it.
+    """
     band = checks.real("band", band, low=0, high=1, open=True)
     figure, axes = single()
     end = 0.0
@@ -115,14 +153,18 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
             name += left_out(of_result(curve, place)) if not curve.instance.batched else ""
             curve = active_arms(curve, place)
         if not isinstance(curve, Sequence) or len(curve) != 2:
-            raise ArgumentError("curves", curve, "a Result, or a pair of times [points] and counts [points, run]")
+            raise ArgumentError(
+                "curves", curve, "a Result, or a pair of times [points] and counts [points, run]"
+            )
         times = checks.real_array("times", curve[0], ndim=1)
         left = checks.real_array("counts", curve[1], shape=(times.size, None))
         if left.size == 0:
             raise ArgumentError("counts", curve[1], "at least one time and one run")
         low, high = np.quantile(left, [(1 - band) / 2, (1 + band) / 2], axis=1)
         axes.fill_between(times / 1000, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(times / 1000, left.mean(1), color=colour, linestyle=dash, linewidth=1.8, label=name)
+        axes.plot(
+            times / 1000, left.mean(1), color=colour, linestyle=dash, linewidth=1.8, label=name
+        )
         through = (left == left[-1]).mean(1) >= 0.98
         end = max(end, times[np.argmax(through)])
     axes.set_xlabel("samples (thousands)")

@@ -1,4 +1,4 @@
-"""Optimal allocations, how runs follow them, and how instances are designed by them."""
+"""Figures of optimal allocations, of the pulls of runs, and of searches for instances."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,18 @@ from jaxelim.lower_bound import Complexity, ExtraArm, Search
 from jaxelim.simulation.result import Result
 
 
-def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band: float = 0.8) -> Figure:
-    """Each rule's shares of the pulls at its stop beside w*, for the arms of largest weight; the others are summed up.
+def pulls_figure(
+    pulls: Mapping[str, Any], allocation: Any, most: int = 15, band: float = 0.8
+) -> Figure:
+    """Draw each rule's shares of the pulls at its stop, and w*.
+
+    Shows the arms of largest weight, and the sum of the others.
 
     Args:
-        pulls: by rule, a `Result` of one instance (its first stopping rule and delta), or pulls at the stop [run, K].
+        pulls: by rule, a `Result` of one instance (its first stopping rule and delta),
+            or pulls at the stop [run, K].
         allocation: [K] w*, on the simplex.
-        most: how many arms to show.
+        most: number of arms to show.
         band: share of the runs inside the bars, in (0, 1).
     """
     allocation = checks.real_array("allocation", allocation, ndim=1)
@@ -35,7 +40,11 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
             given = given.pulls[0, 0][given.stopped[0, 0]]
         counts = checks.real_array("pulls", given, shape=(None, allocation.size))
         if len(counts) == 0 or (counts < 0).any() or (counts.sum(1) == 0).any():
-            raise ArgumentError("pulls", given, "at least one run, with non-negative numbers of pulls and at least one each")
+            raise ArgumentError(
+                "pulls",
+                given,
+                "at least one run, with non-negative numbers of pulls and at least one each",
+            )
         shares[name] = counts / counts.sum(1, keepdims=True), style
     weight = np.max([allocation, *(share.mean(0) for share, _ in shares.values())], axis=0)
     chosen = np.argsort(-weight, kind="stable")[:most]
@@ -55,8 +64,9 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
         low, high = np.quantile(share, [(1 - band) / 2, (1 + band) / 2], axis=0)
         shift = 0.7 * ((place + 0.5) / len(shares) - 0.5)
         axes.errorbar(
-            x + shift, mean, [np.maximum(mean - low, 0), np.maximum(high - mean, 0)], color=colour, linestyle="none",
-            marker=MARKERS[place % len(MARKERS)], markersize=4.5, capsize=2, linewidth=1.1, label=name,
+            x + shift, mean, [np.maximum(mean - low, 0), np.maximum(high - mean, 0)],
+            color=colour, linestyle="none", marker=MARKERS[place % len(MARKERS)],
+            markersize=4.5, capsize=2, linewidth=1.1, label=name,
         )  # fmt: skip
     axes.set_xticks(x, [str(k) for k in shown] + ([f"other {rest}"] if rest else []))
     axes.set_xlabel("arm, by falling w*")
@@ -66,31 +76,53 @@ def pulls_figure(pulls: Mapping[str, Any], allocation: Any, most: int = 15, band
 
 
 def information_regret_figure(regrets: Mapping[str, Any], value: float | None = None) -> Figure:
-    """R(t) = t H* - min_p H_p(N_t) over time, and the largest so far, which is what the bounds take for R.
+    """Draw R(t) = t H* - min_p H_p(N_t) over time, and its largest value so far.
 
-    On logarithmic axes: where R is 0 or below, nothing is drawn.
+    The bounds take the largest value so far as R. Axes are logarithmic: where R is 0 or
+    below, nothing is drawn.
 
     Args:
-        regrets: by rule or run, an `InformationRegret`, or a pair of times [n] in samples and regrets [n] or [run, n]; of
-            many runs the mean is drawn, with the band of the central 80%, and the largest over all of them.
-        value: H*, to draw t H*: the regret of a run that has gathered nothing.
+        regrets: by rule or run, an `InformationRegret`, or a pair of times [n] in
+            samples and regrets [n] or [run, n]. Of many runs it draws the mean, the
+            central 80%, and the largest over all runs.
+        value: H*, to draw t H*, the regret of a run without information.
     """
     figure, axes = single()
     first, last, floor = np.inf, 1.0, np.inf
     for (name, given), (colour, dash) in styled("regrets", regrets):
         pair = (given.times, given.regret) if hasattr(given, "regret") else given
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ArgumentError("regrets", given, "an InformationRegret, or a pair of times [n] and regrets [n] or [run, n]")
+            raise ArgumentError(
+                "regrets",
+                given,
+                "an InformationRegret, or a pair of times [n] and regrets [n] or [run, n]",
+            )
         times = checks.real_array("times", pair[0], ndim=1)
         regret = np.atleast_2d(checks.real_array("regrets", pair[1], ndim=(1, 2)))
-        if times.size == 0 or regret.shape[1] != times.size or len(regret) == 0 or (times <= 0).any():
-            raise ArgumentError("regrets", given, f"[n] or [run, n] regrets at the n = {times.size} times, all above 0")
+        if (
+            times.size == 0
+            or regret.shape[1] != times.size
+            or len(regret) == 0
+            or (times <= 0).any()
+        ):
+            raise ArgumentError(
+                "regrets",
+                given,
+                f"[n] or [run, n] regrets at the n = {times.size} times, all above 0",
+            )
         largest = np.maximum.accumulate(np.maximum(regret.max(0), 0))
         if len(regret) > 1:
             low, high = np.maximum(np.quantile(regret, [0.1, 0.9], axis=0), 1e-300)
             axes.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(times, regret.mean(0), color=colour, linestyle=dash, linewidth=1.7, label=name)
-        axes.step(times, largest, where="pre", color=colour, linewidth=0.9, label=f"_{name}: largest so far")
+        axes.step(
+            times,
+            largest,
+            where="pre",
+            color=colour,
+            linewidth=0.9,
+            label=f"_{name}: largest so far",
+        )
         floor = min([floor, *largest[largest > 0][:1]])
         first, last = min(first, times.min()), max(last, times.max())
     axes.set_xscale("log")
@@ -100,18 +132,25 @@ def information_regret_figure(regrets: Mapping[str, Any], value: float | None = 
     if value is not None:
         value = checks.real("value", value, low=0, open=True)
         t = np.geomspace(first, last, 200)
-        axes.plot(t, t * value, color=GREY, linestyle=(0, (1, 2)), linewidth=1.2, label="t H*: nothing gathered")
+        axes.plot(
+            t,
+            t * value,
+            color=GREY,
+            linestyle=(0, (1, 2)),
+            linewidth=1.2,
+            label="t H*: nothing gathered",
+        )
     if np.isfinite(floor):
-        axes.set_ylim(floor / 3, top)  # below lie zeros but for rounding
+        axes.set_ylim(floor / 3, top)  # values below are 0 up to rounding
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("information regret R(t) (nats)")
     figure = finished(figure)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)  # clear of the curves
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)  # outside
     return figure
 
 
 def allocation_figure(found: Complexity, name: str) -> Figure:
-    """w* by arm, and H_p at w* by piece, both sorted: the pieces on the line H* are the ones that decide."""
+    """Draw w* by arm and H_p at w* by piece, both sorted; pieces on the line H* are critical."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     order = np.argsort(-found.allocation, kind="stable")[:20]
@@ -122,8 +161,16 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
     left.set_xlabel("arm, by falling weight" + others)
     left.set_ylabel("w*, share of the pulls")
     information = np.sort(found.information[np.isfinite(found.information)])
-    right.semilogy(np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*")
-    right.axhline(float(found.value), color="0.3", linewidth=1, linestyle="--", label=f"H* = {float(found.value):.4g}")
+    right.semilogy(
+        np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*"
+    )
+    right.axhline(
+        float(found.value),
+        color="0.3",
+        linewidth=1,
+        linestyle="--",
+        label=f"H* = {float(found.value):.4g}",
+    )
     right.set_xlabel("piece, by rising information")
     right.set_ylabel("H_p (per sample)")
     right.legend(frameon=False)
@@ -133,31 +180,49 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
 
 
 def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
-    """T* along the searches for the hardest theta and the best extra arm, and in two dimensions where they ended.
+    """Draw T* along the searches for the hardest theta and the best extra arm.
+
+    In two dimensions a second panel shows the results of the searches.
 
     Args:
-        instance: the instance they started from.
-        hard: of `hardest_instance`.
-        extra: of `best_extra_arm`.
+        instance: the start of the searches.
+        hard: the result of `hardest_instance`.
+        extra: the result of `best_extra_arm`.
     """
     plane = instance.d == 2
     figure = Figure(figsize=(9 if plane else 5, 3.8), layout="constrained")
     left, *right = figure.subplots(1, 2 if plane else 1, squeeze=False)[0]
     for (name, times), (colour, dash) in zip(
-        (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)), STYLES, strict=False
+        (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)),
+        STYLES,
+        strict=False,
     ):
         left.plot(times, color=colour, linestyle=dash, linewidth=1.8, label=name)
-    left.axhline(hard.before, color=GREY, linewidth=1, linestyle=":", label=f"as given, T* = {hard.before:.4g}")
+    left.axhline(
+        hard.before,
+        color=GREY,
+        linewidth=1,
+        linestyle=":",
+        label=f"as given, T* = {hard.before:.4g}",
+    )
     left.set_yscale("log")
     left.set_xlabel("gradient step")
     left.set_ylabel("T* (samples)")
     for axes in right:
         for k, arm in enumerate(instance.arms):
-            axes.plot([0, arm[0]], [0, arm[1]], color="0.6", linewidth=1.5, label="arms" if k == 0 else None)
-        axes.plot([0, extra.features[0]], [0, extra.features[1]], color=STYLES[1][0], linestyle="--", linewidth=2,
-                  label="best extra arm")  # fmt: skip
+            axes.plot(
+                [0, arm[0]],
+                [0, arm[1]],
+                color="0.6",
+                linewidth=1.5,
+                label="arms" if k == 0 else None,
+            )
+        axes.plot([0, extra.features[0]], [0, extra.features[1]], color=STYLES[1][0],
+                  linestyle="--", linewidth=2, label="best extra arm")  # fmt: skip
         axes.plot(*instance.theta, "o", color="black", linestyle="none", label="theta")
-        axes.plot(*hard.instance.theta, "D", color=STYLES[0][0], linestyle="none", label="hardest theta")
+        axes.plot(
+            *hard.instance.theta, "D", color=STYLES[0][0], linestyle="none", label="hardest theta"
+        )
         axes.set_aspect("equal", "datalim")
         axes.set_xlabel("first coordinate")
         axes.set_ylabel("second coordinate")

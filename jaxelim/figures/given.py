@@ -1,4 +1,4 @@
-"""What figures are given, checked: numbers with NaN for what is missing, and stopping times of arrays or `Result`s."""
+"""Checks of what figures draw: numbers with NaN where missing, and stopping times."""
 
 from typing import Any
 
@@ -10,15 +10,17 @@ from jaxelim.simulation.result import Result
 
 
 def of_result(result: Result, stopping: int = 0, delta: int = 0) -> np.ndarray:
-    """Stopping times [run] of a result of one instance, NaN for runs cut off."""
+    """Stopping times [run] of a result of one instance, NaN for truncated runs."""
     return np.where(result.stopped[stopping, delta], result.samples[stopping, delta], np.nan)
 
 
 def tau_of(name: str, given: Any) -> np.ndarray:
-    """Stopping times [run] of one entry, NaN for runs cut off, at least one of them finite."""
+    """Stopping times [run] of one entry, NaN for truncated runs; at least one is finite."""
     if isinstance(given, Result):
         if given.instance.batched:
-            raise ArgumentError("samples", given, "a result of one instance, or an array [run]", f"rule {name!r}")
+            raise ArgumentError(
+                "samples", given, "a result of one instance, or an array [run]", f"rule {name!r}"
+            )
         given = of_result(given)
     tau = stopping_times("samples", given)
     if not np.isfinite(tau).any():
@@ -27,7 +29,7 @@ def tau_of(name: str, given: Any) -> np.ndarray:
 
 
 def stopping_times(name: str, given: Any) -> np.ndarray:
-    """Stopping times [run], all above 0, NaN for runs cut off."""
+    """Check stopping times [run]: all above 0, NaN for truncated runs."""
     tau = numbers(name, given, (None,))
     if (tau <= 0).any():
         raise ArgumentError(name, given, "stopping times above 0, NaN for runs that were cut off")
@@ -35,7 +37,7 @@ def stopping_times(name: str, given: Any) -> np.ndarray:
 
 
 def numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Real numbers of that shape as float64; NaN, unlike infinity, may stand among them."""
+    """Check real numbers of a shape; returns float64. NaN is allowed, infinity is not."""
     array = checks.real_array(name, given, shape=shape, finite=False)
     if np.isinf(array).any():
         raise ArgumentError(name, given, "finite numbers, or NaN where there is none")
@@ -43,6 +45,6 @@ def numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
 
 
 def left_out(array: np.ndarray) -> str:
-    """How many runs are missing, in words for a label."""
+    """The number of truncated runs, in words for a label."""
     missing = int(np.isnan(array).any(tuple(range(array.ndim - 1))).sum())
     return f" ({missing} cut off)" if missing else ""

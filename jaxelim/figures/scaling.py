@@ -1,4 +1,4 @@
-"""Measured quantities against a parameter, beside bounds and laws."""
+"""Simulated quantities against a parameter, with bounds and laws."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +16,16 @@ from jaxelim.figures.style import GREY, MARKERS, styled
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """What one panel of `scaling_figure` shows, on two logarithmic axes.
+    """One panel of `scaling_figure`, on two logarithmic axes.
 
     Args:
-        title: above the panel.
+        title: of the panel.
         xlabel: with its unit.
         ylabel: with its unit.
         x: [n], above 0.
-        measured: by name, means [n], or a pair of means [n] and standard errors [n]; NaN where there is none.
-        references: by name, values [n] that the measured ones are held against: bounds and laws.
+        measured: by name, means [n], or a pair of means [n] and standard errors [n];
+            NaN where there is none.
+        references: by name, values [n] to compare with: bounds and laws.
     """
 
     title: str
@@ -36,11 +37,14 @@ class Panel:
 
 
 def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
-    """Measured quantities against a parameter on logarithmic axes, beside bounds and laws, one panel each.
+    """Draw simulated quantities against a parameter, with bounds and laws, one panel each.
 
     Args:
         panels: at least one.
         columns: panels in a row.
+
+    Raises:
+        ArgumentError: no panel, or numbers that do not fit it.
     """
     columns = checks.integer("columns", columns, low=1)
     if not panels:
@@ -63,8 +67,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         mean, bar = given if isinstance(given, tuple) else (given, None)
         mean = numbers("measured", mean, (x.size,))
         bar = None if bar is None else numbers("measured", bar, (x.size,))
-        axes.errorbar(x, mean, bar, color=colour, linestyle=dash, linewidth=1.5, capsize=2.5, markersize=5,
-                      marker=MARKERS[place % len(MARKERS)], label=name)  # fmt: skip
+        axes.errorbar(x, mean, bar, color=colour, linestyle=dash, linewidth=1.5, capsize=2.5,
+                      markersize=5, marker=MARKERS[place % len(MARKERS)], label=name)  # fmt: skip
     for place, (name, given) in enumerate(panel.references.items()):
         dash = (":", "--", "-.", (0, (1, 3)))[place % 4]
         values = numbers("references", given, (x.size,))
@@ -77,5 +81,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.grid(alpha=0.25, linewidth=0.5)
-    # below, as there may be curves anywhere inside
-    axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
+    # Below the panel, as curves may be anywhere inside.
+    axes.legend(
+        frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2
+    )

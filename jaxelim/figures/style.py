@@ -1,4 +1,4 @@
-"""The dress of all figures: colours, dashes, sizes; and how they are written."""
+"""Shared figure style: colours, dashes, sizes. And the writing of figures."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +22,22 @@ STYLES = (
     ("#E69F00", (0, (5, 1))),
     ("#56B4E9", (0, (3, 1, 1, 1))),
 )
-"""Colours that colour-blind readers tell apart (Okabe & Ito), each with a dash pattern of its own for grey prints."""
+"""Colours for colour-blind readers (Okabe & Ito), each with its own dashes for grey prints."""
 
 MARKERS = "osD^vP"
 GREY = "0.35"
 
 
-def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")) -> tuple[Path, ...]:
-    """Write `path` with the endings .png and .pdf, each whole or not at all.
+def save(
+    figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")
+) -> tuple[Path, ...]:
+    """Write a figure atomically to `path` with the endings .png and .pdf.
+
+    The same figure gives the same bytes.
 
     Args:
         figure: what to write.
-        path: where; an ending .png or .pdf is replaced. The same figure gives the same bytes.
+        path: where; an ending .png or .pdf is replaced.
         dpi: dots per inch of the PNG.
         endings: "png", "pdf" or both.
 
@@ -41,8 +45,10 @@ def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("p
         The paths written, one for each ending.
 
     Raises:
-        ArgumentError: a folder that does not exist or takes no file.
-        StoreError: the disk is full, the folder cannot be written, or the like; an older file stays as it was.
+        ArgumentError: a folder that does not exist or takes no file, or an
+            unknown ending.
+        StoreError: the file cannot be written, such as on a full disk; an older file
+            stays as it was.
     """
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
@@ -53,7 +59,7 @@ def save(figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("p
     return tuple(targets)
 
 
-# No date and no version, so that equal figures are equal files.
+# No date and no version, so that equal figures give equal files.
 _EMPTY = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -62,23 +68,23 @@ _EMPTY = {
 
 
 def write(figure: Figure, path: Path, dpi: int = 150) -> None:
-    """Write one file of the kind that its ending says, whole or not at all.
+    """Write one file atomically, in the format of its ending.
 
     Raises:
-        StoreError: the disk is full, the folder cannot be written, or the like.
+        StoreError: the file cannot be written, such as on a full disk.
     """
     kind, contents = path.suffix[1:].lower(), io.BytesIO()
-    # Type 42 keeps the text of a PDF text.
+    # Type 42 keeps the text of a PDF as text.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(contents, format=kind, dpi=dpi, metadata=_EMPTY.get(kind))
     write_whole(path, contents.getvalue())
 
 
 def figure_file(name: str, path: Any) -> Path:
-    """The path of a figure that can be written: matplotlib knows its ending; see `writable_file`.
+    """Check the path of a figure: matplotlib knows its ending, and it can be written.
 
     Raises:
-        ArgumentError: it cannot be written.
+        ArgumentError: the path fails a check; see `writable_file`.
     """
     path = Path(path)
     kinds = sorted(set(FigureCanvasBase.get_supported_filetypes()) - {"pgf"})  # pgf needs LaTeX
@@ -95,7 +101,7 @@ def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:
-    """The common dress: a light grid, and a legend without a frame that `note` stands above."""
+    """Add a light grid and a legend without a frame, with the title `note`."""
     axes = figure.axes[0]
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.legend(frameon=False, title=note, title_fontsize=8)
@@ -103,7 +109,9 @@ def finished(figure: Figure, note: str | None = None) -> Figure:
 
 
 def styled(name: str, given: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
-    """(key, value) of a mapping with a colour and a dash each."""
+    """Pairs of the (key, value) of a mapping and a (colour, dash)."""
     if not isinstance(given, Mapping) or not given:
-        raise ArgumentError(name, given, "a mapping from names to what is drawn, with at least one entry")
+        raise ArgumentError(
+            name, given, "a mapping from names to what is drawn, with at least one entry"
+        )
     return zip(given.items(), STYLES * len(given), strict=False)

@@ -1,4 +1,4 @@
-"""Stopping times: what elimination saves, how they are distributed, who is still going."""
+"""Figures of stopping times: savings by elimination, distributions, survival."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,18 +12,27 @@ from jaxelim.figures.given import left_out, numbers, tau_of
 from jaxelim.figures.style import GREY, MARKERS, finished, single, styled
 
 Times = Mapping[str, Any]
-"""Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run] with NaN for runs cut off."""
+"""Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run].
+
+NaN means truncated.
+"""
 
 
 def ratio_figure(deltas: Any, ratios: Mapping[str, Any], error: str = "se") -> Figure:
-    """Mean ratio of the stopping times of LLR and elimination, on the same runs, against log(1/delta).
+    """Draw the mean ratio of LLR and elimination stopping times of the same runs.
 
-    (Paper, Figure 1, right; its caption says standard deviations, its program drew standard errors.)
+    The horizontal axis is log(1/delta). (Paper, Figure 1, right. Its caption says
+    standard deviations, but its program drew standard errors.)
 
     Args:
         deltas: [D] error probabilities.
-        ratios: by rule, tau_LLR/tau_elimination [D, run], NaN where a run was cut off.
-        error: what the bars are: "se", the standard error of the mean, or "sd", the standard deviation over runs.
+        ratios: by rule, tau_LLR/tau_elimination [D, run], NaN where a run
+            was truncated.
+        error: of the bars: "se", the standard error of the mean, or "sd", the standard
+            deviation over runs.
+
+    Raises:
+        ArgumentError: a shape that does not fit, or a delta without a finite ratio.
     """
     deltas = checks.deltas(deltas)
     error = checks.choice("error", error, ("se", "sd"))
@@ -31,42 +40,62 @@ def ratio_figure(deltas: Any, ratios: Mapping[str, Any], error: str = "se") -> F
     order = np.argsort(x)
     figure, axes = single()
     count = max(len(ratios), 1)
-    spread = 0.006 * (x.max() - x.min())  # side by side, lest bars hide each other
+    spread = 0.006 * (x.max() - x.min())  # shifts the rules, so that bars do not overlap
     for place, ((name, given), (colour, dash)) in enumerate(styled("ratios", ratios)):
         ratio = numbers("ratios", given, (deltas.size, None))
         kept = np.isfinite(ratio)
         n = kept.sum(1)
         if (n == 0).any():
-            raise ArgumentError("ratios", given, "at least one finite ratio for every delta", f"rule {name!r}")
+            raise ArgumentError(
+                "ratios", given, "at least one finite ratio for every delta", f"rule {name!r}"
+            )
         mean = np.nanmean(ratio, 1)
         sd = np.sqrt(np.nansum((ratio - mean[:, None]) ** 2, 1) / np.maximum(n - 1, 1))
         bar = sd / np.sqrt(n) if error == "se" else sd
         shift = spread * (place - (count - 1) / 2)
         axes.errorbar(
-            (x + shift)[order], mean[order], bar[order], color=colour, linestyle=dash, linewidth=1.6, capsize=2.5,
-            marker=MARKERS[place % len(MARKERS)], markersize=4.5, label=name + left_out(ratio),
+            (x + shift)[order], mean[order], bar[order], color=colour, linestyle=dash,
+            linewidth=1.6, capsize=2.5, marker=MARKERS[place % len(MARKERS)], markersize=4.5,
+            label=name + left_out(ratio),
         )  # fmt: skip
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.set_xlabel("log(1/delta), natural logarithm")
-    axes.set_ylabel(f"tau_LLR / tau_elimination (mean ± {'standard error' if error == 'se' else 'sd over runs'})")
+    axes.set_ylabel(
+        "tau_LLR / tau_elimination "
+        f"(mean ± {'standard error' if error == 'se' else 'sd over runs'})"
+    )
     cut = any(np.isnan(np.asarray(given, float)).any() for given in ratios.values())
     note = "means of the runs that stopped, biased where some were cut off"
     return finished(figure, note if cut else None)
 
 
-def tau_figure(samples: Times, lower: float | None = None, practical: float | None = None, bins: int = 40) -> Figure:
-    """Distributions of the stopping time, a histogram per rule in a row of its own, with the bounds drawn in.
+def tau_figure(
+    samples: Times, lower: float | None = None, practical: float | None = None, bins: int = 40
+) -> Figure:
+    """Draw a histogram of the stopping time for each rule, in its own row, with the bounds.
 
     Args:
-        samples: by rule, a `Result` of one instance or stopping times [run], NaN for runs cut off.
-        lower: the lower bound on the mean, log(1/(2.4 delta))/H* (`sample_bound`), in samples.
-        practical: the practical bound, the first t >= T* beta(t, delta) (`practical_time`), in samples.
-        bins: bars of the histograms, equal in the logarithm and common to all rules.
+        samples: by rule, a `Result` of one instance or stopping times [run], NaN for
+            truncated runs.
+        lower: the lower bound on the mean, log(1/(2.4 delta))/H*
+            (`sample_bound`), in samples.
+        practical: the practical bound, the first t >= T* beta(t, delta)
+            (`practical_time`), in samples.
+        bins: number of bins, equal in the logarithm and shared by all rules.
     """
-    drawn = [(name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)]
+    drawn = [
+        (name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)
+    ]
     bins = checks.integer("bins", bins, low=2)
-    marks = [("lower bound log(1/(2.4 delta)) T*", lower, "--"), ("practical bound T* beta", practical, ":")]
-    marks = [(word, checks.real("bound", value, low=0, open=True), dash) for word, value, dash in marks if value is not None]
+    marks = [
+        ("lower bound log(1/(2.4 delta)) T*", lower, "--"),
+        ("practical bound T* beta", practical, ":"),
+    ]
+    marks = [
+        (word, checks.real("bound", value, low=0, open=True), dash)
+        for word, value, dash in marks
+        if value is not None
+    ]
     everything = np.concatenate([tau[np.isfinite(tau)] for _, tau, _ in drawn])
     low = min([everything.min(), *(value for _, value, _ in marks)])
     high = max([everything.max(), *(value for _, value, _ in marks)])
@@ -80,30 +109,39 @@ def tau_figure(samples: Times, lower: float | None = None, practical: float | No
         tops = row + 0.85 * heights / heights.max()
         axes.stairs(tops, edges, baseline=row, color=colour, fill=True, alpha=0.35)
         axes.stairs(tops, edges, baseline=row, color=colour, linewidth=1.2)
-        axes.plot(tau.mean(), row, marker="D", color=colour, markeredgecolor="black", markersize=6, linestyle="none",
-                  clip_on=False, zorder=4, label=of if row == 0 else None)  # fmt: skip
+        axes.plot(tau.mean(), row, marker="D", color=colour, markeredgecolor="black", markersize=6,
+                  linestyle="none", clip_on=False, zorder=4,
+                  label=of if row == 0 else None)  # fmt: skip
     for word, value, dash in marks:
-        axes.axvline(value, color="black", linestyle=dash, linewidth=1.4, label=f"{word} = {value:,.0f}")
+        axes.axvline(
+            value, color="black", linestyle=dash, linewidth=1.4, label=f"{word} = {value:,.0f}"
+        )
     axes.set_xscale("log")
-    axes.set_yticks(np.arange(len(drawn)), [name + left_out(tau) for name, tau, _ in reversed(drawn)])
+    axes.set_yticks(
+        np.arange(len(drawn)), [name + left_out(tau) for name, tau, _ in reversed(drawn)]
+    )
     axes.set_ylim(-0.12, len(drawn))
     axes.set_xlabel("tau (samples)")
     axes.set_ylabel("runs, by rule (heights to scale within a row)")
     figure = finished(figure)
     axes.grid(False, axis="y")
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)  # clear of the rows
+    # Above the rows.
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)
     return figure
 
 
 def survival_figure(samples: Times, lower: float | None = None) -> Figure:
-    """The share of runs that are still going after t samples; runs that were cut off never stop.
+    """Draw the share of runs with tau > t; truncated runs never stop.
 
     Args:
-        samples: by rule, a `Result` of one instance or stopping times [run], NaN for runs cut off.
+        samples: by rule, a `Result` of one instance or stopping times [run], NaN for
+            truncated runs.
         lower: a bound to mark, in samples.
     """
     figure, axes = single()
-    drawn = [(name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)]
+    drawn = [
+        (name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)
+    ]
     start = 0.8 * min(np.nanmin(tau) for _, tau, _ in drawn)
     if lower is not None:
         lower = checks.real("lower", lower, low=0, open=True)
@@ -111,10 +149,16 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
     for name, tau, (colour, dash) in drawn:
         stopped = np.sort(tau[np.isfinite(tau)])
         going = 1 - np.arange(1, stopped.size + 1) / tau.size
-        axes.step(np.append(start, stopped), np.append(1, going), where="post", color=colour, linestyle=dash,
-                  linewidth=1.8, label=name + left_out(tau))  # fmt: skip
+        axes.step(np.append(start, stopped), np.append(1, going), where="post", color=colour,
+                  linestyle=dash, linewidth=1.8, label=name + left_out(tau))  # fmt: skip
     if lower is not None:
-        axes.axvline(lower, color=GREY, linestyle="--", linewidth=1, label=f"lower bound on the mean = {lower:,.0f}")
+        axes.axvline(
+            lower,
+            color=GREY,
+            linestyle="--",
+            linewidth=1,
+            label=f"lower bound on the mean = {lower:,.0f}",
+        )
     axes.set_xscale("log")
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("share of runs with tau > t")

@@ -1,4 +1,4 @@
-"""The lower bound on the number of samples, the allocations that attain it, their derivatives, and what follows."""
+"""The lower bound on the number of samples, its optimal allocations and their derivatives."""
 
 from jaxelim.lower_bound.autodiff import (
     Gradients,

@@ -1,8 +1,8 @@
-"""H*, T* and w* as functions of features and parameter, to be differentiated, jitted and vmapped by the caller.
+"""H*, T* and w* as functions of features and parameter, for grad, jit and vmap.
 
-Called plainly they compute in float64 whatever the caller's flag and return NumPy. Under a transformation of the
-caller (jit, grad, vmap, ...) the inputs carry the caller's precision, which must then be float64 (x64 on) or be
-asked for as float32.
+A plain call computes in float64 under any setting of jax_enable_x64, and returns NumPy.
+Under a transformation (jit, grad, vmap, ...) the inputs have the caller's precision. It
+must be float64 (jax_enable_x64 on), unless the caller requests float32.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ from jaxelim.lower_bound.optimum import scaled, solve_many
 from jaxelim.lower_bound.pieces import combinations, half_spaces, pieces_of
 
 _GAP_FLOAT32 = 3e-5
-# A pair (weight, slack) closer to zero than this on both sides could change the active set under rounding.
+# Where a weight and its slack are both below this, rounding could change the active set.
 _LEAST_MARGIN = 1e-5
 _WORST_CONDITION = 1e11
 
 
-# Jitted, so that a transformation applied without jit does not dispatch the rules' operations one by one.
+# Jitted: a transformation without jit would dispatch the operations of the rules one by one.
 @functools.partial(jax.jit, static_argnums=2)
 def _value(inputs, marks, gap):
     return derivatives.value(inputs, marks, gap)
@@ -46,53 +46,65 @@ def _allocation(inputs, marks, gap):
 
 
 class PrecisionError(ArgumentError):
-    """A function that computes in float64 was traced by a caller whose precision is float32."""
+    """A caller in float32 traced a function that computes in float64."""
 
 
-def optimal_information(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
-    """H*(theta) = max_w min_p H_p(w, theta) per sample, [], differentiable in arms, theta, noise_std and bonus.
+def optimal_information(
+    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
+):
+    """H*(theta) = max_w min_p H_p(w, theta) per sample, [].
 
-    Its derivative follows Danskin's theorem; no iteration is differentiated. Pieces are locally constant: across a
-    change of the correct answer H* is 0 and has a kink. Where w* is not unique the derivative is that of the pair found
-    (the analytic centre of the optimal ones), one element of the generalised gradient.
+    Differentiable in arms, theta, noise_std and bonus, by Danskin's theorem; no
+    iteration is differentiated. Pieces are locally constant: where the correct answer
+    changes H* is 0 and has a kink. Where w* is not unique, the derivative is one
+    element of the generalised gradient. It belongs to the pair found, the analytic
+    centre of the optimal pairs.
 
     Args:
         arms: [K, d] features.
         theta: [d] parameter.
-        problem: what is to be identified; see `complexity`.
+        problem: what to identify; see `complexity`.
         noise_std: standard deviation of the noise, > 0.
         bonus: [K] per-arm bonuses of the optimistic form, or None.
         gap: relative duality gap of the solve (in float32 at least 3e-5).
-        precision: "float64", or "float32" where the caller traces in float32 and wants that.
+        precision: "float64"; or "float32", for a caller that traces in float32.
 
     Returns:
-        float64 NumPy [] where called plainly, else a traced array. A tie gives 0 under a transformation.
+        float64 NumPy [] from a plain call, else a traced array. A tie gives 0 under a
+        transformation.
 
     Raises:
-        PrecisionError: traced in float32, without having asked for it.
-        TieError: a tie, where called plainly; ArgumentError as in `complexity`.
+        PrecisionError: traced in float32, without precision="float32".
+        TieError: a tie, in a plain call.
+        ArgumentError: as in `complexity`.
 
     Reference: Tirinzoni & Degenne (2022), section 2.
     """
     return _call(_value, arms, theta, problem, noise_std, bonus, gap, precision)
 
 
-def characteristic_time(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
-    """T*(theta) = 1/H*(theta) in samples, []: see `optimal_information` for arguments, errors and derivatives.
+def characteristic_time(
+    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
+):
+    """T*(theta) = 1/H*(theta) in samples, []; differentiable as `optimal_information`.
 
-    Args: arms, theta, problem, noise_std, bonus, gap, precision: as there.
+    Args: arms, theta, problem, noise_std, bonus, gap, precision: as there; Raises too.
     """
     return _call(_time, arms, theta, problem, noise_std, bonus, gap, precision)
 
 
-def optimal_allocation(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"):
+def optimal_allocation(
+    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
+):
     """w*(theta) [K], differentiable by the implicit function theorem on its active set.
 
-    The derivative exists where w* is unique and every arm without weight, and every piece without mixture, is strictly
-    so; elsewhere the one returned belongs to the active set found (singular systems: not finite).
-    `complexity_gradients` returns a flag that tells.
+    The derivative exists where w* is unique with strict complementarity: each arm
+    without weight, and each piece without mixture, has a positive slack. Elsewhere the
+    returned one belongs to the active set found; it is not finite where the system is
+    singular. The field `stable` of `complexity_gradients` separates the two cases.
 
-    Args: arms, theta, problem, noise_std, bonus, gap, precision: see `optimal_information`, errors too.
+    Args: arms, theta, problem, noise_std, bonus, gap, precision: as
+        `optimal_information`; Raises too.
     """
     return _call(_allocation, arms, theta, problem, noise_std, bonus, gap, precision)
 
@@ -100,40 +112,63 @@ def optimal_allocation(arms, theta, problem: Any, *, noise_std=1.0, bonus=None, 
 def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
-    given = {"arms": arms, "theta": theta, "noise_std": noise_std} | ({} if bonus is None else {"bonus": bonus})
+    given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
+        {} if bonus is None else {"bonus": bonus}
+    )
     traced = [name for name, x in given.items() if isinstance(x, Tracer)]
     if not traced:
         instance = Instance(arms, theta, noise_std)
         pieces = pieces_of(instance, problem)
         if instance.batched:
-            raise ArgumentError("arms", arms, "features [K, d] of one instance; use jax.vmap, or complexity, for many")
+            raise ArgumentError(
+                "arms",
+                arms,
+                "features [K, d] of one instance; use jax.vmap, or complexity, for many",
+            )
         arms_, theta_, unit = scaled(instance, pieces)
-        extra = np.zeros(instance.K) if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
+        extra = (
+            np.zeros(instance.K)
+            if bonus is None
+            else checks.real_array("bonus", bonus, shape=(instance.K,))
+        )
         found = solve_many(arms_, theta_, unit, extra[None], gap)
-        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[function][0]
+        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[
+            function
+        ][0]
     dtype = jnp.dtype(precision)
     if precision == "float64" and not jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         name = traced[0]
-        allowed = "float64 under a transformation: switch on jax_enable_x64, or ask for precision='float32'"
+        allowed = (
+            "float64 under a transformation: switch on jax_enable_x64, or ask for "
+            "precision='float32'"
+        )
         raise PrecisionError(name, given[name].dtype, allowed, "complexity_gradients needs neither")
     arms, theta = jnp.asarray(arms, dtype), jnp.asarray(theta, dtype)
     if arms.ndim != 2 or theta.shape != arms.shape[1:]:
-        raise ArgumentError("arms", arms.shape, "features [K, d] and theta [d]", f"theta has shape {theta.shape}")
+        raise ArgumentError(
+            "arms", arms.shape, "features [K, d] and theta [d]", f"theta has shape {theta.shape}"
+        )
     noise_std = jnp.asarray(noise_std, dtype)
     directions, offsets = traced_half_spaces(problem, arms, theta)
     extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
     inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
-    return function(inputs, jnp.ones(offsets.shape, dtype), gap if precision == "float64" else max(gap, _GAP_FLOAT32))
+    return function(
+        inputs,
+        jnp.ones(offsets.shape, dtype),
+        gap if precision == "float64" else max(gap, _GAP_FLOAT32),
+    )
 
 
 def traced_half_spaces(problem: Any, arms, theta):
     """Directions [P, d] and offsets [P] of a traced instance, in the dtype of `arms`.
 
-    Which pieces there are is asked on the host (it is locally constant); directions that are combinations of features
-    move with them, as with best arm, top m and signs.
+    A callback computes the pieces on the host; which ones exist is locally constant.
+    Directions that are combinations of features move with them (best arm, top m,
+    thresholding).
 
     Raises:
-        ArgumentError: the problem has no pieces, or a number of them that depends on the answer in the callback.
+        ArgumentError: the problem has no pieces; in the callback, a number of pieces
+            that depends on the answer.
     """
     K, d = arms.shape
     rng = np.random.default_rng(0)
@@ -143,7 +178,7 @@ def traced_half_spaces(problem: Any, arms, theta):
     dtype = np.dtype(arms.dtype)
     words = dtype.itemsize // 4
 
-    # Numbers travel as their bits: the thread that calls back does not see an x64 mode the caller has scoped.
+    # Numbers are passed as bits: the callback's thread does not see a scoped x64 mode.
     def bits(x):
         return jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(*x.shape, words)
 
@@ -151,10 +186,16 @@ def traced_half_spaces(problem: Any, arms, theta):
         return jax.lax.bitcast_convert_type(x if words > 1 else x[..., 0], dtype)
 
     def ask(features, parameter):
-        features, parameter = (np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter))
-        directions, offsets = half_spaces(problem, features.astype(np.float64), parameter.astype(np.float64))
+        features, parameter = (
+            np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter)
+        )
+        directions, offsets = half_spaces(
+            problem, features.astype(np.float64), parameter.astype(np.float64)
+        )
         if len(offsets) != P:
-            raise ArgumentError("problem", problem, "the same number of pieces for every answer, when traced")
+            raise ArgumentError(
+                "problem", problem, "the same number of pieces for every answer, when traced"
+            )
         return tuple(x.astype(dtype)[..., None].view(np.uint32) for x in (directions, offsets))
 
     width = K if rows is not None else d
@@ -162,7 +203,9 @@ def traced_half_spaces(problem: Any, arms, theta):
     basis = jnp.eye(K, dtype=dtype) if rows is not None else arms
     point = product(arms, theta) if rows is not None else theta
     fixed = jax.lax.stop_gradient((basis, point))
-    directions, offsets = jax.pure_callback(ask, shapes, *map(bits, fixed), vmap_method="sequential")
+    directions, offsets = jax.pure_callback(
+        ask, shapes, *map(bits, fixed), vmap_method="sequential"
+    )
     directions, offsets = number(directions), number(offsets)
     return (product(directions, arms) if rows is not None else directions), offsets
 
@@ -182,8 +225,8 @@ class Gradients:
     time_arms: np.ndarray  # [K, d] dT*/dphi
     allocation_theta: np.ndarray | None  # [K, d] dw*_k/dtheta
     allocation_arms: np.ndarray | None  # [K, K, d] dw*_k/dphi_j
-    margin: np.ndarray  # [] how clearly the active set stands out, in [0, 1]
-    stable: np.ndarray  # [] bool: w* is unique with a clear active set, so that its derivatives mean something
+    margin: np.ndarray  # [] strict complementarity of the active set, in [0, 1]; 0: none
+    stable: np.ndarray  # [] bool: w* is unique with a clear active set, so its derivatives exist
 
     def __repr__(self) -> str:
         return f"<Gradients of H* = {self.value}, stable: {self.stable}>"
@@ -192,19 +235,20 @@ class Gradients:
 def complexity_gradients(
     instance: Instance, problem: Any, gap: float = GAP, *, bonus=None, jacobian: bool = True
 ) -> Gradients:
-    """The derivatives of H*, T* and w* in theta and in the features, in float64 whatever the caller's flag.
+    """Derivatives of H*, T* and w* in theta and in the features, in float64.
 
     Args:
         instance: one instance or a batch.
-        problem: what is to be identified; see `complexity`.
+        problem: what to identify; see `complexity`.
         gap: relative duality gap of the solves.
         bonus: [K] bonuses of the optimistic form, or None.
-        jacobian: whether the derivatives of w* are wanted too; without them those fields are None.
+        jacobian: whether to compute the derivatives of w*; if not, their
+            fields are None.
 
     Raises: as `complexity`.
 
-    Reference: Danskin's theorem and the implicit function theorem at the saddle point of Tirinzoni & Degenne (2022),
-        section 2.
+    Reference: Danskin's theorem and the implicit function theorem at the saddle point
+        of Tirinzoni & Degenne (2022), section 2.
     """
     gap = checks.real("gap", gap, low=0, open=True)
     pieces = pieces_of(instance, problem)
@@ -214,7 +258,9 @@ def complexity_gradients(
     parts = []
     with scope.float64():
         for i in range(len(arms)):
-            rows = combinations(problem, instance.arms.reshape(arms.shape)[i], theta[i] * instance.noise_std)
+            rows = combinations(
+                problem, instance.arms.reshape(arms.shape)[i], theta[i] * instance.noise_std
+            )
             P = len(unit.offsets[i])
             moves = np.zeros((P, K)) if rows is None else np.pad(rows, ((0, P - len(rows)), (0, 0)))
             still = unit.directions[i] - moves @ arms[i]
@@ -222,14 +268,17 @@ def complexity_gradients(
             parts.append(_gradients(*given, jnp.asarray(unit.valid[i], jnp.float64), gap, jacobian))
         parts = jax.device_get(parts)
     fields = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-    for name in [name for name in fields if name.endswith("_theta")]:  # the chain rule of theta / noise_std
+    for name in [name for name in fields if name.endswith("_theta")]:
+        # The chain rule of theta / noise_std.
         fields[name] = fields[name] / instance.noise_std
     square = np.square(fields["value"])
     fields["time"] = 1 / fields["value"]
     fields["time_theta"] = -fields["value_theta"] / square[:, None]
     fields["time_arms"] = -fields["value_arms"] / square[:, None, None]
     condition = fields.pop("condition")
-    fields["stable"] = (fields["margin"] > _LEAST_MARGIN) & (condition < _WORST_CONDITION) & np.isfinite(condition)
+    fields["stable"] = (
+        (fields["margin"] > _LEAST_MARGIN) & (condition < _WORST_CONDITION) & np.isfinite(condition)
+    )
     if not jacobian:
         fields |= {"allocation_theta": None, "allocation_arms": None}
     if not instance.batched:
@@ -248,10 +297,13 @@ def _gradients_of(arms, theta, moves, still, offsets, bonus, marks, gap, jacobia
     system = derivatives.conditions(inputs(arms, theta), best.allocation, best.mixture, marks > 0)
     fields = dict(
         value=value, allocation=best.allocation, mixture=best.mixture, gap=best.gap,
-        value_theta=by_theta, value_arms=by_arms, margin=system.margin, condition=derivatives.condition(system.matrix),
+        value_theta=by_theta, value_arms=by_arms, margin=system.margin,
+        condition=derivatives.condition(system.matrix),
     )  # fmt: skip
     if jacobian:
-        both = jax.jacfwd(lambda a, t: derivatives.optimum(inputs(a, t), marks, gap).allocation, argnums=(0, 1))
+        both = jax.jacfwd(
+            lambda a, t: derivatives.optimum(inputs(a, t), marks, gap).allocation, argnums=(0, 1)
+        )
         fields["allocation_arms"], fields["allocation_theta"] = both(arms, theta)
     return fields
 

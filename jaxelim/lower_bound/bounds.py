@@ -1,6 +1,8 @@
-"""Bounds on stopping times from H*: below for every delta-correct procedure, above by the paper's theorem.
+"""Bounds on stopping times from H*.
 
-Thresholds beta are callables of (t, delta); regrets R are callables of t, non-decreasing, with R(t)/t tending to 0.
+Lower bounds hold for every delta-correct procedure; upper bounds are the paper's
+theorem. A threshold beta is a callable of (t, delta). A regret R is a non-decreasing
+callable of t, with R(t)/t tending to 0.
 """
 
 import math
@@ -20,7 +22,7 @@ from jaxelim.lower_bound.region import Region, least_information
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]
 
-# Times are sought up to here; a threshold that grows so fast that none is found is refused.
+# Largest time of a search. A threshold that grows too fast for any time up to here is refused.
 _LATEST = 2**60
 
 
@@ -30,30 +32,37 @@ def heuristic(t, delta):
 
 
 def sample_bound(delta, value):
-    """log(1/(2.4 delta))/H*: no delta-correct procedure needs fewer samples on average (paper, section 2).
+    """The lower bound log(1/(2.4 delta))/H* on mean samples of delta-correct procedures.
 
     Args:
         delta: error probabilities in (0, 1), any shape.
         value: H* per sample, > 0, broadcast against delta.
 
     Returns:
-        float64 samples; negative where delta > 1/2.4, where the bound says nothing.
+        float64 samples; negative where delta > 1/2.4, where the bound is empty.
+
+    Raises:
+        ArgumentError: delta or value is out of range.
+
+    Reference: Tirinzoni & Degenne (2022), section 2.
     """
     delta, value = _checked(delta, value)
     return np.log(1 / (2.4 * delta)) / value
 
 
 def kl_bound(delta, value):
-    """kl(delta, 1 - delta)/H*, kl the divergence between Bernoulli laws: the sharper form of `sample_bound`.
+    """The lower bound kl(delta, 1 - delta)/H*, the sharper form of `sample_bound`.
 
-    Args: delta, value: as there.
+    kl is the Kullback-Leibler divergence between Bernoulli distributions.
+
+    Args: delta, value: as there; Returns and Raises too.
     """
     delta, value = _checked(delta, value)
     return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
 
 
 def _checked(delta, value):
-    """delta in (0, 1), and H* > 0: of any shapes that broadcast."""
+    """Check delta in (0, 1) and H* > 0, of any shapes that broadcast."""
     delta = checks.deltas(delta) if np.ndim(delta) else float(checks.deltas(delta)[0])
     value = checks.real_array("value", value)
     if (value <= 0).any():
@@ -62,7 +71,9 @@ def _checked(delta, value):
 
 
 def practical_time(delta: float, value: float, threshold: Threshold = heuristic) -> int:
-    """The first integer t >= beta(t, delta)/H*: when LLR stopping stops a noiseless run that pulls in proportions w*.
+    """The first integer t >= beta(t, delta)/H*.
+
+    LLR stopping then ends a run without noise that pulls in proportions w*.
 
     Args:
         delta: error probability in (0, 1).
@@ -70,7 +81,7 @@ def practical_time(delta: float, value: float, threshold: Threshold = heuristic)
         threshold: beta, a callable of (t, delta).
 
     Raises:
-        ArgumentError: an argument is none of these.
+        ArgumentError: an argument is none of these, or there is no such t up to 2^60.
     """
     delta = checks.real("delta", delta, low=0, high=1, open=True)
     value = checks.real("value", value, low=0, open=True)
@@ -83,7 +94,7 @@ def first_time(needed: Callable[[int], float], start: int = 2) -> int:
     """The first integer t >= start with t >= needed(t), for `needed` concave in t.
 
     Raises:
-        ArgumentError: none up to 2^60.
+        ArgumentError: there is none up to 2^60.
     """
     if start >= needed(start):
         return start
@@ -91,7 +102,9 @@ def first_time(needed: Callable[[int], float], start: int = 2) -> int:
     while high < needed(high):
         low, high = high, 2 * high
         if high > _LATEST:
-            raise ArgumentError("threshold", needed, "one that grows slower than t H*", f"no time up to {_LATEST}")
+            raise ArgumentError(
+                "threshold", needed, "one that grows slower than t H*", f"no time up to {_LATEST}"
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if middle >= needed(middle) else (middle, high)
@@ -99,11 +112,13 @@ def first_time(needed: Callable[[int], float], start: int = 2) -> int:
 
 
 def _beta(threshold: Threshold, t: float, delta: float) -> float:
-    # As floats in float64: a threshold made of jax.numpy would wrap large integers, and lose digits, in 32 bits.
+    # Floats, in float64: in 32 bits jax.numpy would wrap large integers and lose digits.
     with scope.float64():
         value = float(threshold(float(t), float(delta)))
     if not (math.isfinite(value) and value >= 0):
-        raise ArgumentError("threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}")
+        raise ArgumentError(
+            "threshold", threshold, "finite values >= 0", f"{value} at t = {t}, delta = {delta}"
+        )
     return value
 
 
@@ -114,16 +129,17 @@ def _sum_of_roots(threshold: Threshold, t: int, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class EliminationBounds:
-    """The paper's theorem on elimination times: bounds on means, in samples, for rules of information regret R.
+    """Bounds on mean elimination times, in samples, for rules of information regret R.
 
-    Pieces are in the order of the problem's half_spaces.
+    Pieces are in the order of the problem's `half_spaces`. (Paper, theorem on
+    elimination times.)
     """
 
     llr: int  # bound on E[tau] under LLR stopping, t-bar + 2
     full: np.ndarray  # [P] int64, bounds on E[tau_p] under full elimination
-    selective: np.ndarray  # [P] int64, under selective elimination
+    selective: np.ndarray  # [P] int64, bounds on E[tau_p] under selective elimination
     difference: float  # f(theta, delta): E[tau_llr] <= E[tau_elim] + f
-    lower: np.ndarray  # [P] certified min of H_p over Omega_{R/t}, at the time that gave `full`
+    lower: np.ndarray  # [P] certified lower bound on H_p over Omega_{R/t}, at the time of `full`
     value: float  # H*
 
 
@@ -131,28 +147,36 @@ def elimination_bounds(
     instance: Instance, problem: Any, delta: float = 0.01, threshold: Threshold = heuristic,
     regret: Regret | None = None, *, resolution: float = 1.25, gap: float = 1e-10,
 ) -> EliminationBounds:  # fmt: skip
-    """Bounds on the mean times at which LLR stopping stops and at which elimination drops each piece.
+    """Bound the mean time of LLR stopping, and the mean time at which each piece is eliminated.
 
-    E[tau_llr] <= t-bar + 2 and E[tau_p] <= min(t-bar_p, t-bar) + 2, where t-bar is the first t >= (B(t) + R(t))/H*,
-    B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2, and t-bar_p the first t >= max(B(t)/m_p(t), G(t)): m_p(t)
-    the least H_p over the R(t)/t-optimal allocations, G = 0 for full and (4 beta(t, 1/t^2) + R(t))/H* for selective
-    elimination. In place of m_p its certified lower value is used, so the bounds stand.
+    E[tau_llr] <= t-bar + 2 and E[tau_p] <= min(t-bar_p, t-bar) + 2, with
+
+        t-bar: the first t >= (B(t) + R(t))/H*,
+        t-bar_p: the first t >= max(B(t)/m_p(t), G(t)),
+        B(t) = (sqrt(beta(t, delta)) + sqrt(beta(t, 1/t^2)))^2.
+
+    m_p(t) is the least H_p over the R(t)/t-optimal allocations. G is 0 for full
+    elimination and (4 beta(t, 1/t^2) + R(t))/H* for selective elimination. The
+    certified lower value replaces m_p, so the bounds remain valid.
 
     Args:
         instance: one instance.
-        problem: what is to be identified; see `complexity`.
+        problem: what to identify; see `complexity`.
         delta: error probability in (0, 1).
         threshold: beta, a callable of (t, delta), concave in t.
-        regret: R, a callable of t, non-decreasing and concave; None: 0. `information_regret` measures one.
-        resolution: ratio > 1 of successive times at which m_p is computed where R is not 0; nearer 1 is tighter.
+        regret: R, a callable of t, non-decreasing and concave; None: 0.
+            `information_regret` computes one from a run.
+        resolution: ratio > 1 of successive times at which m_p is computed where R is
+            not 0; nearer 1 is tighter.
         gap: relative duality gap for H*.
 
     Raises:
         UnsupportedError: a batch of instances.
-        ArgumentError: values of threshold or regret that are no finite numbers >= 0; and as `complexity`.
+        ArgumentError: values of threshold or regret that are no finite numbers >= 0;
+            and as `complexity`.
 
-    Reference: Tirinzoni & Degenne (2022), theorem on elimination times and the theorem comparing LLR and elimination
-        stopping; proofs in its appendix.
+    Reference: Tirinzoni & Degenne (2022), theorem on elimination times, and the theorem
+        that compares LLR and elimination stopping; proofs in its appendix.
     """
     delta = checks.real("delta", delta, low=0, high=1, open=True)
     resolution = checks.real("resolution", resolution, low=1, open=True)
@@ -175,12 +199,12 @@ def elimination_bounds(
     P = len(region.pieces.offsets)
     full, selective, lower = np.full(P, t_bar), np.full(P, t_bar), np.full(P, H)
     done = np.zeros((2, P), bool)
-    # No piece is dropped before the time that its information at the most informative allocation allows.
+    # The most information that any allocation gives on a piece bounds its time from below.
     earliest = first_time(lambda t: roots(t) / np.max(_most_information(region)))
     t = min(earliest, t_bar)
     while t < t_bar and not done.all():
         end = t_bar if regret is None else min(max(int(t * resolution), t + 1), t_bar)
-        # R does not decrease: on [t, end) R/t is at most this
+        # R does not decrease, so on [t, end) R/t is at most this.
         least, _ = least_information(region, R(end - 1) / t, starts=1, rounds=0)
         for p in range(P):
             for row, (bounds, extra) in enumerate(((full, lambda t: 0.0), (selective, G))):
@@ -202,26 +226,36 @@ def elimination_bounds(
     )  # fmt: skip
 
 
-def stopping_difference(delta: float, value: float, threshold: Threshold, regret: Regret, t_bar: int) -> float:
+def stopping_difference(
+    delta: float, value: float, threshold: Threshold, regret: Regret, t_bar: int
+) -> float:
     """f(theta, delta) of the theorem that compares LLR and elimination stopping, in samples.
 
-    f = 3 + (beta - log(1/delta) + 2 sqrt(beta beta') + beta' + R(t) + log 2.4)/H* at t = t-bar, with
-    beta = beta(t, delta) and beta' = beta(t, 1/t^2); f/log(1/delta) tends to 0 with delta.
+    f = 3 + (beta - log(1/delta) + 2 sqrt(beta beta') + beta' + R(t) + log 2.4)/H*,
+    where t = t-bar, beta = beta(t, delta) and beta' = beta(t, 1/t^2). f/log(1/delta)
+    tends to 0 with delta.
 
     Args:
         delta: error probability.
         value: H*.
         threshold: beta.
         regret: R.
-        t_bar: the bound of LLR stopping, less 2.
+        t_bar: the bound for LLR stopping, less 2.
     """
     beta, other = _beta(threshold, t_bar, delta), _beta(threshold, t_bar, 1 / t_bar**2)
-    low_order = beta - math.log(1 / delta) + 2 * math.sqrt(beta * other) + other + regret(t_bar) + math.log(2.4)
+    low_order = (
+        beta
+        - math.log(1 / delta)
+        + 2 * math.sqrt(beta * other)
+        + other
+        + regret(t_bar)
+        + math.log(2.4)
+    )
     return 3 + low_order / value
 
 
 def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
-    """The near-optimal allocations of one instance, as `least_information` takes them.
+    """The region of near-optimal allocations of one instance, for `least_information`.
 
     Raises:
         UnsupportedError: a batch of instances; and as `complexity`.
@@ -230,7 +264,9 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     found = complexity(instance, problem, gap)
     arms, theta, unit = scaled(instance, found.pieces)
-    return Region(arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation)
+    return Region(
+        arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation
+    )
 
 
 def _most_information(region: Region) -> np.ndarray:

@@ -1,13 +1,17 @@
-"""Derivatives of H* and w* that never differentiate through the solver's iterations.
+"""Derivatives of H* and w*, without differentiating the solver's iterations.
 
-H*(x) is the value of the saddle point max_w min_q sum_p q_p H_p(w, x) + c . w, so by Danskin's theorem its derivative
-is that of the Lagrangian at the optimal pair (w*, q*) held fixed.  The pair itself is defined by its optimality
-conditions on the active set S = {k : w*_k > 0}, A = {p : q*_p > 0},
+H*(x) is the value of the saddle point max_w min_q sum_p q_p H_p(w, x) + c . w. By
+Danskin's theorem its derivative is that of the Lagrangian with the optimal pair
+(w*, q*) fixed.
 
-    sum_p q_p dH_p/dw_k + c_k = nu  (k in S),    H_p(w) + c . w = s  (p in A),    sum_k w_k = 1,    sum_p q_p = 1,
+The pair solves the optimality conditions on its active set S = {k : w*_k > 0} and
+A = {p : q*_p > 0}:
 
-and the implicit function theorem gives its derivatives from one linear system.  Where w* is not unique, or the active
-set changes, w* has no derivative: see `Gradients.stable`.
+    sum_p q_p dH_p/dw_k + c_k = nu  (k in S),    H_p(w) + c . w = s  (p in A),
+    sum_k w_k = 1,    sum_p q_p = 1.
+
+The implicit function theorem gives its derivatives from one linear system. Where w* is
+not unique, or the active set changes, w* has no derivative: see `Gradients.stable`.
 """
 
 import functools
@@ -16,15 +20,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxelim.lower_bound.information import Coordinates, coordinates, curvature, information, product
+from jaxelim.lower_bound.information import (
+    Coordinates,
+    coordinates,
+    curvature,
+    information,
+    product,
+)
 from jaxelim.lower_bound.solver import Array, solve
 
-# Solves for derivatives go to this gap: derivatives are about as exact as the pair (w*, q*).
+# Relative gap of the solves: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
 
 
 class Inputs(NamedTuple):
-    """What H* is a function of, in units where the noise has standard deviation 1."""
+    """The arguments of H*, in units where the noise has standard deviation 1."""
 
     arms: jax.Array  # [K, d]
     theta: jax.Array  # [d]
@@ -38,16 +48,16 @@ class Optimum(NamedTuple):
 
     allocation: Array  # [K] w*
     mixture: Array  # [P] q*
-    gap: Array  # [] relative duality gap; its derivative is reported as 0
+    gap: Array  # [] relative duality gap; its derivative is set to 0
 
 
 class Conditions(NamedTuple):
-    """The linear system of the implicit function theorem, rows and columns off the active set set to identity."""
+    """The linear system of the implicit function theorem; the identity off the active set."""
 
     matrix: jax.Array  # [K + P + 2, K + P + 2] for (w, q, s, nu)
     support: jax.Array  # [K] bool, S
     active: jax.Array  # [P] bool, A
-    margin: jax.Array  # [] how strictly S and A are told apart, in [0, 1]; 0: not at all
+    margin: jax.Array  # [] strict complementarity of S and A, in [0, 1]; 0: none
 
 
 def _fixed_coordinates(inputs: Inputs) -> Coordinates:
@@ -56,7 +66,10 @@ def _fixed_coordinates(inputs: Inputs) -> Coordinates:
 
 
 def _at(inputs: Inputs, weights, valid, where: Coordinates):
-    """Information at weights, differentiable in the inputs: the linear map of the coordinates is a constant."""
+    """Information at weights and the gaps [P], differentiable in the inputs.
+
+    The linear map of the coordinates is a constant.
+    """
     margin = product(inputs.directions, inputs.theta) - inputs.offsets
     gaps = jnp.where(valid, jnp.maximum(margin, 0), 0)
     phi, y = product(inputs.arms, where.map), product(inputs.directions, where.map)
@@ -65,20 +78,23 @@ def _at(inputs: Inputs, weights, valid, where: Coordinates):
 
 
 def lagrangian(inputs: Inputs, weights, mixture, valid, where: Coordinates):
-    """sum_p q_p H_p(w) + c . w at a fixed pair: its derivative in the inputs is that of H* (Danskin)."""
+    """sum_p q_p H_p(w) + c . w; at the optimal pair, fixed, its derivative is that of H*."""
     info, _ = _at(inputs, weights, valid, where)
     return product(mixture, info.value) + product(inputs.bonus, weights)
 
 
 def _residuals(inputs: Inputs, weights, mixture, valid, where: Coordinates):
-    """The left-hand sides of the optimality conditions that the inputs enter: [K] slopes in w and [P] levels."""
+    """Left-hand sides of the optimality conditions that the inputs enter.
+
+    Slopes in w, [K], and levels, [P].
+    """
     info, _ = _at(inputs, weights, valid, where)
     slopes = product(info.gradient, mixture) + inputs.bonus
     return slopes, info.value + product(inputs.bonus, weights)
 
 
 def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
-    """The system at an optimal pair, and how clearly its active set stands out."""
+    """Build the system at an optimal pair, with the margin of its active set."""
     where = _fixed_coordinates(inputs)
     info, gaps = _at(inputs, weights, valid, where)
     K, P = info.gradient.shape
@@ -86,12 +102,15 @@ def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
     slope = product(slopes, mixture)
     levels = jnp.where(valid, info.value + product(inputs.bonus, weights), jnp.inf)
     value = jnp.min(levels)
-    # Relative slacks: how far an arm's slope falls short of the best, and a piece's level exceeds the least.
+    # Relative slacks: of an arm's slope below the best, and of a piece's level above the least.
     short = jnp.maximum(1 - slope / jnp.max(slope), 0)
     excess = jnp.where(valid, 1 - value / levels, 1)
     support, active = weights > short, valid & (mixture > excess)
-    # Strict complementarity: of each pair one is clearly positive. Products are of the order of the gap.
-    told = jnp.concatenate([jnp.maximum(weights, short), jnp.where(valid, jnp.maximum(mixture, excess), 1)])
+    # Strict complementarity: one of each pair is clearly positive. Their products are of the
+    # order of the gap.
+    told = jnp.concatenate(
+        [jnp.maximum(weights, short), jnp.where(valid, jnp.maximum(mixture, excess), 1)]
+    )
     margin = jnp.min(told)
 
     dtype = weights.dtype
@@ -111,13 +130,16 @@ def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
 
 
 def _equilibration(matrix):
-    """Factors [n] that bring rows and columns to comparable size: curvature spans many orders of magnitude."""
+    """Factors [n] that scale rows and columns to comparable size.
+
+    Curvature spans many orders of magnitude.
+    """
     size = jnp.sqrt(jnp.max(jnp.abs(matrix), axis=1))
     return 1 / jnp.where(size > 0, size, 1)
 
 
 def condition(matrix):
-    """The condition number of a system as it is solved, []; large where w* is not unique."""
+    """The condition number of the equilibrated system, []; large where w* is not unique."""
     size = _equilibration(matrix)
     return jnp.linalg.cond(matrix * size[:, None] * size[None, :])
 
@@ -129,10 +151,10 @@ def _equilibrated_solve(matrix, rhs):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
-    """The saddle point, differentiable forward and reverse, by the implicit function theorem.
+    """The saddle point, differentiable forward and reverse by the implicit function theorem.
 
     Args:
-        inputs: what H* depends on.
+        inputs: the arguments of H*.
         marks: [P] 1 on pieces, 0 on padding, in the dtype of the inputs.
         gap: relative duality gap of the solve.
     """
@@ -153,16 +175,20 @@ def _(gap, primals, tangents):
     _, (slope, level) = jax.jvp(moved, (inputs,), (tangents[0],))
     slope = jnp.where(system.support, -slope, 0)
     level = jnp.where(system.active, -level, 0)
-    change = _equilibrated_solve(system.matrix, jnp.concatenate([slope, level, jnp.zeros(2, slope.dtype)]))
+    change = _equilibrated_solve(
+        system.matrix, jnp.concatenate([slope, level, jnp.zeros(2, slope.dtype)])
+    )
     K, P = slope.shape[0], level.shape[0]
     return best, Optimum(change[:K], change[K : K + P], jnp.zeros_like(best.gap))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def value(inputs: Inputs, marks, gap: float = GAP):
-    """H* [], differentiable any number of times: by Danskin's theorem, then by the rule of `optimum`.
+    """H* [], differentiable any number of times.
 
-    Args: as `optimum`.
+    The first derivative follows Danskin's theorem, higher ones the rule of `optimum`.
+
+    Args: inputs, marks, gap: as `optimum`.
     """
     best = optimum(inputs, marks, gap)
     info, _ = _at(inputs, best.allocation, marks > 0, _fixed_coordinates(inputs))

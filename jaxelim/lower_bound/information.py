@@ -1,13 +1,15 @@
-"""The information an allocation brings on each piece, and its first two derivatives.
+"""The information H_p(w) that an allocation gives on each piece, with two derivatives.
 
-For a piece {lambda : y . lambda <= c} and weights w, with V_w = sum_k w_k phi_k phi_k' and gap g = y . theta - c > 0,
+For a piece {lambda : y . lambda <= c} and weights w, with V_w = sum_k w_k phi_k phi_k'
+and gap g = y . theta - c > 0,
 
     H_p(w) = g^2 / (2 ||y||^2_{V_w^-1}),    dH_p/dw_k = (phi_k . (theta - lambda_p))^2 / 2,
 
-lambda_p being the point of the piece closest to theta (Tirinzoni & Degenne, 2022, section 2 and the appendix on
-identification problems).  H_p is concave, monotone and homogeneous of degree one in w: H_p(w) = sum_k w_k dH_p/dw_k.
+where lambda_p is the point of the piece closest to theta. H_p is concave, monotone and
+homogeneous of degree one in w: H_p(w) = sum_k w_k dH_p/dw_k. (Tirinzoni & Degenne,
+2022, section 2 and the appendix on identification problems.)
 
-Axis letters: K arms, d dimensions, P pieces.  Every function here is pure and may be jitted and vmapped.
+Axis letters: K arms, d dimensions, P pieces. All functions are pure, for jit and vmap.
 """
 
 from typing import NamedTuple
@@ -17,10 +19,10 @@ import jax.numpy as jnp
 
 
 class Coordinates(NamedTuple):
-    """The features and directions in coordinates where the arms are orthonormal on average (Phi' Phi = identity).
+    """Features and directions in coordinates with Phi' Phi = identity.
 
-    Information does not change under a linear map of the features; in these coordinates it is computed stably, and
-    directions no arm reaches become coordinates of their own.
+    Information does not change under a linear map of the features. In these coordinates
+    it is computed stably, and directions that no arm reaches have separate coordinates.
     """
 
     map: jax.Array  # [d, r] the linear map, r = min(K, d): phi = arms @ map, y = directions @ map
@@ -31,7 +33,7 @@ class Coordinates(NamedTuple):
 
 
 class Information(NamedTuple):
-    """H_p at one allocation, with what its derivatives are made of."""
+    """H_p at one allocation, with the terms of its derivatives."""
 
     value: jax.Array  # [P] H_p(w)
     gradient: jax.Array  # [K, P] dH_p/dw_k
@@ -46,7 +48,7 @@ def product(a, b):
 
 
 def coordinates(arms, directions) -> Coordinates:
-    """Whiten features [K, d] and directions [P, d] (singular value decomposition; works at any rank)."""
+    """Whiten features [K, d] and directions [P, d] by an SVD; works at any rank."""
     _, s, vt = jnp.linalg.svd(arms, full_matrices=False)
     tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
     reached = s > tol
@@ -55,13 +57,19 @@ def coordinates(arms, directions) -> Coordinates:
     map = (basis * scale[:, None]).T
     inside = product(product(directions, basis.T), basis)
     size = jnp.linalg.norm(directions, axis=1)
-    spanned = jnp.linalg.norm(directions - inside, axis=1) <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
+    spanned = (
+        jnp.linalg.norm(directions - inside, axis=1)
+        <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
+    )
     idle = (~reached).astype(s.dtype)
     return Coordinates(map, product(arms, map), product(directions, map), idle, spanned)
 
 
 def information(weights, where: Coordinates, gaps) -> Information:
-    """H_p and its gradient at positive weights [K], for gaps [P] = y . theta - c; a gap of 0 gives 0 everywhere."""
+    """H_p and its gradient at positive weights [K].
+
+    gaps [P] are y . theta - c; where a gap is 0, H_p and its gradient are 0.
+    """
     design = product((where.phi * weights[:, None]).T, where.phi) + jnp.diag(where.idle)
     factor = jnp.linalg.cholesky(design)
     arms = jax.scipy.linalg.solve_triangular(factor, where.phi.T, lower=True)

@@ -1,9 +1,13 @@
-"""One primal-dual Newton step, centred as Mehrotra's predictor suggests, on the optimality conditions
+"""One primal-dual Newton step, centred by Mehrotra's predictor.
 
-    sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,   q_p r_p = mu,   w_k z_k = mu,
+The step is on the optimality conditions
 
-of two problems over the simplex: the level s is free (then sum_p q_p = 1) in "maximise s + b . w subject to
-H_p(w) >= s", whose value at b = 0 is H*; it is fixed in "maximise b . w subject to H_p(w) >= s".
+    sum_p q_p dH_p/dw_k + b_k + z_k = nu,   H_p(w) - s = r_p,   sum_k w_k = 1,
+    q_p r_p = mu,   w_k z_k = mu,
+
+of two problems over the simplex. In "maximise s + b . w subject to H_p(w) >= s" the
+level s is free, so sum_p q_p = 1; its value at b = 0 is H*. In "maximise b . w subject
+to H_p(w) >= s" the level s is fixed.
 """
 
 from typing import NamedTuple
@@ -13,13 +17,13 @@ import jax.numpy as jnp
 
 from jaxelim.lower_bound.information import Information, curvature, product
 
-# Least share of the complementarity mu that a step aims at. Mehrotra's second-order correction, and less centring than
-# this, save a fifth of the steps but cycle on one instance in two hundred of few arms.
+# Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
+# second-order correction, save steps but cycle on some instances of few arms.
 CENTRING = 1e-2
 
 
 class State(NamedTuple):
-    """An iterate, or a step: all but s and nu stay positive; none of the conditions need hold."""
+    """An iterate or a step. All but s and nu stay positive; the conditions need not hold."""
 
     w: jax.Array  # [K] allocation
     s: jax.Array  # [] level
@@ -29,16 +33,19 @@ class State(NamedTuple):
     nu: jax.Array  # [] multiplier of sum w = 1
 
 
-def newton(state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True) -> State:
-    """The next iterate.
+def newton(
+    state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True
+) -> State:
+    """Take one step and return the next iterate.
 
     Args:
-        state: where it starts.
+        state: the current iterate.
         info: information at state.w.
         gaps: [P] y . theta - c, 0 on padding.
         live: [P] bool, False on padding.
         objective: [K] b.
-        floor: complementarity mu is not aimed below this: past what the gap asks only rounding grows.
+        floor: least complementarity mu that a step aims at; below what the gap requires
+            only rounding errors grow.
         level_is_free: which of the two problems; static.
     """
     w, s, r, q, z, nu = state
@@ -48,9 +55,11 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
     primal = jnp.where(live, info.value - s - r, 0)
     pull = jnp.where(live, q / r, 0)
     matrix = curvature(info, gaps, q) + product(slopes * pull[None, :], slopes.T) + jnp.diag(z / w)
-    # scaled to a unit diagonal: w spans many orders of magnitude
+    # Scale to a unit diagonal, since w spans many orders of magnitude.
     size = jax.lax.rsqrt(jnp.diagonal(matrix))
-    matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(K, dtype=w.dtype)
+    matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(
+        K, dtype=w.dtype
+    )
     factor = jnp.linalg.cholesky(matrix)
 
     def inverse(b):
@@ -64,7 +73,7 @@ def newton(state: State, info: Information, gaps, live, objective, floor, level_
         ew = target - z * w
         push = jnp.where(live, eq / r, 0)
         base = inverse((dual + product(slopes, push) + ew / w)[:, None])[:, 0]
-        # what is left are the sums: one equation for dnu, and one for ds where the level is free
+        # The sums remain: one equation for dnu, and one for ds where the level is free.
         a, b = jnp.sum(columns[:, 0]), -jnp.sum(columns[:, 1])
         e = 1 - jnp.sum(w) - jnp.sum(base)
         if level_is_free:

@@ -1,4 +1,4 @@
-"""`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64 whatever the caller's flag."""
+"""`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
 import functools
 from dataclasses import dataclass
@@ -14,27 +14,28 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solver import Solution, solve
 
-# Solves that share one call of a batch: few on a CPU, where finished ones idle until the last; many elsewhere.
+# Solves a call. On a CPU few, since finished solves wait for the slowest.
 _LANES_CPU, _LANES_OTHER = 8, 256
 _MAX_ITERATIONS = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Complexity:
-    """The complexity of one instance, or of a batch of I (then every field has a leading axis [I]).
+    """The complexity of one instance, or of a batch of I with a leading axis [I] on every field.
 
-    H* = max over allocations w of min over pieces p of H_p(w, theta) (paper, section 2); no delta-correct procedure
-    needs fewer than log(1/(2.4 delta)) T* samples on average, T* = 1/H*.
+    H* = max over allocations w of min over pieces p of H_p(w, theta), and T* = 1/H*. No
+    delta-correct procedure needs fewer than log(1/(2.4 delta)) T* samples on average.
+    (Paper, section 2.)
     """
 
-    value: np.ndarray  # [] float64, H* per sample, from below: value <= H* <= (1 + gap) value
+    value: np.ndarray  # [] float64, H* per sample, a lower bound: value <= H* <= (1 + gap) value
     allocation: np.ndarray  # [K] float64 on the simplex, an optimal w
     mixture: np.ndarray  # [P] float64 on the simplex, the optimal q over pieces; 0 on padding
     gap: np.ndarray  # [] float64, the certified relative duality gap
     iterations: np.ndarray  # [] int32, interior-point steps
-    converged: np.ndarray  # [] bool: gap <= the gap asked for
+    converged: np.ndarray  # [] bool: gap <= the requested gap
     information: np.ndarray  # [P] float64, H_p at the allocation (unit: per sample); inf on padding
-    pieces: Pieces  # what the pieces are, in the units of theta; always with a leading axis
+    pieces: Pieces  # the pieces, in the units of theta; always with a leading axis
 
     @property
     def time(self) -> np.ndarray:
@@ -44,27 +45,34 @@ class Complexity:
     def __repr__(self) -> str:
         if np.ndim(self.value):
             worst = np.max(self.gap)
-            return f"<Complexity of {len(self.value)} instances: H* {self.value.min():.6g} to {self.value.max():.6g}, gap <= {worst:.1e}>"  # fmt: skip  # noqa: E501
+            return (
+                f"<Complexity of {len(self.value)} instances: H* {self.value.min():.6g} "
+                f"to {self.value.max():.6g}, gap <= {worst:.1e}>"
+            )
         return f"<Complexity: H* {self.value:.6g}, T* {self.time:.6g}, gap {self.gap:.1e}>"
 
 
 @functools.partial(jax.jit, static_argnames="max_iterations")
 def _solve_lanes(arms, theta, directions, offsets, valid, bonus, gap, max_iterations) -> Solution:
     return jax.vmap(
-        lambda a, t, y, c, v, b: solve(a, t, y, c, valid=v, bonus=b, gap=gap, max_iterations=max_iterations)
+        lambda a, t, y, c, v, b: solve(
+            a, t, y, c, valid=v, bonus=b, gap=gap, max_iterations=max_iterations
+        )
     )(arms, theta, directions, offsets, valid, bonus)
 
 
-def solve_many(arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations=_MAX_ITERATIONS) -> Solution:
-    """`solve` for I instances of unit noise, float64 NumPy in and out, in calls of one compiled shape.
+def solve_many(
+    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations=_MAX_ITERATIONS
+) -> Solution:
+    """`solve` for I instances of unit noise, in calls of one compiled shape; float64 NumPy.
 
     Args:
-        arms: [I, K, d]; theta: [I, d]; pieces: of I instances; bonus: [I, K] or None; gap: relative.
-        theta: see arms.
-        pieces: see arms.
-        bonus: see arms.
-        gap: see arms.
-        max_iterations: bound on the interior-point steps of each.
+        arms: [I, K, d].
+        theta: [I, d].
+        pieces: of I instances.
+        bonus: [I, K] or None.
+        gap: relative duality gap.
+        max_iterations: bound on the interior-point steps of each solve.
     """
     size, K = arms.shape[:2]
     lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
@@ -77,27 +85,35 @@ def solve_many(arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations
             arrays = [jnp.asarray(array[index]) for array in given]
             parts.append(_solve_lanes(*arrays, jnp.asarray(gap, jnp.float64), max_iterations))
         parts = jax.device_get(parts)
-    return Solution(*(np.concatenate([np.asarray(x) for x in field])[:size] for field in zip(*parts, strict=True)))
+    return Solution(
+        *(
+            np.concatenate([np.asarray(x) for x in field])[:size]
+            for field in zip(*parts, strict=True)
+        )
+    )
 
 
 def scaled(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, Pieces]:
-    """Arms [I, K, d], theta [I, d] and pieces of the same instances with unit noise."""
+    """Arms [I, K, d], theta [I, d] and pieces of the same instances, scaled to unit noise."""
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d) / instance.noise_std
     return arms, theta, pieces._replace(offsets=pieces.offsets / instance.noise_std)
 
 
-def information_of(weights: np.ndarray, arms: np.ndarray, theta: np.ndarray, pieces: Pieces) -> np.ndarray:
-    """H_p(w) [..., P] of weights [..., K] that need not be normalised, for one instance of unit noise (host, NumPy).
+def information_of(
+    weights: np.ndarray, arms: np.ndarray, theta: np.ndarray, pieces: Pieces
+) -> np.ndarray:
+    """H_p(w) [..., P] of weights [..., K], for one instance of unit noise (host, NumPy).
 
-    A direction outside the span of the arms that are weighted brings no information: 0 there.
+    Weights need not sum to 1. H_p is 0 for a direction outside the span of the arms
+    with weight.
     """
     directions, offsets = pieces.directions, pieces.offsets
     gaps = np.maximum(directions @ theta - offsets, 0)
     flat = weights.reshape(-1, weights.shape[-1])
     out = np.zeros((len(flat), len(offsets)))
     for index, w in enumerate(flat):
-        # the singular values of sqrt(w) phi are half as badly conditioned as V_w
+        # The condition of sqrt(w) phi is the square root of that of V_w.
         _, s, vt = np.linalg.svd(np.sqrt(w)[:, None] * arms, full_matrices=False)
         kept = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
         inside = directions @ vt[kept].T
@@ -109,23 +125,26 @@ def information_of(weights: np.ndarray, arms: np.ndarray, theta: np.ndarray, pie
 
 
 def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
-    """The complexity H* of identification, T* = 1/H*, and the allocation that attains it, certified.
+    """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
     Args:
         instance: one instance or a batch (one compile serves the batch).
-        problem: what is to be identified: an object with half_spaces(arms, theta).
+        problem: what to identify: an object with half_spaces(arms, theta).
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
 
     Returns:
-        A `Complexity`; its `gap` holds whether or not `converged`, and can be checked from the fields alone.
+        A `Complexity`. Its `gap` holds whether or not `converged`, and can be checked
+        from the fields alone.
 
     Raises:
         TieError: the correct answer is not unique (H* = 0); the message names the arms.
-        ArgumentError: no pieces, features that do not span a direction needed, or an argument out of range.
+        ArgumentError: no pieces, features that do not span a direction of a piece, or
+            an argument out of range.
 
-    Reference: Tirinzoni & Degenne (2022), section 2 (lower bound) and the appendix on identification problems.
+    Reference: Tirinzoni & Degenne (2022), section 2 (lower bound) and the appendix on
+        identification problems.
     """
     gap = checks.real("gap", gap, low=0, open=True)
     pieces = pieces_of(instance, problem)
@@ -133,7 +152,9 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         shape = (len(pieces.offsets), instance.K)
         bonus = checks.real_array("bonus", bonus, ndim=(1, 2))
         if bonus.shape not in (shape, shape[1:]) or (bonus < 0).any():
-            raise ArgumentError("bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}")
+            raise ArgumentError(
+                "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
+            )
         bonus = np.broadcast_to(bonus, shape)
     arms, theta, unit = scaled(instance, pieces)
     solution = solve_many(arms, theta, unit, bonus, gap)
@@ -142,16 +163,21 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         for i, (w, a, t) in enumerate(zip(solution.allocation, arms, theta, strict=True))
     ])  # fmt: skip
     fields = dict(
-        value=solution.value, allocation=solution.allocation, mixture=solution.mixture, gap=solution.gap,
-        iterations=solution.iterations, converged=solution.converged, information=information,
+        value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
+        gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
+        information=information,
     )  # fmt: skip
     if not instance.batched:
         fields = {name: array[0] for name, array in fields.items()}
     return Complexity(**fields, pieces=pieces)
 
 
-def oracle_weights(instance: Instance, problem: Any, gap: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
-    """The optimal allocation(s), float64 [K] (a batch: [I, K]), and the relative duality gap(s) [] ([I]).
+def oracle_weights(
+    instance: Instance, problem: Any, gap: float = 1e-8
+) -> tuple[np.ndarray, np.ndarray]:
+    """The optimal allocation, float64 [K], and its relative duality gap, float64 [].
+
+    A batch of I instances gives [I, K] and [I].
 
     Raises: as `complexity`.
     """
@@ -160,9 +186,10 @@ def oracle_weights(instance: Instance, problem: Any, gap: float = 1e-8) -> tuple
 
 
 def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
-    """min_p H_p(w) of a fixed allocation, per sample, float64 [] (a batch: [I]): the price of w is H*/this.
+    """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
 
-    log(1/(2.4 delta)) over it bounds from below the samples of a delta-correct procedure that pulls in proportions w.
+    A delta-correct procedure that pulls in proportions w needs at least
+    log(1/(2.4 delta)) over this many samples on average. `price` is H* over this.
 
     Args:
         instance: one instance or a batch.
@@ -174,7 +201,9 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     """
     pieces = pieces_of(instance, problem)
     batched = instance.batched and np.ndim(weights) == 2
-    weights = weights_on_simplex("weights", weights, instance.K, len(pieces.offsets) if batched else None)
+    weights = weights_on_simplex(
+        "weights", weights, instance.K, len(pieces.offsets) if batched else None
+    )
     arms, theta, unit = scaled(instance, pieces)
     weights = np.broadcast_to(weights, arms.shape[:2])
     least = np.array([

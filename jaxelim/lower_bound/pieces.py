@@ -1,7 +1,11 @@
-"""The pieces of the correct answer as arrays: read off a problem on the host, checked, padded to one shape.
+"""The pieces of the correct answer as arrays on the host, checked and padded to one shape.
 
-A problem tells its pieces by `half_spaces(arms [K, d], theta [d]) -> (directions [P, d], offsets [P])`, the half-spaces
-{lambda : y . lambda <= c} whose union is where another answer is correct.
+A problem gives its pieces by
+
+    half_spaces(arms [K, d], theta [d]) -> (directions [P, d], offsets [P]).
+
+Another answer is correct exactly in the union of these half-spaces
+{lambda : y . lambda <= c}.
 """
 
 from typing import Any, NamedTuple
@@ -13,14 +17,14 @@ from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 
-# Margins of y . theta - c below this share of the terms' sizes are rounding: the answer is tied.
+# The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
-# A direction is out of reach where this share of it is orthogonal to all features.
+# The features do not span a direction where more than this share of it is orthogonal to them.
 _REACH = 1e-10
 
 
 class Pieces(NamedTuple):
-    """The pieces of I instances, float64 NumPy arrays padded to the largest number of them."""
+    """The pieces of I instances: float64 and bool arrays, padded to the largest number P."""
 
     directions: np.ndarray  # [I, P, d]
     offsets: np.ndarray  # [I, P]
@@ -31,17 +35,26 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     """Directions [P, d] and offsets [P] of the pieces of theta's answer, float64.
 
     Raises:
-        ArgumentError: an object that is no problem, no piece at all, wrong shapes or entries that are not finite.
+        ArgumentError: the object is no problem, there is no piece, or shapes or
+            entries are wrong.
     """
     method = getattr(problem, "half_spaces", None)
     if method is None:
-        raise ArgumentError("problem", problem, "a problem: an object with half_spaces(arms, theta)")
+        raise ArgumentError(
+            "problem", problem, "a problem: an object with half_spaces(arms, theta)"
+        )
     directions, offsets = method(arms, theta)
     allowed = f"a problem with at least one piece: directions [P, {arms.shape[1]}] and offsets [P]"
     directions = np.asarray(directions, dtype=np.float64)
     offsets = np.asarray(offsets, dtype=np.float64)
-    if directions.ndim != 2 or directions.shape[1] != arms.shape[1] or offsets.shape != directions.shape[:1]:
-        raise ArgumentError("problem", problem, allowed, f"shapes {directions.shape} and {offsets.shape}")
+    if (
+        directions.ndim != 2
+        or directions.shape[1] != arms.shape[1]
+        or offsets.shape != directions.shape[:1]
+    ):
+        raise ArgumentError(
+            "problem", problem, allowed, f"shapes {directions.shape} and {offsets.shape}"
+        )
     if directions.shape[0] == 0:
         raise ArgumentError("problem", problem, allowed, "the answer has no alternative piece")
     if not (np.isfinite(directions).all() and np.isfinite(offsets).all()):
@@ -50,11 +63,12 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
 
 
 def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
-    """The pieces' directions as combinations of arms: A [P, K] with directions = A arms; None where they are not.
+    """The pieces' directions as combinations of arms: A [P, K] with directions = A arms.
 
-    Best arm, top m and signs have directions that move with the features; a user's half-spaces may be fixed in the
-    space of parameters. A problem of the first kind gives the same combinations on the canonical basis with theta set
-    to the means, which tells the two apart.
+    None where they are no such combinations. Best arm, top m and thresholding have
+    directions that move with the features; a user's half-spaces may be fixed in
+    parameter space. A problem of the first kind gives the same combinations on the
+    canonical basis with theta set to the means, which is the test.
     """
     try:
         rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
@@ -62,11 +76,15 @@ def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarra
     except (ValueError, IndexError, TypeError):
         return None
     same = rows.shape[0] == directions.shape[0]
-    return rows if same and np.allclose(rows @ arms, directions, rtol=1e-9, atol=1e-12 * np.abs(arms).max()) else None
+    return (
+        rows
+        if same and np.allclose(rows @ arms, directions, rtol=1e-9, atol=1e-12 * np.abs(arms).max())
+        else None
+    )
 
 
 def refuse_other_families(instance: Instance) -> None:
-    """Complexities and bounds are those of Gaussian rewards.
+    """Refuse rewards that are not Gaussian, for which complexity and bounds are not defined.
 
     Raises:
         UnsupportedError: rewards of another family.
@@ -80,15 +98,19 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """The pieces of every instance's correct answer, checked.
 
     Raises:
-        TieError: theta lies in (or on the boundary of) a piece: the answer is not unique, H* = 0.
-        ArgumentError: no pieces, or features that do not span a direction a piece asks for.
+        TieError: theta lies in a piece or on its boundary: the answer is not
+            unique, H* = 0.
+        ArgumentError: no pieces, or features that do not span a direction of a piece.
+        UnsupportedError: rewards of another family, or a problem with `shared_answers`.
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
     refuse_other_families(instance)
     if getattr(problem, "shared_answers", False):
         allowed = "a problem with one answer for each public answer: where several share one, the "
-        allowed += "alternative of a public answer is no union of pieces, and the bound does not hold"
+        allowed += (
+            "alternative of a public answer is no union of pieces, and the bound does not hold"
+        )
         raise UnsupportedError("problem", problem, allowed)
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
@@ -118,7 +140,8 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
         involved = np.flatnonzero(rows[piece])
         means = arms[involved] @ theta
         names = (
-            f"arms {' and '.join(map(str, involved))} have means {' and '.join(f'{mean:.6g}' for mean in means)}"
+            f"arms {' and '.join(map(str, involved))} have means "
+            f"{' and '.join(f'{mean:.6g}' for mean in means)}"
             if len(involved) > 1
             else f"the mean of arm {involved[0]} is on the threshold"
             if len(involved)
@@ -134,12 +157,17 @@ def _refuse_out_of_reach(label, instance, arms, directions) -> None:
     left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
     out = left > _REACH * np.linalg.norm(directions, axis=1)
     if out.any():
-        note = f"{label}the features have rank {len(basis)} and do not span the direction of piece {np.argmax(out)}"
-        raise ArgumentError("instance", instance, "features that span the direction of every piece", note)
+        note = (
+            f"{label}the features have rank {len(basis)} and do not span the direction of piece "
+            f"{np.argmax(out)}"
+        )
+        raise ArgumentError(
+            "instance", instance, "features that span the direction of every piece", note
+        )
 
 
 def weights_on_simplex(name: str, value: Any, K: int, batch: int | None = None) -> np.ndarray:
-    """Weights [K] (or [batch, K]) that are non-negative and sum to 1 within 1e-9, as float64.
+    """Check weights [K] or [batch, K]: non-negative, sum 1 within 1e-9. Return them as float64.
 
     Raises:
         ArgumentError: wrong shape, not finite, or off the simplex.
@@ -149,5 +177,7 @@ def weights_on_simplex(name: str, value: Any, K: int, batch: int | None = None) 
     if (array < -1e-9).any() or (np.abs(array.sum(axis=-1) - 1) > 1e-9).any():
         worst = np.max(np.abs(array.sum(axis=-1) - 1))
         note = f"the smallest weight is {array.min():.3g}, the sum is off by {worst:.3g}"
-        raise ArgumentError(name, value, f"non-negative weights {list(shape)} that sum to 1 within 1e-9", note)
+        raise ArgumentError(
+            name, value, f"non-negative weights {list(shape)} that sum to 1 within 1e-9", note
+        )
     return np.maximum(array, 0)

@@ -1,7 +1,8 @@
-"""Linear objectives over the near-optimal allocations Omega_eps = {w : min_p H_p(w) >= H* - eps} of the paper.
+"""Linear objectives over near-optimal allocations Omega_eps = {w : min_p H_p(w) >= H* - eps}.
 
-"Maximise b . w subject to H_p(w) >= h" is convex: the same Newton steps solve it, with the level fixed.  Any
-multipliers q >= 0 and any weights w certify the result, H_p lying below its tangents:
+"Maximise b . w subject to H_p(w) >= h" is convex. The Newton steps of
+`jaxelim.lower_bound.newton` solve it, with the level fixed. Any multipliers q >= 0 and
+any weights w give a certificate, since H_p lies below its tangents:
 
     max over {v : H_p(v) >= h} of b . v  <=  max_k (b_k + sum_p q_p dH_p/dw_k (w)) - h sum_p q_p.
 """
@@ -18,7 +19,7 @@ from jaxelim.lower_bound.newton import State, newton
 from jaxelim.lower_bound.optimum import information_of
 from jaxelim.lower_bound.pieces import Pieces
 
-# Omega_eps is solved for with at least this share of H* as eps: a larger set, so lower bounds stay valid.
+# Least eps of a solve, as a share of H*. A larger eps gives a larger set and valid lower bounds.
 LEAST_SHARE = 1e-7
 _LANES = 8
 _STEPS = 60
@@ -32,23 +33,29 @@ class _Carry(NamedTuple):
     iterations: jax.Array
 
 
-def maximise(arms, theta, directions, offsets, valid, value, start, objective, level, tolerance=1e-8):
-    """Maximise objective . w over {w in the simplex : H_p(w) >= level for all p}: pure, for jit and vmap.
+def maximise(
+    arms, theta, directions, offsets, valid, value, start, objective, level, tolerance=1e-8
+):
+    """Maximise objective . w over {w in the simplex : H_p(w) >= level for all p}.
+
+    Pure, for jit and vmap.
 
     Args:
-        arms: [K, d], theta: [d], directions: [P, d], offsets: [P], valid: [P] bool, as for `solve`.
-        theta: see arms.
-        directions: see arms.
-        offsets: see arms.
-        valid: see arms.
+        arms: [K, d], as for `solve`.
+        theta: [d], as for `solve`.
+        directions: [P, d], as for `solve`.
+        offsets: [P], as for `solve`.
+        valid: [P] bool, as for `solve`.
         value: [] a scale for information, H*.
-        start: [K] positive weights, in the region or near it: the optimal allocation.
+        start: [K] positive weights in the region or near it, such as the
+            optimal allocation.
         objective: [K] b, of the order of 1.
-        level: [] the least information asked for, below H*.
+        level: [] the least information required, below H*.
         tolerance: absolute, on the objective.
 
     Returns:
-        weights [K], feasible to about the tolerance, and an upper bound [] on the maximum that does not rest on them.
+        weights [K], feasible to about the tolerance, and an upper bound [] on the
+        maximum. The bound does not depend on the weights.
     """
     where = coordinates(arms, directions)
     margin = product(directions, theta) - offsets
@@ -80,7 +87,9 @@ def maximise(arms, theta, directions, offsets, valid, value, start, objective, l
     state = State(start, h, r, q, nu - slope, nu)
     never = jnp.full_like(value, jnp.inf)
     carry = _Carry(state, info, jnp.max(objective), never, jnp.int32(0))
-    carry = jax.lax.while_loop(lambda c: (c.distance > tolerance) & (c.iterations < _STEPS), body, carry)
+    carry = jax.lax.while_loop(
+        lambda c: (c.distance > tolerance) & (c.iterations < _STEPS), body, carry
+    )
     return carry.state.w, carry.upper
 
 
@@ -93,7 +102,7 @@ def _maximise_lanes(arms, theta, directions, offsets, valid, value, start, objec
 
 
 class Region(NamedTuple):
-    """One instance of unit noise with its optimum: what Omega_eps is made from."""
+    """One instance of unit noise with its optimum; it defines Omega_eps for every eps."""
 
     arms: np.ndarray  # [K, d]
     theta: np.ndarray  # [d]
@@ -106,18 +115,27 @@ class Region(NamedTuple):
         return information_of(np.asarray(weights), self.arms, self.theta, self.pieces)
 
     def maximise(self, objectives, eps) -> tuple[np.ndarray, np.ndarray]:
-        """`maximise` for objectives [N, K] and slacks eps [N]: weights [N, K] within Omega_eps, upper bounds [N]."""
+        """`maximise` for objectives [N, K] and slacks eps [N].
+
+        Returns weights [N, K] in Omega_eps, and upper bounds [N].
+        """
         eps = np.maximum(eps, LEAST_SHARE * self.value)
         size = np.max(np.abs(objectives), axis=1, keepdims=True)
         size = np.where(size > 0, size, 1)
-        # strictly positive, as the interior-point method asks
+        # The interior-point method needs positive weights.
         start = 0.999 * self.allocation + 0.001 / len(self.allocation)
         weights, bounds = [], []
         with scope.float64():
-            shared = [jnp.asarray(x) for x in (self.arms, self.theta, *self.pieces, np.float64(self.value), start)]
+            shared = [
+                jnp.asarray(x)
+                for x in (self.arms, self.theta, *self.pieces, np.float64(self.value), start)
+            ]
             for first in range(0, len(eps), _LANES):
                 index = np.minimum(np.arange(first, first + _LANES), len(eps) - 1)
-                each = (jnp.asarray((objectives / size)[index]), jnp.asarray(self.value - eps[index]))
+                each = (
+                    jnp.asarray((objectives / size)[index]),
+                    jnp.asarray(self.value - eps[index]),
+                )
                 w, upper = jax.device_get(_maximise_lanes(*shared, *each))
                 weights.append(w)
                 bounds.append(upper)
@@ -125,33 +143,42 @@ class Region(NamedTuple):
         return self.inside(weights, eps), bounds * size[:, 0]
 
     def inside(self, weights, eps) -> np.ndarray:
-        """Weights [N, K] drawn towards w* just so far that they lie in Omega_eps [N] (H is concave)."""
+        """Move weights [N, K] towards w* until they lie in Omega_eps, eps [N]; H is concave."""
         best = np.min(self.information(self.allocation))
         least = np.min(self.information(weights), axis=-1)
         lack = np.maximum(best - eps - least, 0)
-        share = np.where(lack > 0, np.minimum(lack / np.maximum(best - least, 1e-300) * (1 + 1e-9), 1), 0)[:, None]
+        share = np.where(
+            lack > 0, np.minimum(lack / np.maximum(best - least, 1e-300) * (1 + 1e-9), 1), 0
+        )[:, None]
         return (1 - share) * weights + share * self.allocation
 
 
 def least_weights(region: Region, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """The least weight of every arm over Omega_eps: certified lower bounds [K], and points [K, K] that come near."""
+    """The least weight of every arm over Omega_eps.
+
+    Returns certified lower bounds [K], and points [K, K] of Omega_eps that are
+    close to them.
+    """
     K = len(region.allocation)
     points, upper = region.maximise(-np.eye(K), np.full(K, eps))
     return np.maximum(-upper, 0), points
 
 
-def least_information(region: Region, eps: float, *, starts: int = 8, rounds: int = 5, seed: int = 0):
-    """The least information of every piece over Omega_eps, from below (certified) and from above (attained).
+def least_information(
+    region: Region, eps: float, *, starts: int = 8, rounds: int = 5, seed: int = 0
+):
+    """Bound the least information of every piece over Omega_eps, from both sides.
 
-    Minimising the concave H_p over a convex set has many local solutions. Above: alternately the closest point lambda
-    for w and the best w in Omega_eps for lambda, from several starts. Below: max(H* - eps, H_p(l)), with l_k the least
-    w_k over Omega_eps, since H_p is monotone in w.
+    Minimising the concave H_p over a convex set has many local solutions. The upper
+    value is attained: it alternates between the closest point lambda for w and the best
+    w in Omega_eps for lambda, from several starts. The lower value is certified: since
+    H_p is monotone in w, it is max(H* - eps, H_p(l)), l_k the least w_k over Omega_eps.
 
     Args:
         region: the instance and its optimum.
         eps: slack >= 0, in the units of H*.
-        starts: starting points of the alternation: w*, the points of `least_weights`, then random ones.
-        rounds: alternations at most from each.
+        starts: starting points: w*, the points of `least_weights`, then random ones.
+        rounds: most alternations from each start.
         seed: of the random starts.
 
     Returns:
@@ -163,7 +190,9 @@ def least_information(region: Region, eps: float, *, starts: int = 8, rounds: in
     rng = np.random.default_rng(seed)
     objectives = -rng.dirichlet(np.ones(len(least)), max(starts - 1 - len(points), 0))
     if len(objectives):
-        points = np.concatenate([points, region.maximise(objectives, np.full(len(objectives), eps))[0]])
+        points = np.concatenate(
+            [points, region.maximise(objectives, np.full(len(objectives), eps))[0]]
+        )
     points = np.concatenate([region.allocation[None], points])
     values = region.information(points)  # [N, P]
     upper = np.min(values, axis=0)
@@ -175,12 +204,15 @@ def least_information(region: Region, eps: float, *, starts: int = 8, rounds: in
         if not (reached[valid] < upper[valid] * (1 - 1e-6)).any():
             break
         upper = np.minimum(upper, reached)
-    # both are of the same minimum: where the tolerance of the points shows, the lower value is the one to trust
+    # Both bound the same minimum. Where the points' tolerance puts `upper` below, `lower` holds.
     return lower, np.where(valid, np.maximum(upper, lower), np.inf)
 
 
 def _slope(region: Region, w: np.ndarray, p: int) -> np.ndarray:
-    """dH_p/dw [K] at w, from the closest point; at a singular V_w, of w mixed with a little of the uniform."""
+    """dH_p/dw [K] from the closest point, at w mixed with a little uniform weight.
+
+    The mixture keeps V_w regular.
+    """
     w = (1 - 1e-6) * w + 1e-6 / len(w)
     y = region.pieces.directions[p]
     image = np.linalg.lstsq(region.arms.T @ (w[:, None] * region.arms), y, rcond=None)[0]

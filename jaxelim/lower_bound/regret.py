@@ -1,4 +1,4 @@
-"""How far a run was from optimal: its information regret over time, and the efficiency of its stop."""
+"""How far a run was from optimal: its information regret and its efficiency."""
 
 from typing import Any
 
@@ -13,12 +13,13 @@ from jaxelim.lower_bound.bounds import region_of, sample_bound
 class InformationRegret:
     """R(t) = t H* - min_p H_p(N_t, theta) of one run, at some times.
 
-    Called with t it is a function that `elimination_bounds` takes for R: the largest regret measured so far, at least
-    0, rounded up to the next measured time; constant past the last.
+    A call with t gives an R for `elimination_bounds`: the largest regret up to t, at
+    least 0. A t between two of the times is rounded up to the next. Past the last time
+    R is constant.
     """
 
     def __init__(self, times: np.ndarray, regret: np.ndarray, value: float):
-        self.times = times  # [n] int64, numbers of samples
+        self.times = times  # [n] int64, samples
         self.regret = regret  # [n] float64
         self.value = value  # H*
         self._bound = np.maximum.accumulate(np.maximum(regret, 0))
@@ -31,20 +32,26 @@ class InformationRegret:
         return f"<InformationRegret: {self.regret[-1]:.4g} after {self.times[-1]} samples>"
 
 
-def information_regret(trace: Any, instance: Instance, problem: Any, times=None) -> InformationRegret:
-    """The information regret R(t) = t H* - min_p H_p(N_t, theta) of one run (paper, assumption on sampling rules).
+def information_regret(
+    trace: Any, instance: Instance, problem: Any, times=None
+) -> InformationRegret:
+    """Compute the information regret R(t) = t H* - min_p H_p(N_t, theta) of one run.
 
     Args:
-        trace: the arms pulled, int [T], in order; or an object that has them as `.arms`.
-        instance: the instance the run was on.
-        problem: what it identified.
-        times: int [n], increasing, from 1 to T; None: at most 200 of them, evenly spaced on a logarithmic scale.
+        trace: the arms pulled, int [T], in order; or an object that has
+            them as `.arms`.
+        instance: the instance of the run.
+        problem: what the run identified.
+        times: int [n], increasing, from 1 to T, in samples; None: at most 200 times,
+            evenly spaced on a logarithmic scale.
 
     Raises:
-        ArgumentError: arms that are not indexes of the instance's arms, or times outside 1..T; and as `complexity`.
+        ArgumentError: arms that are not indices of the instance's arms, or times
+            outside 1..T; and as `complexity`.
 
-    Reference: Tirinzoni & Degenne (2022), equation of low information regret; R is small on every run of a sampling
-        rule that its theorem on elimination times covers.
+    Reference: Tirinzoni & Degenne (2022), assumption on sampling rules, equation of low
+        information regret. R is small for the sampling rules that its theorem on
+        elimination times covers.
     """
     region = region_of(instance, problem)
     arms = np.asarray(getattr(trace, "arms", trace))
@@ -55,7 +62,12 @@ def information_regret(trace: Any, instance: Instance, problem: Any, times=None)
     if times is None:
         times = np.unique(np.geomspace(1, arms.size, 200).astype(np.int64))
     times = np.asarray(times)
-    if times.ndim != 1 or times.size == 0 or times.dtype.kind not in "iu" or (np.diff(times) <= 0).any():
+    if (
+        times.ndim != 1
+        or times.size == 0
+        or times.dtype.kind not in "iu"
+        or (np.diff(times) <= 0).any()
+    ):
         raise ArgumentError("times", times, "increasing integers [n]")
     if times[0] < 1 or times[-1] > arms.size:
         raise ArgumentError("times", times, f"times from 1 to {arms.size}")
@@ -68,7 +80,7 @@ def information_regret(trace: Any, instance: Instance, problem: Any, times=None)
 
 
 def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np.ndarray]:
-    """How close runs came to the lower bound, and their pulls to the optimal allocation.
+    """Compare stopping times with the lower bound, and pulls with the optimal allocation.
 
     Args:
         samples: [...] stopping times.
@@ -78,8 +90,9 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
         allocation: [K] w*, broadcast against pulls.
 
     Returns:
-        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound; and the total variation distance between
-        pulls/samples and w*, [...] in [0, 1]: half the sum of |pulls/samples - w*|.
+        samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound. And the total
+        variation distance between pulls/samples and w*, [...] in [0, 1]: half the sum
+        of |pulls/samples - w*|.
 
     Raises:
         ArgumentError: samples below 1, or a shape of pulls that does not fit.
@@ -89,6 +102,11 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
     if (samples < 1).any():
         raise ArgumentError("samples", samples, "stopping times >= 1")
     if pulls.shape[:-1] != samples.shape:
-        raise ArgumentError("pulls", pulls, f"shape {samples.shape} and an axis of arms", f"its shape is {pulls.shape}")
+        raise ArgumentError(
+            "pulls",
+            pulls,
+            f"shape {samples.shape} and an axis of arms",
+            f"its shape is {pulls.shape}",
+        )
     distance = np.sum(np.abs(pulls / samples[..., None] - allocation), axis=-1) / 2
     return samples / sample_bound(delta, value), distance

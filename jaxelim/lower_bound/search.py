@@ -1,7 +1,8 @@
-"""What the derivatives are for: what makes an instance hard, the hardest one nearby, better features.
+"""Sensitivities of T*, and searches for harder instances and better features.
 
-The searches are projected gradient steps (optax) on log T*, of lengths that are set and fall to zero, as T* has kinks; the
-pieces of the instance's answer are kept. Each T* reported is solved anew and certified.
+A search takes projected gradient steps (optax) on log T*. Since T* has kinks, the step
+lengths follow a schedule that falls to zero. The pieces of the instance's answer stay
+fixed. Every reported T* is recomputed and certified.
 """
 
 from dataclasses import dataclass
@@ -26,35 +27,48 @@ _GAP = 1e-8  # of the solves inside a search
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """How T* of one instance reacts to each arm and each gap, to first order."""
+    """First-order changes of one instance's T* with each arm and each gap.
+
+    gap_p = y_p . theta - c_p, in the units of theta.
+    """
 
     time: float  # T*, samples
-    noise: np.ndarray  # [K] dT*/dlog(variance of arm k's noise) = w*_k T*: what a noisier arm would cost
-    gaps: np.ndarray  # [P] dT*/dgap_p = -2 q*_p T*/gap_p, gap_p = y_p . theta - c_p in the units of theta
-    relative_gaps: np.ndarray  # [P] dlog T*/dlog gap_p = -2 q*_p: the shares of the pieces in the hardness, sum -2
+    noise: np.ndarray  # [K] dT*/dlog(variance of arm k's noise) = w*_k T*: the cost of more noise
+    gaps: np.ndarray  # [P] dT*/dgap_p = -2 q*_p T*/gap_p
+    relative_gaps: np.ndarray  # [P] dlog T*/dlog gap_p = -2 q*_p: shares in the hardness, sum -2
 
 
 def sensitivity(instance: Instance, problem: Any, gap: float = 1e-10) -> Sensitivity:
-    """The sensitivity of T* to each arm (its noise) and to each gap, all from one certified solve.
+    """The sensitivity of T* to each arm's noise and to each gap, from one certified solve.
 
     Args:
         instance: one instance.
-        problem: what is to be identified; see `complexity`, errors too.
+        problem: what to identify; see `complexity`.
         gap: relative duality gap.
 
-    Reference: Danskin's theorem at the saddle point of Tirinzoni & Degenne (2022), section 2.
+    Raises:
+        UnsupportedError: a batch of instances.
+        ArgumentError: as `complexity`.
+
+    Reference: Danskin's theorem at the saddle point of Tirinzoni & Degenne
+        (2022), section 2.
     """
     _refuse_batch(instance)
     found = complexity(instance, problem, gap)
     gaps = found.pieces.directions[0] @ instance.theta - found.pieces.offsets[0]
     relative = -2 * found.mixture
-    return Sensitivity(float(found.time), found.allocation * found.time, relative * found.time / gaps, relative)
+    return Sensitivity(
+        float(found.time), found.allocation * found.time, relative * found.time / gaps, relative
+    )
 
 
 def price(instance: Instance, problem: Any, weights) -> np.ndarray:
-    """H*/min_p H_p(w) >= 1: by how much a fixed allocation w lengthens the lower bound, float64 [] (a batch: [I]).
+    """H*/min_p H_p(w) >= 1: the factor by which a fixed allocation w raises the lower bound.
 
-    Args: instance, problem, weights: as for `allocation_value`, errors too; inf where w identifies nothing.
+    Args: instance, problem, weights: as for `allocation_value`; Raises too.
+
+    Returns:
+        float64 [], a batch: [I]; inf where w gives no information on some piece.
     """
     value = allocation_value(instance, problem, weights)
     best = complexity(instance, problem, 1e-10).value
@@ -63,10 +77,10 @@ def price(instance: Instance, problem: Any, weights) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The outcome of a search by gradients."""
+    """The result of a gradient search."""
 
-    before: float  # T* of the instance given
-    after: float  # T* of the instance found, certified to the gap of `complexity`
+    before: float  # T* of the given instance
+    after: float  # T* of the instance found, certified as by `complexity`
     instance: Instance  # the instance found
     times: np.ndarray  # [steps] T* along the search
 
@@ -74,14 +88,19 @@ class Search:
 def hardest_instance(
     instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.2
 ) -> Search:
-    """The theta in a ball around the instance's whose T* is largest (a local maximum of log T*).
+    """Maximise T* over theta in a ball around the instance's theta (a local maximum of log T*).
 
     Args:
         instance: one instance.
-        problem: what is to be identified; see `complexity`, errors too.
-        radius: of the ball in Euclidean norm; it must not reach an instance with another answer, where T* is infinite.
-        steps: gradient steps.
-        rate: the length of the first, as a share of the radius.
+        problem: what to identify; see `complexity`.
+        radius: of the ball, in Euclidean norm. The ball must not reach an instance with
+            another answer, where T* is infinite.
+        steps: number of gradient steps.
+        rate: length of the first step, as a share of the radius.
+
+    Raises:
+        UnsupportedError: a batch of instances.
+        ArgumentError: an argument is out of range; and as `complexity`.
     """
     _refuse_batch(instance)
     pieces = pieces_of(instance, problem)
@@ -89,7 +108,9 @@ def hardest_instance(
     distance = np.min((directions @ instance.theta - offsets) / np.linalg.norm(directions, axis=1))
     radius = checks.real("radius", radius, low=0, open=True)
     if radius >= distance:
-        raise ArgumentError("radius", radius, f"less than the distance to another answer, {distance:.6g}")
+        raise ArgumentError(
+            "radius", radius, f"less than the distance to another answer, {distance:.6g}"
+        )
     centre = instance.theta / instance.noise_std
     reach = radius / instance.noise_std
 
@@ -99,7 +120,9 @@ def hardest_instance(
     def inputs(shift, base: Inputs):
         return base._replace(theta=base.theta + shift)
 
-    (shift,), (times,) = _search(instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach)
+    (shift,), (times,) = _search(
+        instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach
+    )
     found = Instance(instance.arms, (centre + shift) * instance.noise_std, instance.noise_std)
     return _report(instance, found, problem, times)
 
@@ -107,21 +130,29 @@ def hardest_instance(
 def design_features(
     instance: Instance, problem: Any, radius: float, *, steps: int = 200, rate: float = 0.1
 ) -> Search:
-    """Features near the instance's that make its answer cheap to find (a local minimum of log T*), theta kept.
+    """Minimise T* over features near the instance's, with theta fixed (a local minimum of log T*).
 
     Args:
         instance: one instance.
-        problem: one whose directions are combinations of features (best arm, top m, signs); see `complexity`.
+        problem: one whose directions are combinations of features (best arm, top m,
+            thresholding); see `complexity`.
         radius: how far each arm's features may move, in Euclidean norm.
-        steps: gradient steps.
-        rate: how far an arm moves at the first (root mean square), as a share of the radius.
+        steps: number of gradient steps.
+        rate: how far an arm moves at the first step (root mean square), as a share
+            of the radius.
+
+    Raises:
+        UnsupportedError: a batch of instances, or a problem with other directions.
+        ArgumentError: an argument is out of range; and as `complexity`.
     """
     _refuse_batch(instance)
     radius = checks.real("radius", radius, low=0, open=True)
     pieces = pieces_of(instance, problem)
     rows = combinations(problem, instance.arms, instance.theta)
     if rows is None:
-        raise UnsupportedError("problem", problem, "a problem whose directions are combinations of features")
+        raise UnsupportedError(
+            "problem", problem, "a problem whose directions are combinations of features"
+        )
 
     def back(shift):
         return jax.vmap(lambda row: optax.projections.projection_l2_ball(row, radius))(shift)
@@ -132,34 +163,47 @@ def design_features(
 
     start = np.zeros((1, *instance.arms.shape))
     (shift,), (times,) = _search(instance, pieces, inputs, back, start, 1, steps, rate * radius)
-    return _report(instance, Instance(instance.arms + shift, instance.theta, instance.noise_std), problem, times)
+    return _report(
+        instance,
+        Instance(instance.arms + shift, instance.theta, instance.noise_std),
+        problem,
+        times,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class ExtraArm:
-    """The outcome of `best_extra_arm`."""
+    """The result of `best_extra_arm`."""
 
-    before: float  # T* without it
+    before: float  # T* without the arm
     after: float  # T* with it
     features: np.ndarray  # [d]
-    weight: float  # its share of the optimal allocation
+    weight: float  # the arm's share of the optimal allocation
     times: np.ndarray  # [steps] T* along the best search
 
 
 def best_extra_arm(
-    instance: Instance, problem: Any, norm: float | None = None, *, starts: int = 4, steps: int = 100,
-    rate: float = 0.05, seed: int = 0,
+    instance: Instance, problem: Any, norm: float | None = None, *, starts: int = 4,
+    steps: int = 100, rate: float = 0.05, seed: int = 0,
 ) -> ExtraArm:  # fmt: skip
-    """The extra measurement that shortens T* most: an arm that may be pulled but is no candidate for the answer.
+    """Find the extra arm that reduces T* most.
+
+    The extra arm may be pulled, but is no candidate for the answer.
 
     Args:
         instance: one instance.
-        problem: what is to be identified among the old arms; see `complexity`, errors too.
-        norm: the Euclidean norm of the new features; None: the largest of the old.
-        starts: searches, from the directions that the optimal mixture weighs most and then random ones.
-        steps: gradient steps of each.
-        rate: the length of the first, as a share of the norm.
+        problem: what to identify among the instance's arms; see `complexity`.
+        norm: Euclidean norm of the extra arm's features; None: the largest of the
+            instance's arms.
+        starts: number of searches. They start from the directions that the optimal
+            mixture weighs most, then from random ones.
+        steps: gradient steps of each search.
+        rate: length of the first step, as a share of the norm.
         seed: of the random starts.
+
+    Raises:
+        UnsupportedError: a batch of instances.
+        ArgumentError: an argument is out of range; and as `complexity`.
     """
     _refuse_batch(instance)
     starts, steps = checks.integer("starts", starts, low=1), checks.integer("steps", steps, low=1)
@@ -167,8 +211,10 @@ def best_extra_arm(
     norm = checks.real("norm", norm, low=0, open=True)
     found = complexity(instance, problem, 1e-10)
     pieces = pieces_of(instance, problem)
-    # The information that the optimal mixture asks for: its main axes are good places to start from.
-    inverse = np.linalg.pinv(instance.arms.T @ (found.allocation[:, None] * instance.arms), hermitian=True)
+    # Start from the main axes of the directions, weighted by the optimal mixture.
+    inverse = np.linalg.pinv(
+        instance.arms.T @ (found.allocation[:, None] * instance.arms), hermitian=True
+    )
     images = pieces.directions[0] @ inverse
     shares = np.sqrt(found.mixture / np.sum(images * pieces.directions[0], axis=1))
     _, _, axes = np.linalg.svd(images * shares[:, None], full_matrices=False)
@@ -179,7 +225,7 @@ def best_extra_arm(
         return norm * row / jnp.linalg.norm(row)
 
     def inputs(row, base: Inputs):
-        # through `back`, so that the gradient lies along the sphere
+        # `back` makes the gradient tangent to the sphere.
         arms = jnp.concatenate([base.arms, back(row)[None]])
         return base._replace(arms=arms, bonus=jnp.zeros(len(arms), arms.dtype))
 
@@ -189,22 +235,32 @@ def best_extra_arm(
     row, times = rows[index], times[index]
     arms, theta, unit = scaled(instance, pieces)
     solved = solve_many(np.concatenate([arms, row[None, None]], axis=1), theta, unit, gap=1e-10)
-    return ExtraArm(float(found.time), float(1 / solved.value[0]), row, float(solved.allocation[0, -1]), times)
+    return ExtraArm(
+        float(found.time), float(1 / solved.value[0]), row, float(solved.allocation[0, -1]), times
+    )
 
 
 def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate):
-    """Projected gradient steps on sign * log T* from each of `starts` [N, ...], of root mean square length `rate` a row.
+    """Take projected gradient steps on sign * log T* from each of `starts` [N, ...].
 
-    The length does not depend on the gradient's: where T* has a kink that never vanishes. Nor is it set per coordinate, as
-    Adam would: at the boundary such steps, projected back by `back`, come to rest away from any optimum.
+    A step has root mean square length `rate` a row, by a schedule. It does not follow
+    the gradient's length, which does not vanish where T* has a kink. It is not set per
+    coordinate as in Adam: such steps, projected by `back`, stop at the boundary away
+    from any optimum.
 
-    Returns the best points met [N, ...] and T* along the way [N, steps] (host arrays).
+    Returns:
+        The best points found [N, ...], and T* at every step [N, steps] (host arrays).
     """
     steps = checks.integer("steps", steps, low=1)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
-        base = Inputs(*map(jnp.asarray, (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K))))
+        base = Inputs(
+            *map(
+                jnp.asarray,
+                (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)),
+            )
+        )
         marks = jnp.ones(len(base.offsets))
         rows = starts.shape[1] if starts.ndim > 2 else 1
         rule = optax.chain(
@@ -224,7 +280,9 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
             return (back(x + change), state, best, least), jnp.exp(sign * value)
 
         def run(x):
-            return jax.lax.scan(step, (x, rule.init(x), x, jnp.asarray(jnp.inf)), None, length=steps)
+            return jax.lax.scan(
+                step, (x, rule.init(x), x, jnp.asarray(jnp.inf)), None, length=steps
+            )
 
         (_, _, best, _), times = jax.device_get(jax.jit(jax.vmap(run))(jnp.asarray(starts)))
     return best, times

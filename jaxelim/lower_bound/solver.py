@@ -1,14 +1,20 @@
-"""The optimal allocation, certified: max over the simplex of the least information over the pieces.
+"""The optimal allocation, with a certificate.
+
+Solves
 
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
-is solved as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1" by a primal-dual interior-point method
-(Newton steps on the perturbed optimality conditions, centred by Mehrotra's predictor), after a few projected
-first-order steps.  The answer does not rest on the method: for any mixture q over the pieces and any weights w,
+as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1". A few projected
+first-order steps come first, then a primal-dual interior-point method: Newton steps on
+the perturbed optimality conditions, centred by Mehrotra's predictor.
+
+The certificate does not depend on the method. For any mixture q over the pieces and
+any weights w,
 
     H* <= max_k sum_p q_p (dH_p/dw_k (w) + c_k),
 
-since H_p is concave and homogeneous of degree one, and the gap reported is this bound against min_p H_p(w) + c . w.
+since H_p is concave and homogeneous of degree one. The reported gap compares this bound
+with min_p H_p(w) + c . w.
 """
 
 from typing import NamedTuple
@@ -24,18 +30,18 @@ from jaxelim.lower_bound.newton import State, newton
 Array = jax.Array | np.ndarray
 
 
-_WARM = 30  # steps from a pair at hand before it is given up
+_WARM = 30  # most steps of a warm start, before a start from uniform weights
 
 
 class Solution(NamedTuple):
-    """What `solve` returns; every field is an array of the dtype of the arms but for the last two."""
+    """What `solve` returns. All fields but the last two have the dtype of the arms."""
 
     allocation: Array  # [K] weights on the simplex
     mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
-    value: Array  # [] min_p H_p(allocation) + bonus . allocation: at most H*, and within the gap of it
+    value: Array  # [] min_p H_p(allocation) + bonus . allocation: a lower bound on H*
     gap: Array  # [] relative duality gap: H* <= (1 + gap) value
     iterations: Array  # [] int32 interior-point steps
-    converged: Array  # [] bool: gap <= the tolerance asked for
+    converged: Array  # [] bool: gap <= the requested gap
 
 
 class _Carry(NamedTuple):
@@ -49,14 +55,14 @@ class _Carry(NamedTuple):
 
 
 def first_order(where, gaps, valid, bonus, steps: int):
-    """Projected supergradient steps from the uniform allocation, averaged; [K] weights."""
+    """Average projected supergradient steps from the uniform allocation; [K] weights."""
     K = where.phi.shape[0]
     start = jnp.full(K, 1 / K, where.phi.dtype)
 
     def step(i, carry):
         w, mean = carry
         n = jnp.asarray(i, w.dtype) + 1
-        # a tenth of the uniform allocation keeps V_w regular wherever the projection lands
+        # A share of the uniform allocation keeps V_w regular at every projected point.
         info = information(0.9 * w + 0.1 * start, where, gaps)
         slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
         slope = slope - jnp.mean(slope)
@@ -70,25 +76,38 @@ def first_order(where, gaps, valid, bonus, steps: int):
 
 
 def solve(
-    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6, max_iterations: int = 100, warm: int = 8
+    arms,
+    theta,
+    directions,
+    offsets,
+    *,
+    valid=None,
+    bonus=None,
+    gap=1e-6,
+    max_iterations: int = 100,
+    warm: int = 8,
 ) -> Solution:
-    """Maximise over allocations the least information over pieces: pure, for jit and vmap, in the dtype of `arms`.
+    """Maximise over allocations the least information over pieces.
+
+    Pure, for jit and vmap; computes in the dtype of `arms`.
 
     Args:
         arms: [K, d] features; rows of zeros are allowed, as padding.
         theta: [d] the parameter.
-        directions: [P, d] and offsets: [P], the pieces {lambda : y . lambda <= c} of the correct answer of theta.
-        offsets: [P], see directions.
+        directions: [P, d], y of the pieces {lambda : y . lambda <= c} of the answer.
+        offsets: [P], c of these pieces.
         valid: [P] bool, False on padding; None: all valid.
-        bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling rules); None: 0.
+        bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling
+            rules); None: 0.
         gap: relative duality gap to stop at.
         max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
-        warm: projected first-order steps before them.
+        warm: number of projected first-order steps that come first.
 
     Returns:
-        A `Solution`. Where theta lies in a valid piece (a tie), or the features do not span a valid direction, H* is 0:
-        then value is 0 (bonus apart), gap is infinite, converged is False and every field is finite but the gap.
-        Where the optimal allocation leaves V_w singular, weights stay positive, of the order of the gap.
+        A `Solution`. H* is 0 where theta lies in a valid piece (a tie), or where the
+        features do not span a valid direction. Then value is 0 (bonus apart), gap is
+        infinite, converged is False, and all other fields are finite. Where the optimal
+        allocation leaves V_w singular, weights stay positive, of the order of the gap.
     """
     dtype = arms.dtype
     K, P = arms.shape[0], directions.shape[0]
@@ -97,24 +116,35 @@ def solve(
     margin = product(directions, theta) - offsets
     where = coordinates(arms, directions)
     solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
-    # An unsolvable problem is replaced by a harmless one, so that a batch it is part of stays finite.
+    # A solvable problem replaces an unsolvable one, so that a batch stays finite.
     gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
     live = gaps > 0
     live = jnp.where(jnp.any(live), live, True)
 
     start = first_order(where, gaps, live, bonus, warm) / 2 + 1 / (2 * K)
-    found = climb(where, gaps, live, bonus, start, jnp.zeros(P, dtype), gap, max_iterations, solvable)
+    found = climb(
+        where, gaps, live, bonus, start, jnp.zeros(P, dtype), gap, max_iterations, solvable
+    )
     value = jnp.where(solvable, found.value, 0)
     reached = jnp.where(solvable, found.gap, jnp.inf)
     return found._replace(value=value, gap=reached, converged=reached <= gap)
 
 
 def climb(
-    where, gaps, live, bonus, weights, mixture, gap, max_iterations: int, go: jax.Array | bool = True
+    where,
+    gaps,
+    live,
+    bonus,
+    weights,
+    mixture,
+    gap,
+    max_iterations: int,
+    go: jax.Array | bool = True,
 ) -> Solution:
-    """The interior-point iterations, from a pair at hand: warm-started where that pair solves a problem close by.
+    """Run interior-point steps from a given pair (weights, mixture).
 
-    Where that is not solved in 30 steps, once more, from uniform weights.
+    The start is warm where the pair solves a nearby problem. If 30 steps do not solve
+    the problem from there, a second attempt starts from uniform weights.
 
     Args:
         where: coordinates of features and directions.
@@ -122,10 +152,10 @@ def climb(
         live: [P] bool, at least one True.
         bonus: [K] c.
         weights: [K] on the simplex, positive.
-        mixture: [P] non-negative, of any sum; all zero: none is known.
-        gap: relative duality gap to stop at; a pair that has it is returned as it is.
+        mixture: [P] non-negative, of any sum; all zero: unknown.
+        gap: relative duality gap to stop at; a pair within it is returned unchanged.
         max_iterations: bound on the steps from one start.
-        go: [] bool, False to return the pair as it is.
+        go: [] bool; False returns the pair unchanged.
     """
     dtype, go = weights.dtype, jnp.asarray(go)
     K = weights.shape[0]
@@ -144,13 +174,13 @@ def climb(
         return low, (jnp.max(product(info.gradient, q / jnp.sum(q)) + bonus) - low) / low
 
     def body(carry: _Carry) -> _Carry:
-        # complementarity need not go far below what the gap asks: past it only rounding grows
+        # Complementarity far below the gap would only increase rounding errors.
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
         state = newton(carry.state, carry.info, gaps, live, bonus, floor)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = information(state.w, where, gaps)
         value, reached = certificate(info, state.w, state.q)
-        better = reached < carry.gap  # False where anything is not finite
+        better = reached < carry.gap  # False where a number is not finite
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
@@ -163,7 +193,8 @@ def climb(
     known = jnp.where(warm, known, _even(info.value, live))
     known = known / jnp.sum(known)
     low, reached = certificate(info, weights, known)
-    # A pair further from the optimum is drawn further from the boundary, to where steps of its size are not cut short.
+    # The further a pair is from the optimum, the further it moves away from the boundary, so
+    # that the boundary does not shorten its steps.
     share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
     uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
 
@@ -174,7 +205,9 @@ def climb(
         inside = information(start, where, gaps)
         least = jnp.min(jnp.where(live, inside.value, jnp.inf))
         even = _even(inside.value, live)
-        mixed = jnp.where(~again & (share < 0.5), (1 - share) * known + share * uniform, even / jnp.sum(even))
+        mixed = jnp.where(
+            ~again & (share < 0.5), (1 - share) * known + share * uniform, even / jnp.sum(even)
+        )
         slope = product(inside.gradient, mixed) + bonus
         most = jnp.max(slope)
         short = jnp.maximum(most - least - product(bonus, start), 4 * jnp.finfo(dtype).eps * most)
@@ -183,19 +216,23 @@ def climb(
         nu = most + jnp.minimum(short, most / 10)
         nu = jnp.where(nu > 0, nu, 1)
         state = State(start, s, r, mixed, nu - slope, nu)
-        # A pair near the boundary can hold all steps up; from the middle most problems take 10 to 15.
+        # A pair near the boundary can shorten all steps; most solves from the centre take 10 to 15.
         most_steps = jnp.where(warm & ~again, min(_WARM, max_iterations), max_iterations)
         more = lambda c: go & (c.gap > gap) & (c.iterations - iterations < most_steps)  # noqa: E731
-        found = jax.lax.while_loop(more, body, _Carry(state, inside, w, q, value, reached, iterations))
+        found = jax.lax.while_loop(
+            more, body, _Carry(state, inside, w, q, value, reached, iterations)
+        )
         return tries + 1, (found.w, found.q, found.value, found.gap, found.iterations)
 
     best = (weights, known, low, reached, jnp.int32(0))
     unsolved = lambda c: go & (c[1][3] > gap) & (c[0] < jnp.where(warm, 2, 1))  # noqa: E731
-    w, q, value, reached, iterations = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))[1]
+    w, q, value, reached, iterations = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))[
+        1
+    ]
     return Solution(w, q / jnp.sum(q), value * scale, reached, iterations, reached <= gap)
 
 
 def _even(value, live):
-    """Multipliers [P], of any sum, that grow towards the piece of least information."""
+    """Multipliers [P], of any sum, largest at the piece of least information."""
     least = jnp.min(jnp.where(live, value, jnp.inf))
     return jnp.where(live, 1 / jnp.where(live, value - least / 2, 1), 0)

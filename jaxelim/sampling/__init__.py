@@ -1,4 +1,4 @@
-"""Sampling rules. One file each; none imports another. A new rule is one more line here."""
+"""Sampling rules, one file each; none imports another. A new rule needs one line here."""
 
 from jaxelim.sampling.fws import FWS as FWS
 from jaxelim.sampling.lazy_tas import LazyTaS as LazyTaS

@@ -17,13 +17,16 @@ from jaxelim.lanes import LaneOps, index_like, where
 from jaxelim.sampling.parts import games
 
 _BATCHED_ROWS = (4, 16, 64)
-"""Games are played in the smallest of these tableaus that holds a batch's largest; larger ones one lane at a time."""
+"""Sizes of tableaus. A batch takes the smallest that holds its largest game.
+
+Larger games are solved one lane at a time.
+"""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class FWSState:
-    """The allocation, and its design without ridge; none is kept where it is diagonal and so at hand from x."""
+    """The allocation and its design without ridge; None if diagonal, as x then gives it."""
 
     x: Array  # [K]
     design: SquareDesign | None
@@ -32,18 +35,18 @@ class FWSState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _Look:
-    """What both speeds see at one t."""
+    """What `fast` and `choose` compute at one t."""
 
     block: Array  # [] bool: t belongs to a block of uniform steps
     tied: Array  # [] bool: the answer is not unique at theta_hat, to machine precision
-    values: Array  # [Q]: f_p, infinite where there is no active piece
+    values: Array  # [Q]: f_p, infinite where no piece is active
     least: Array  # []: their argmin
     near: Array  # [Q] bool: the pieces of F
     evidence: LinearEvidence  # under V_x
 
 
 def _uniform_block(t: Array, arms: int) -> Array:
-    """Whether floor(t/K) is a perfect square; in float64, where this is exact and vectorised."""
+    """Whether floor(t/K) is a perfect square; in float64, where the test is exact."""
     rounds = jnp.floor(t.astype(jnp.float64) / arms)
     root = jnp.floor(jnp.sqrt(rounds))
     return root * root == rounds
@@ -52,17 +55,20 @@ def _uniform_block(t: Array, arms: int) -> Array:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FWS(SamplingRule):
-    """Frank-Wolfe sampling: one step a pull towards the allocation of largest min f_p, smoothed over near ties.
+    """Take one Frank-Wolfe step a pull, towards the allocation with the largest min f_p.
 
-    f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2, V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
+    f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2,
+    V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
     F = {p active : f_p < min f + t^(-9/10)/K};
-    z = 1/K if floor(t/K) is a perfect square or the answer is tied, else argmax_z min_{p in F} (z - x) . grad f_p;
+    z = 1/K if floor(t/K) is a perfect square or the answer is tied,
+    else argmax_z min_{p in F} (z - x) . grad f_p;
     x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
 
-    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix game is solved exactly; where
-    it has more than one solution, as it may in unstructured problems, which one is found is arbitrary. A tie is a gap
-    of at most the floating type's epsilon; in top-m identification none is looked for. Differs from the authors'
-    program: its first step takes V_x where V_x^-1 belongs.
+    Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix
+    game is solved exactly. It may have several solutions in unstructured problems;
+    which one is found is arbitrary. A tie is a margin of at most the floating type's
+    epsilon; top-m identification has no ties. Differs from the authors' program, whose
+    first step uses V_x in place of V_x^-1.
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -76,7 +82,9 @@ class FWS(SamplingRule):
 
     def prepare(self, instance, problem, ridge):
         """The design at the start, where x = 1/K: g and V_x^-1."""
-        inverse = instance.K * np.linalg.pinv(np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True)
+        inverse = instance.K * np.linalg.pinv(
+            np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True
+        )
         return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
 
     def init(self, view):
@@ -88,11 +96,18 @@ class FWS(SamplingRule):
         return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
 
     def fast(self, view, state):
-        """A step towards one vertex, and all of a block but its end. Inside a block V_x is left behind, unread."""
+        """A step towards one vertex, or inside a uniform block, where V_x is not updated.
+
+        Nothing reads V_x inside a block; `choose` recomputes it at the end.
+        """
         arms = state.x.shape[0]
         look = self._look(view, state)
         vertex = view.lanes.argmax(look.evidence.gradient(look.least))
-        arm, x = self._pull(view, state.x, jnp.where(look.block, 1 / arms, (index_like(state.x) == vertex).astype(state.x.dtype)))
+        arm, x = self._pull(
+            view,
+            state.x,
+            jnp.where(look.block, 1 / arms, (index_like(state.x) == vertex).astype(state.x.dtype)),
+        )
         single = ~look.tied & (view.lanes.sum(look.near) == 1)
         if state.design is None:
             return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
@@ -113,7 +128,7 @@ class FWS(SamplingRule):
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), afresh, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
-        """The design of ((t - 1) x + z)/t, one vertex of z after another: a game's z has few."""
+        """The design of ((t - 1) x + z)/t, by one update for each vertex of z; z has few."""
         step = 1 / view.time
 
         def mix(c):
@@ -177,8 +192,11 @@ class FWS(SamplingRule):
 
 
 def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array, Array]:
-    """The rows grad_p - f_p of the game, f_p = x . grad_p, of the pieces with finite `values` f_p, at most `size`:
-    [size, K], and which of them are there."""
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, and which of them exist.
+
+    They belong to the pieces with finite `values` f_p, at most `size`: [size, K] and
+    [size] bool.
+    """
     lanes = evidence.space.lanes
 
     def add(n, c):

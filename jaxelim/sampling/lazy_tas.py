@@ -14,52 +14,56 @@ from jaxelim.families.designs import DiagonalDesign, weighted
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts import tracking
 
-_FLOOR = 1e-12  # of the weights inside V_U
+_FLOOR = 1e-12  # least weight inside V_U
 _STEPS, _SHORT = 1000, 0.001
 
 
 class Prepared(NamedTuple):
-    """Of the instance: d linearly independent arms, the rate at which they are to be explored, and what V_w needs."""
+    """The spanner of an instance, its exploration rate, and the ridge of V_w."""
 
-    spanner: Any  # [d] int32
-    c0: Any  # []
-    ridge: Any  # [] 0 where the arms span R^d
+    spanner: Any  # [d] int32: d linearly independent arms
+    c0: Any  # []: the rate at which they are explored
+    ridge: Any  # []: 0 where the arms span R^d
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LazyState:
-    """The allocation, the sum of allocations, and what is known of lambda_min(V)."""
+    """The allocation, the sum of allocations, and bounds on lambda_min(V)."""
 
     weights: Array  # [K]
     target: Array  # [K]
-    low: Array  # [] the last exact value: V only grows
-    high: Array  # [] u' V u, u the unit eigenvector of that value
-    toward: Array  # [K] (phi_k . u)^2, what one more pull of k adds to `high`
-    iterations: Array  # [] int32, of the Frank-Wolfe loop, for this choice
+    low: Array  # []: lower bound, the last exact value, as V only grows
+    high: Array  # []: upper bound u' V u, u the unit eigenvector of that value
+    toward: Array  # [K]: (phi_k . u)^2, which one more pull of k adds to `high`
+    iterations: Array  # [] int32: of the Frank-Wolfe loop, for this choice
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LazyTaS(SamplingRule):
-    """Track an allocation that is recomputed when t is a power of two; pull a spanner while V is thin.
+    """Track an allocation that is recomputed where t is a power of two, with exploration.
 
-    spanner = the first d linearly independent arms, A = sum of their phi phi', c0 = lambda_min(A)/sqrt(d).
-    t = 2^n: for i = 1 .. 1000: p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
-    w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001, from the present w
-    (uniform at the start).
-    Each step W += w; pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
+    spanner = the first d linearly independent arms, A = sum of their phi phi',
+    c0 = lambda_min(A)/sqrt(d);
+    t = 2^n: from the present w (uniform at the start), for i = 1 .. 1000:
+    p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
+    w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001;
+    each step W += w;
+    pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
 
-    Jedra & Proutiere 2020. Every operation on w is rounded, as in the authors' program: the last
-    digits of w decide between arms that exact arithmetic ties in N_k - W_k. In unstructured
-    problems they decide between gradients too, so V_w is computed from w in every iteration.
+    Jedra & Proutiere 2020. Every operation on w is rounded, as in the authors' program:
+    the last digits of w decide between arms that tie in N_k - W_k in exact arithmetic.
+    In unstructured problems they decide between gradients too. So V_w is recomputed
+    from w in every iteration.
 
-    In linear problems V_U, U = i w, replaces V_w. H_p is homogeneous in w, and V_U^-1 takes
-    rank-one updates. At a solve's start the weights inside V_U are at least 1e-12: an arm that is
-    not chosen again loses a factor 1000 with every power of two.
+    In linear problems V_U, U = i w, replaces V_w: H_p is homogeneous in w, and V_U^-1
+    takes rank-one updates. At the start of a solve the weights inside V_U are at least
+    1e-12. An arm that is not chosen again loses a factor 1000 with every power of two.
 
-    lambda_min(V), ridge included, is computed only where the bounds kept from its last computation
-    leave the test open. Arms that do not span R^d: c0 = 0, and V_U gets a ridge of 1e-9.
+    lambda_min(V), with the ridge, is recomputed only where the bounds from its last
+    computation do not decide the test. If the arms do not span R^d, c0 = 0 and V_U gets
+    a ridge of 1e-9.
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -75,12 +79,18 @@ class LazyTaS(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""
         each = [_prepared(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
-        return Prepared(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
+        return (
+            Prepared(*(np.stack(x) for x in zip(*each, strict=True)))
+            if instance.batched
+            else each[0]
+        )
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)
         least = jnp.full_like(view.time, view.family.ridge)
-        return LazyState(zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t))
+        return LazyState(
+            zero + 1 / zero.shape[0], zero, least, least + jnp.inf, zero, jnp.zeros_like(view.t)
+        )
 
     def fast(self, view, state):
         state = dataclasses.replace(state, iterations=jnp.zeros_like(view.t))
@@ -91,7 +101,9 @@ class LazyTaS(SamplingRule):
     def choose(self, view, state):
         due = _due(view)
         weights, iterations = _frank_wolfe(view, state.weights, due)
-        state = dataclasses.replace(state, weights=jnp.where(due, weights, state.weights), iterations=iterations)
+        state = dataclasses.replace(
+            state, weights=jnp.where(due, weights, state.weights), iterations=iterations
+        )
         open_, state = self._known(view, state)
         low, toward = jax.lax.cond(
             jnp.any(open_), lambda: _least_eigenvalue(view), lambda: (state.low, state.toward)
@@ -103,7 +115,7 @@ class LazyTaS(SamplingRule):
         return state.iterations * view.active_count
 
     def _known(self, view, state):
-        """Whether the test on lambda_min(V) is open, and the state with the bounds that decide it where it is not."""
+        """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
         if isinstance(view.linear.design, DiagonalDesign):
             least = view.lanes.min(view.counts) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
@@ -111,7 +123,7 @@ class LazyTaS(SamplingRule):
         return (state.low < need) & (state.high >= need), state
 
     def _pull(self, view, state):
-        """The arm, and the next state, once `low` decides the test."""
+        """The arm and the next state; here `low` decides the test."""
         lanes = view.lanes
         target = state.target + state.weights
         thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
@@ -124,12 +136,15 @@ class LazyTaS(SamplingRule):
 
 
 def _due(view):
-    """t is a power of two."""
+    """Whether t is a power of two."""
     return view.t & (view.t - 1) == 0
 
 
 def _prepared(arms):
-    """The first linearly independent arms (the first of them again where there are fewer than d), and what follows."""
+    """The spanner, c0 and ridge of one instance.
+
+    If there are fewer than d linearly independent arms, the spanner repeats them.
+    """
     d = arms.shape[1]
     spanner: list[int] = []
     for k in range(len(arms)):
@@ -143,7 +158,7 @@ def _prepared(arms):
 
 
 def _frank_wolfe(view, weights, due):
-    """The new allocation of the runs that are due, and how many steps it took, 0 for the others."""
+    """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
     lanes, each = view.lanes, index_like(view.means)
     diagonal = isinstance(view.linear.design, DiagonalDesign)
 
@@ -157,7 +172,7 @@ def _frank_wolfe(view, weights, due):
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
         arm = lanes.argmax(evidence.gradient(closest))
         weights = jnp.where(go, averaged(weights, each == arm, i), weights)
-        # The design of a run that is not due, or over, is read no more.
+        # The design of a lane that is finished, or not due, is never read.
         design = inverted(weights) if diagonal else design.add(view.space, arm)[0]
         norm = jnp.sqrt(lanes.sum(weights**2))
         short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
@@ -174,25 +189,31 @@ def _frank_wolfe(view, weights, due):
 
 
 def averaged(weights, chosen, i):
-    """w (i/(i + 1)) + e/(i + 1), the quotients first, each operation rounded: [K].
+    """w (i/(i + 1)) + e/(i + 1), quotients first, with each operation rounded: [K].
 
-    e is the unit vector of the arm where `chosen` [K] holds, i [] int32 the step, from 1 on.
+    e is the unit vector of the arm where `chosen` [K] holds, i [] int32 the
+    step, from 1 on.
     """
     i = i.astype(weights.dtype)
     kept, added = i / (i + 1), 1 / (i + 1)
-    # XLA contracts a product and a sum into one fused multiply-add, rounded once. abs between the
-    # two prevents that in every form of the loop, and changes no weight, since none is negative.
+    # XLA fuses a product and a sum into one multiply-add, which rounds once. An abs between them
+    # prevents that in every form of the loop. It changes no weight, since none is negative.
     return jnp.abs(weights * kept) + jnp.where(chosen, added, jnp.zeros_like(added))
 
 
 def _least_eigenvalue(view):
     """lambda_min(V), [], and (phi_k . u)^2 [K] for its unit eigenvector u."""
+
     def one(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
-        values, vectors = jnp.linalg.eigh(v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype))
+        values, vectors = jnp.linalg.eigh(
+            v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
+        )
         return values[0], jnp.matmul(features, vectors[:, 0], precision="highest") ** 2
 
     if view.means.ndim == 1:
         return one(view.features, view.counts)
     shared = view.features.ndim == 2
-    return jax.vmap(one, in_axes=(None if shared else -1, -1), out_axes=-1)(view.features, view.counts)
+    return jax.vmap(one, in_axes=(None if shared else -1, -1), out_axes=-1)(
+        view.features, view.counts
+    )

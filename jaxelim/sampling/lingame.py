@@ -17,28 +17,33 @@ from jaxelim.sampling.parts.learners import AdaHedge
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LinGameState:
-    """The learner over arms, and the sum of its weights, started at the counts after the initial pulls."""
+    """The learner over arms, and the target of C-tracking."""
 
     learner: AdaHedge
-    target: Array  # [K]
+    target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
-_FLOOR = 1e-12  # of the weights inside V_w
+_FLOOR = 1e-12  # least weight inside V_w
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LinGame(SamplingRule):
-    """Two players: AdaHedge over arms against the closest alternative. MisLid in top-m identification, k-Learner in
-    unstructured problems.
+    """Play a game of AdaHedge over arms against the closest alternative.
 
-    w from the learner; lambda = closest point to theta_hat among active pieces in the metric of V_w;
-    gain g_k = (phi_k . (theta_hat - lambda))^2/2; the learner suffers -g; C-tracking of w.
-    Optimistic: g_k = (|phi_k . (theta_hat - lambda)| + sqrt(2 log(t) ||phi_k||^2_{V^-1}))^2/2.
+    w from the learner;
+    lambda = closest point to theta_hat among active pieces in the metric of V_w;
+    gain g_k = (phi_k . (theta_hat - lambda))^2/2;
+    the learner suffers -g; C-tracking of w.
+    Optimistic: add c_k = sqrt(2 log(t) ||phi_k||^2_{V^-1}) to the gain,
+    g_k = (|phi_k . (theta_hat - lambda)| + c_k)^2/2.
 
-    Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni & Degenne 2021 (top m). The weights of AdaHedge can underflow, and
-    V_w with them: inside V_w each is taken as at least 1e-12, which keeps it invertible wherever the arms span R^d and
-    changes nothing that could be seen while V_w is well conditioned.
+    Also known as MisLid in top-m identification and k-Learner in unstructured problems.
+    Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni & Degenne 2021 (top m).
+
+    The weights of AdaHedge can underflow, and V_w with them. So inside V_w each is at
+    least 1e-12, which keeps V_w invertible if the arms span R^d. This changes nothing
+    while V_w is well conditioned.
 
     Args:
         optimistic: add the bonus; the paper's experiments use the greedy rule.

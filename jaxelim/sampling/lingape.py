@@ -14,16 +14,21 @@ from jaxelim.contracts.traits import Traits
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LinGapE(SamplingRule):
-    """Pull the arm that most narrows the most ambiguous active piece. Known as m-LinGapE in top-m identification.
+    """Pull the most informative arm for the most ambiguous active piece.
 
-    p_t = argmax_{p active} -gap_p + sqrt(2 C_t) ||y_p||_{V^-1},   C_t = log(1/delta) + rate log(t + 1);
+    p_t = argmax_{p active} -gap_p + sqrt(2 C_t) ||y_p||_{V^-1},
+    C_t = log(1/delta) + rate log(t + 1);
     arm = argmin_k ||y_{p_t}||_{(V + phi_k phi_k')^-1}.
 
-    Xu, Honda & Sugiyama 2018 (best arm); Reda, Tirinzoni & Degenne 2021 (top m); Tirinzoni & Degenne 2022 (signs).
-    Differs from the authors' program: exact ties go to the lowest index, not the highest.
+    Also known as m-LinGapE in top-m identification.
+
+    Xu, Honda & Sugiyama 2018 (best arm); Reda, Tirinzoni & Degenne 2021 (top m);
+    Tirinzoni & Degenne 2022 (thresholding). Differs from the authors' program: exact
+    ties go to the lowest index, not the highest.
 
     Args:
-        rate: the weight of log(t + 1) in the exploration rate; 2 in the authors' program.
+        rate: the weight of log(t + 1) in the exploration rate; 2 in the
+            authors' program.
     """
 
     rate: float = 2.0

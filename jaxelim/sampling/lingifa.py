@@ -15,15 +15,17 @@ from jaxelim.sampling.parts.indices import ambiguous_pair, rank
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LinGIFA(SamplingRule):
-    """Guess the top m from gap indices of all pairs; pull the arm that most narrows the guess's most ambiguous pair.
+    """Guess the top m from gap indices; pull the most informative arm for the most ambiguous pair.
 
-    B_ij = (phi_i - phi_j) . theta_hat + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
+    B_ij = (phi_i - phi_j) . theta_hat
+           + sqrt(2 beta(t, delta)) ||phi_i - phi_j||_{V^-1};
     J = the m arms j with the smallest m-th largest B_ij over i != j;
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
     arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
 
-    Reda, Tirinzoni & Degenne 2021. As in the authors' program, but that exact ties go to the lowest index. It looks at
-    every pair of arms and at no active pieces: elimination may stop it, and does not steer it.
+    Reda, Tirinzoni & Degenne 2021. As in the authors' program, but exact ties go to the
+    lowest index. It reads every pair of arms and no active pieces: elimination may stop
+    it, but does not change its choices.
     """
 
     traits: ClassVar[Traits] = Traits(

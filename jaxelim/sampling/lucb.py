@@ -16,12 +16,12 @@ from jaxelim.sampling.parts.indices import less_pulled
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LUCBState:
-    """What the last choice found."""
+    """The results of the last choice."""
 
-    stop: Array  # [] bool: its own test holds
+    stop: Array  # [] bool: the native test holds
     mask: Array  # [K] bool: its answer
-    piece_tests: Array  # [] int32: how many pieces it looked at
-    second: Array  # [] int32: the arm to be pulled next without a look; -1: none
+    piece_tests: Array  # [] int32: how many pieces it tested
+    second: Array  # [] int32: the arm to pull next without new tests; -1: none
 
 
 @jax.tree_util.register_static
@@ -29,19 +29,22 @@ class LUCBState:
 class LUCB(SamplingRule):
     """Pull the two arms whose confidence intervals overlap most across the answer's boundary.
 
-    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta), the answer by these means;
-    (b, c) = argmax over its active pieces of U_c - L_b; pull the less pulled of the two (ties: c).
-    Signs: the active arm with the largest level - L_k (above the level) or U_k - level (below).
-    It stops once that maximum is not positive.
+    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+    (b, c) = argmax over the active pieces of these means' answer of U_c - L_b;
+    arm = the less pulled of b and c (ties: c).
+    Thresholding: arm = the active one with the largest level - L_k (above the level) or
+    U_k - level (below).
+    Stop once that maximum is not positive.
 
-    Gaussian rewards: bounds mu_k -+ sqrt(2 beta/N_k). Others: KL bounds, so that this is KL-LUCB.
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
+    bounds, which makes this KL-LUCB.
 
-    Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in the authors'
-    program, but that exact ties go to the lowest index. Its own test stays in force whatever else
-    is observed; with two pulls a look it is asked before the first of them only.
+    Kalyanakrishnan, Tewari, Auer & Stone 2012; Kaufmann & Kalyanakrishnan 2013. As in
+    the authors' program, but exact ties go to the lowest index. Its native test always
+    ends a run; with pulls=2 it runs before the first of the two pulls only.
 
     Args:
-        pulls: 1; or 2 to pull b and then c before it looks again, as in the papers.
+        pulls: 1; or 2 to pull b and then c before it tests again, as in the papers.
     """
 
     pulls: int = dataclasses.field(default=1, metadata={"omitted_at_default": True})
@@ -67,7 +70,7 @@ class LUCB(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        assert view.reward_sums is not None  # kept, as the traits say
+        assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
         view = view.at(view.reward_sums / view.counts)
         interval = view.family.interval(view.means, view.counts, view.beta)
         overlap = jnp.where(view.active, view.shape.overlap(lanes, interval), -jnp.inf)

@@ -19,10 +19,10 @@ from jaxelim.sampling.parts.allocation import Allocation
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class OptimisticState:
-    """The allocation, and the sum of all of them, started at the counts after the initial pulls."""
+    """The last allocation, and the target of C-tracking."""
 
     found: Allocation
-    target: Array  # [K]
+    target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
 def elliptical(time: Array, norm: Array) -> Array:
@@ -33,19 +33,22 @@ def elliptical(time: Array, norm: Array) -> Array:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class OptimisticTaS(SamplingRule):
-    """Track the allocation that is optimal for optimistic gains; no forced exploration.
+    """Track the optimal allocation for optimistic gains, without forced exploration.
 
     w_t = argmax_w min_{p active} H_p(w, theta_hat) + w . c, whenever it is due;
-    c_k = sqrt(2 log t) ||phi_k||_{V^-1};   C-tracking: W += w, arm = argmin_k N_k - W_k.
+    c_k = sqrt(2 log t) ||phi_k||_{V^-1};
+    C-tracking: W += w, arm = argmin_k N_k - W_k.
 
-    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic Track-and-Stop". Solved by a primal-
-    dual interior-point method from the last solution; any mixture q over pieces certifies that the optimum is at most
+    Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic
+    Track-and-Stop". A primal-dual interior-point method solves it from the last
+    solution. Any mixture q over pieces certifies that the optimum is at most
     max_k sum_p q_p dH_p/dw_k + c_k.
 
     Args:
-        bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and not negative; None: the one above.
-        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
-            where t is a power of two.
+        bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and
+            non-negative; None: the one above.
+        schedule: when to solve. "always". An integer n: at the first and each n-th
+            choice. "powers": at the first choice and where t is a power of two.
         gap: relative duality gap to solve to, in (0, 1).
     """
 
@@ -69,7 +72,7 @@ class OptimisticTaS(SamplingRule):
         object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
 
     def prepare(self, instance, problem, ridge):
-        """Coordinates in which the arms are orthonormal."""
+        """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
         return allocation.frames(instance)
 
     def init(self, view):

@@ -1,4 +1,4 @@
-"""The oracle that knows the optimal allocation."""
+"""The oracle, which knows the optimal allocation."""
 
 import dataclasses
 import functools
@@ -16,17 +16,19 @@ from jaxelim.sampling.parts import tracking
 
 @functools.lru_cache(maxsize=16)
 def _solved(instance, problem):
-    """w* and its duality gap, per instance."""
+    """w* and its relative duality gap, of an instance or a batch."""
     return oracle_weights(instance, problem)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Oracle(SamplingRule):
-    """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k (D-tracking).
+    """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k
+    (D-tracking).
 
     Args:
-        weights: the allocation to track, [K] or [instance, K], on the simplex to within 1e-9; None: solve for w*, the
-            maximiser of min_p H_p(w, theta) (the result reports its duality gap).
+        weights: the allocation to track, [K] or [instance, K], on the simplex within
+            1e-9; None: solve for w*, the maximiser of min_p H_p(w, theta). The result
+            then reports its duality gap.
     """
 
     weights: Any = None
@@ -45,7 +47,9 @@ class Oracle(SamplingRule):
         weights = real_array("weights", self.weights, ndim=(1, 2))
         off = np.abs(weights.sum(-1) - 1).max(initial=0.0)
         if weights.size == 0 or weights.min() < -1e-9 or off > 1e-9:
-            raise ArgumentError("weights", self.weights, "non-negative numbers that sum to 1, to within 1e-9")
+            raise ArgumentError(
+                "weights", self.weights, "non-negative numbers that sum to 1, to within 1e-9"
+            )
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
@@ -67,12 +71,18 @@ class Oracle(SamplingRule):
             return _solved(instance, problem)[0]
         shape = instance.means.shape
         if self.weights.shape not in (shape, shape[-1:]):
-            raise ArgumentError("weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances")
+            raise ArgumentError(
+                "weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances"
+            )
         return np.broadcast_to(self.weights, shape)
 
     def report(self, instance, problem):
         """The relative duality gap of the allocation, the largest of a batch."""
-        return {} if self.weights is not None else {"oracle_gap": float(np.max(_solved(instance, problem)[1]))}
+        return (
+            {}
+            if self.weights is not None
+            else {"oracle_gap": float(np.max(_solved(instance, problem)[1]))}
+        )
 
     def choose(self, view, state):
         return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state

@@ -17,7 +17,7 @@ from jaxelim.sampling.parts.indices import observed
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RacingState:
-    """The race: who has been accepted, who still runs (the others are discarded), and the arm pulled last."""
+    """Accepted and remaining arms (all others are discarded), and the arm pulled last."""
 
     accepted: Array  # [K] bool
     remaining: Array  # [K] bool
@@ -27,16 +27,20 @@ class RacingState:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Racing(SamplingRule):
-    """Rounds that pull every remaining arm once, in index order; before each, one arm may be accepted or discarded.
+    """Pull every remaining arm once a round; accept or discard at most one before each round.
 
-    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k); T = the m best means of all arms, less the accepted.
-    Accept the best remaining arm a if max over the remaining outside T of mu_i + r_i <= mu_a - r_a;
-    discard the worst remaining arm w if mu_w + r_w <= min over T of mu_i - r_i;
-    where both hold, the one that clears by more (ties: accept). Stop when m are accepted or K - m discarded; the answer
-    is the accepted, and in the second case the remaining with them.
+    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k);
+    T = the m best means of all arms, less the accepted.
+    Accept the best remaining arm a if
+    max over the remaining outside T of mu_i + r_i <= mu_a - r_a.
+    Discard the worst remaining arm w if mu_w + r_w <= min over T of mu_i - r_i.
+    Where both hold, take the one with the larger margin (ties: accept).
+    Stop when m are accepted or K - m discarded.
+    The answer is the accepted arms; in the second case the remaining arms too.
 
-    Kaufmann & Kalyanakrishnan 2013. The authors' program discards an arm also where only an acceptance holds: its runs are
-    shorter than those of this rule, on arms that no test has told apart.
+    Rounds go in index order. Kaufmann & Kalyanakrishnan 2013. The authors' program also
+    discards an arm where only an acceptance holds. Its runs are shorter, but no test
+    has separated the arms that it discards.
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -54,7 +58,7 @@ class Racing(SamplingRule):
         return RacingState(~every, every, jnp.full_like(view.t, view.means.shape[0] - 1))
 
     def _changed(self, view, state):
-        """Who is accepted and who remains after the change that this round's end may bring."""
+        """The accepted and the remaining arms after the tests at the end of a round."""
         lanes = view.lanes
         means, radius = observed(view)
         upper, lower = means + radius, means - radius
@@ -86,4 +90,6 @@ class Racing(SamplingRule):
         accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)
         discarded = state.accepted.shape[0] - accepted - remaining
         full = accepted == m
-        return full | (discarded == state.accepted.shape[0] - m), state.accepted | (state.remaining & ~full)
+        return full | (discarded == state.accepted.shape[0] - m), state.accepted | (
+            state.remaining & ~full
+        )

@@ -15,14 +15,14 @@ from jaxelim.contracts.views import View
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts.indices import dominated
 
-_SMALL = 1e-5  # entries of a design below it are dropped
-_LONGEST = 2**30  # samples of a phase: far beyond any cap, and its counts fit int32
+_SMALL = 1e-5  # smaller entries of a design are dropped
+_LONGEST = 2**30  # most samples of a phase, whose counts must fit int32; above any cap
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RAGEState:
-    """The phase, the arms that may still be best, and the pulls that the phase has left."""
+    """The phase, the active arms, and the remaining pulls of the phase."""
 
     phase: Array  # [] int32
     active: Array  # [K] bool
@@ -50,21 +50,27 @@ def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class RAGE(SamplingRule):
-    """Phases l = 1, 2, ...: a design for the differences of the arms still active, pulled in rounded numbers; a cut.
+    """Sample in phases: design for the differences of active arms, pull it, discard arms.
 
-    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2 in the inverse of V_w: Frank-Wolfe from
-    the uniform weights, steps 2/(n + 2), until ||step||/||w|| < accuracy; entries below 1e-5 are dropped;
-    samples = max(ceil(8 4^(l-1) rho (1 + slack) log(2 K^2/delta_{max(l-1, 1)})), 20 |supp w|), delta_l = delta/l^2,
-    rounded efficiently; always the arm with most pulls left; then arm i goes if for some active arm j
-    sqrt(2 ||phi_j - phi_i||^2_{V^-1} log(2 K^2/delta_l)) <= (phi_j - phi_i) . theta_hat. Stop at one active arm.
+    Phase l = 1, 2, ..., with delta_l = delta/l^2 and L_l = log(2 K^2/delta_l):
+    w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2_{V_w^-1};
+    samples = max(ceil(8 4^(l-1) rho (1 + slack) L_{max(l-1, 1)}), 20 |supp w|),
+    rounded efficiently; pull the arm with most pulls left;
+    at the end discard arm i if for some active arm j
+    sqrt(2 ||phi_j - phi_i||^2_{V^-1} L_l) <= (phi_j - phi_i) . theta_hat.
+    Stop at one active arm.
 
-    Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are those of all samples so far, not
-    of the phase; rho is that of the weights which the last step started from; log(2 K^2/delta_{l-1}) sizes phase l.
+    Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until
+    ||step||/||w|| < accuracy. Entries below 1e-5 are dropped.
+
+    Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are
+    those of all samples so far, not of the phase. rho belongs to the weights from which
+    the last step started. L_{l-1} sizes phase l.
 
     Args:
         slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.
-        accuracy: where the Frank-Wolfe steps end.
-        steps: and after how many at the latest.
+        accuracy: the relative step length at which Frank-Wolfe ends.
+        steps: the largest number of Frank-Wolfe steps.
     """
 
     slack: float = 0.1
@@ -92,9 +98,11 @@ class RAGE(SamplingRule):
         return RAGEState(jnp.zeros_like(view.t), jnp.ones_like(view.means, bool), none)
 
     def _pull(self, view, state):
-        """The arm with most pulls left, and one less of them."""
+        """The arm with most remaining pulls, and the state after its pull."""
         arm = view.lanes.argmax(state.left.astype(view.means.dtype))
-        return arm, dataclasses.replace(state, left=jnp.where(index_like(state.left) == arm, state.left - 1, state.left))
+        return arm, dataclasses.replace(
+            state, left=jnp.where(index_like(state.left) == arm, state.left - 1, state.left)
+        )
 
     def fast(self, view, state):
         arm, after = self._pull(view, state)
@@ -102,25 +110,29 @@ class RAGE(SamplingRule):
 
     def choose(self, view, state):
         over = ~view.lanes.any(state.left > 0)
-        active = state.active & ~(dominated(view, state.active, self._width(view, state.phase)) & (state.phase > 0))
-        # One arm left: no phase follows, and the run ends.
+        active = state.active & ~(
+            dominated(view, state.active, self._width(view, state.phase)) & (state.phase > 0)
+        )
+        # With one active arm no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
         weights, rho = self._design(view, active, begins)
         support = view.lanes.sum(weights > 0)
         scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
         samples = jnp.ceil(scale * (self._width(view, state.phase) / 2))
-        samples = jnp.maximum(jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support)
+        samples = jnp.maximum(
+            jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
+        )
         left = self._rounded(view, weights, samples, support, begins)
         state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
         return self._pull(view, state)
 
     def _width(self, view, phase):
-        """2 log(2 K^2/delta_l), delta_0 standing for delta_1."""
+        """2 log(2 K^2/delta_l), with delta_0 = delta_1."""
         level = view.delta / jnp.maximum(phase, 1).astype(view.delta.dtype) ** 2
         return 2 * jnp.log(2 * view.means.shape[0] ** 2 / level)
 
     def _design(self, view, active, begins):
-        """The design for the differences of the active arms, [K], and rho; Frank-Wolfe runs where `begins`."""
+        """The design for the active arms' differences, [K], and rho, in lanes where `begins`."""
         lanes, each = view.lanes, index_like(view.means)
 
         def body(c):
@@ -129,7 +141,7 @@ class RAGE(SamplingRule):
             far, i, j = farthest(now, active)
             along = now.linear.along_pair(i, j)
             arm = lanes.argmax(along**2)
-            # In this order: where arms take turns exactly, rounding decides whose turn it is.
+            # The order matters: where arms tie exactly in turn, rounding decides between them.
             step = -w * 2 / (n + 2)
             step = step + jnp.where(each == arm, 2 / (n + 2), 0)
             after = w + step
@@ -144,7 +156,7 @@ class RAGE(SamplingRule):
         return w / lanes.sum(w), rho
 
     def _rounded(self, view, weights, samples, support, begins):
-        """Integers [K] that sum to `samples`, next to samples * weights: efficient rounding."""
+        """Efficient rounding: integers [K] close to samples * weights, with sum `samples`."""
         lanes, each = view.lanes, index_like(view.means)
         held = weights > 0
         some = jnp.where(held, weights, 1)

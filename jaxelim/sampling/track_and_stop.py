@@ -17,10 +17,10 @@ from jaxelim.sampling.parts.allocation import Allocation
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrackState:
-    """The allocation, and the sum of those tracked so far, started at the counts after the initial pulls."""
+    """The last allocation, and the target of C-tracking."""
 
     found: Allocation
-    target: Array  # [K]
+    target: Array  # [K] the sum of the tracked weights, plus the counts after the initial pulls
 
 
 @jax.tree_util.register_static
@@ -29,17 +29,21 @@ class TrackAndStop(SamplingRule):
     """Track the optimal allocation of the empirical parameter, with forced exploration.
 
     w_t = argmax_w min_{p active} H_p(w, theta_hat), whenever it is due;
-    D-tracking: arm = argmin_k N_k - (t - 1) w_k;   C-tracking: W += w, arm = argmin_k N_k - W_k.
-    "wrapper": the uniform weights over the arms with N_k <= sqrt(t - 1) - K/2 take the place of w, where there are any;
-    "paper": where some N_k < sqrt(t), pull argmin_k N_k (W += w all the same).
+    D-tracking: arm = argmin_k N_k - (t - 1) w_k;
+    C-tracking: W += w, arm = argmin_k N_k - W_k.
 
-    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Solved by a primal-dual interior-point method from
-    the last solution; any mixture q over pieces certifies H* <= max_k sum_p q_p dH_p/dw_k.
+    Exploration "wrapper": where some arms have N_k <= sqrt(t - 1) - K/2, uniform
+    weights over them replace w. Exploration "paper": where some N_k < sqrt(t), pull
+    argmin_k N_k, with W += w as before.
+
+    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. A primal-dual
+    interior-point method solves it from the last solution. Any mixture q over pieces
+    certifies H* <= max_k sum_p q_p dH_p/dw_k.
 
     Args:
         tracking: "D" or "C".
-        schedule: when to solve: "always"; an integer n, at the first and each n-th choice; "powers", at the first and
-            where t is a power of two.
+        schedule: when to solve. "always". An integer n: at the first and each n-th
+            choice. "powers": at the first choice and where t is a power of two.
         gap: relative duality gap to solve to, in (0, 1).
         exploration: "wrapper" or "paper".
     """
@@ -65,7 +69,7 @@ class TrackAndStop(SamplingRule):
         checks.choice("exploration", self.exploration, ("wrapper", "paper"))
 
     def prepare(self, instance, problem, ridge):
-        """Coordinates in which the arms are orthonormal."""
+        """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
         return allocation.frames(instance)
 
     def init(self, view):

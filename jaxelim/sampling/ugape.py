@@ -16,7 +16,7 @@ from jaxelim.sampling.parts.indices import ambiguous_pair, less_pulled, observed
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class UGapEState:
-    """What the last choice found."""
+    """The results of the last choice."""
 
     stop: Array  # [] bool: its own test holds
     guess: Array  # [K] bool: J
@@ -25,15 +25,17 @@ class UGapEState:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class UGapE(SamplingRule):
-    """Guess the top m from gap indices, then pull the less pulled arm of the guess's most ambiguous pair.
+    """Guess the top m from gap indices; pull the less pulled arm of the most ambiguous pair.
 
-    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k); B_ij = (mu_i + r_i) - (mu_j - r_j);
+    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k);
+    B_ij = (mu_i + r_i) - (mu_j - r_j);
     J = the m arms j with the smallest m-th largest B_ij over i != j;
-    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib; the less pulled of b and c (ties: c).
-    It stops once no arm of J has a positive m-th largest B_ij, with the answer J.
+    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
+    arm = the less pulled of b and c (ties: c).
+    Stop, with the answer J, once no arm of J has a positive m-th largest B_ij.
 
-    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but that exact ties go to the lowest index. Its own
-    test stays in force whatever else is observed. It looks at no active pieces.
+    Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but exact ties go
+    to the lowest index. Its native test always ends a run. It reads no active pieces.
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -55,7 +57,8 @@ class UGapE(SamplingRule):
         lanes, m = view.lanes, view.problem.m
         means, radius = observed(view)
         upper, lower = means + radius, means - radius
-        # The m-th largest upper bound among the others: one further down for the m arms that are themselves above it.
+        # The m-th largest upper bound among the others. For each of the top m arms that is the
+        # (m + 1)-th largest of all.
         high = largest(lanes, upper, m)
         nth = lanes.take(upper, high.top[-1])
         after = lanes.max(jnp.where(high.member, -jnp.inf, upper))

@@ -1,4 +1,4 @@
-"""Uniform sampling. The shortest complete rule: copy this file to write one of your own."""
+"""Uniform sampling. The shortest complete rule: copy this file to write your own."""
 
 import dataclasses
 from typing import ClassVar
@@ -14,7 +14,7 @@ from jaxelim.contracts.traits import Traits
 class Uniform(SamplingRule):
     """Pull the arms in turn.
 
-    arm = (t - 1) mod K, t the index of the sample about to be drawn, counted from 1.
+    arm = (t - 1) mod K, t the index of the next sample, from 1 on.
     """
 
     traits: ClassVar[Traits] = Traits(

@@ -18,33 +18,36 @@ from jaxelim.sampling.parts.indices import dominated
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class XYState:
-    """The arms that may still be best, what the test for a new phase compares, and the choice being repeated."""
+    """The active arms, the terms of the phase test, and the choice that is repeated."""
 
     active: Array  # [K] bool
     rho: Array  # []: at the last choice
     old_rho: Array  # []: at the last phase change
-    old_t: Array  # []
+    old_t: Array  # []: likewise
     arm: Array  # [] int32
-    left: Array  # [] int32: how often it is still to be pulled
+    left: Array  # [] int32: remaining pulls of `arm`
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class XYAdaptive(SamplingRule):
-    """Greedy design for the differences of the active arms, which are cut anew whenever the design has got good enough.
+    """Design greedily for the differences of the active arms; recompute these in phases.
 
-    Every `every` steps: if rho/t < alpha rho_old/t_old, begin a phase: (rho_old, t_old) = (rho, t), and active are the
-    arms i that no arm j beats by (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}); then
-    arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1, rho = that minimum.
-    rho, rho_old and t_old start at 1, 1 and K. Stop at one active arm.
+    Every `every` steps: if rho/t < alpha rho_old/t_old, begin a phase:
+    (rho_old, t_old) = (rho, t), and active are the arms i that no arm j dominates by
+    (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}).
+    arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1;
+    rho = that minimum.
+    Stop at one active arm. rho, rho_old and t_old start at 1, 1 and K.
 
-    Exact ties are broken at random: where arms come in orthogonal groups, as in the paper's instances with d = 10, no single
-    pull lowers the maximum, all arms tie, and the lowest index would be pulled for ever.
+    Exact ties are broken at random. Where arms come in orthogonal groups, as in the
+    paper's instances with d = 10, no single pull lowers the maximum. All arms then tie,
+    and the lowest index would be pulled for ever.
 
     Soare, Lazaric & Munos 2014; as in the authors' program.
 
     Args:
-        alpha: how much better a design has to be before a new phase.
+        alpha: the factor by which a design must improve before a new phase.
         every: how often each chosen arm is pulled.
     """
 
@@ -70,7 +73,9 @@ class XYAdaptive(SamplingRule):
 
     def init(self, view):
         one, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
-        return XYState(jnp.ones_like(view.means, bool), one, one, one * view.means.shape[0], zero, zero)
+        return XYState(
+            jnp.ones_like(view.means, bool), one, one, one * view.means.shape[0], zero, zero
+        )
 
     def fast(self, view, state):
         after = dataclasses.replace(state, left=state.left - 1)
@@ -86,7 +91,9 @@ class XYAdaptive(SamplingRule):
         tied = worst == rho
         assert view.chance is not None  # drawn, as `uses_chance` says
         place = jnp.floor(view.chance * view.lanes.sum(tied.astype(worst.dtype))).astype(jnp.int32)
-        arm = view.lanes.argmax((tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype))
+        arm = view.lanes.argmax(
+            (tied & (jnp.cumsum(tied, 0, dtype=jnp.int32) == place + 1)).astype(worst.dtype)
+        )
         new = XYState(active, rho, old_rho, old_t, arm, jnp.full_like(state.left, self.every - 1))
         again = dataclasses.replace(state, left=state.left - 1)
         state = where(state.left > 0, again, new)
@@ -95,14 +102,17 @@ class XYAdaptive(SamplingRule):
     def _worst(self, view, active):
         """max over active i < j of ||phi_i - phi_j||^2_{(V + phi_k phi_k')^-1}, for every k: [K].
 
-        The active arms of every run are put first, so that the pairs gone through are those of the run with most of them."""
+        Active arms come first in every lane. So the loop is as long as the lane with
+        the most of them needs.
+        """
         lanes, space, design = view.lanes, view.space, view.linear.design
         each = index_like(view.means)
-        # Where the n-th active arm stands; past the last, its place is that of an arm that is not active.
+        # The index of the n-th active arm; the inactive arms follow.
         order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
         held = each < lanes.sum(active)
         norm = 1 / (1 + design.g)
-        along = jax.lax.map(lambda arm: design.cross(space, arm), order)  # [n, k]: phi_k' V^-1 phi_n
+        # [n, k]: phi_k' V^-1 phi_n
+        along = jax.lax.map(lambda arm: design.cross(space, arm), order)
         apart = jax.lax.map(lambda c: design.distances(space, *c), (along, order))
 
         def pair(n, m, worst):

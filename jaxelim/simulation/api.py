@@ -1,4 +1,4 @@
-"""The public calls: check, run, put every run in its place."""
+"""The public calls `simulate` and `trace`: check, run, order the results."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -36,47 +36,76 @@ def simulate(
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = False,
 ) -> Result:
-    """Run a sampling rule many times and observe one or several stopping rules on its trajectories.
+    """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
     Args:
         instance: one instance, or a batch of them.
         problem: `BestArm()`, `TopM(m)`, `Thresholding(level)` or `HalfSpaces(...)`.
         rule: a sampling rule.
-        delta: the error probability, a number or a 1-D array, in (0, 1).
-        stopping: one stopping rule or several, observed side by side. Deltas and stopping rules share one trajectory per run
-            wherever the rule's choices depend on neither; else there is one trajectory per delta.
-        elimination: at sampling: None, or `SelectiveElimination()` or `FullElimination()`, the rule then looking only at the
-            pieces that the (one, matching) stopping rule has left.
+        delta: the error probability in (0, 1), a number or a 1-D array.
+        stopping: one stopping rule or several. Stopping rules share one trajectory a
+            run. Deltas share it too where the rule's choices do not depend on delta;
+            else each delta has its own trajectory.
+        elimination: at sampling: None, `SelectiveElimination()`, `FullElimination()` or
+            `Resets(...)`. The rule then reads only the active pieces. These are the
+            pieces that the stopping rule has left, which must be one of the same kind.
+            `Resets` has sets of its own.
         threshold: beta, a callable of (t, delta).
-        runs: how many runs, or a 1-D array of run indexes. Run r of a seed is the same run in every call.
+        runs: number of runs, or a 1-D array of run indices. Run r of a seed is the same
+            run in every call.
         seed: of the noise, an integer in [0, 2^63).
-        max_samples: a run that has drawn so many without stopping is cut off, and flagged `truncated`.
-        ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that span R^d. None:
-            that of a `LinearThreshold`, else 0. The paper's experiments have 1. A ridge above 0
-            biases theta_hat, and only a `LinearThreshold` accounts for that.
-        noise: [runs, T] in place of the seeded noise: standard normals for Gaussian rewards, uniforms
-            on [0, 1) for others. A run that uses its row up is truncated.
-        record: ("pair_times",) to keep, for top m, when each ordered pair of arms was eliminated.
-        engine: how the work is laid out.
-        progress: True to show runs done, samples per second and time left.
+        max_samples: largest number of samples of a run. A run that reaches it without
+            stopping is truncated, and flagged `truncated`.
+        ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that
+            span R^d. None: that of a `LinearThreshold`, else 0. The paper's
+            experiments have 1. A ridge above 0 biases theta_hat; only a
+            `LinearThreshold` accounts for that.
+        noise: noise [runs, T] in place of the seeded noise: standard normals for
+            Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
+            is truncated.
+        record: ("pair_times",) to record, for top m, when each ordered pair of arms
+            was eliminated.
+        engine: layout of the work; see `Engine`.
+        progress: True to show finished runs, samples per second and time left; or a
+            callable of (runs done, runs, samples, seconds).
 
     Returns:
-        A `Result`; arrays are [stopping, delta, run], with a batch of instances [instance, stopping, delta, run].
+        A `Result`; arrays are [stopping, delta, run], with a batch of instances
+        [instance, stopping, delta, run].
 
     Raises:
-        ArgumentError: an argument is wrong; it is named, with what was given and what is allowed.
+        ArgumentError: an argument is wrong. The message names it, with the given and
+            the allowed values.
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
-        SetupError: the process or JAX's settings do not let jaxelim compute.
+        MemoryLimitError: the call would hold more memory than is free.
+        RuleError: a method of the rule raises, or returns something that its contract
+            does not allow.
+        SetupError: the process or JAX's settings prevent jaxelim from computing.
 
     Warns:
-        RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the largest delta,
-            and the threshold is no `LinearThreshold` that covers theta.
+        RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
+            largest delta, and the threshold is no `LinearThreshold` that covers theta.
     """
     if not isinstance(progress, bool) and not callable(progress):
-        raise ArgumentError("progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)")
+        raise ArgumentError(
+            "progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)"
+        )
     job = Job.checked(
-        instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, engine
+        instance,
+        problem,
+        rule,
+        delta,
+        stopping,
+        elimination,
+        threshold,
+        runs,
+        seed,
+        max_samples,
+        ridge,
+        noise,
+        record,
+        engine,
     )
     with scope.engine():
         return _simulated(job, progress)
@@ -98,17 +127,22 @@ def trace(
     ridge: float | None = None,
     engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
 ) -> Trace:
-    """One run, step by step, the K initial pulls included.
+    """Run one run and record each step, including the K initial pulls.
 
     Args:
-        instance, problem, rule, stopping, elimination, delta, threshold, max_samples, seed, ridge, engine: as in `simulate`,
-            one of each.
-        noise: [T] in place of the seeded noise, as in `simulate`: sample s has reward
-            mean[arm] + noise_std noise[s] (Gaussian), or 1 where noise[s] < mean[arm] (Bernoulli).
-        run: the run index, where the noise is seeded.
+        instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
+            seed, ridge, engine: as in `simulate`, one of each.
+        noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
+            reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
+            noise[s] < mean[arm] (Bernoulli).
+        run: the run index, for seeded noise.
 
     Returns:
         A `Trace`.
+
+    Raises:
+        ArgumentError: several instances, stopping rules or deltas; and as
+            in `simulate`.
     """
     if noise is not None:
         noise = checks.real_array("noise", noise, ndim=1)[None]
@@ -141,7 +175,7 @@ def trace(
 
 
 def _simulated(job: Job, progress: Any) -> Result:
-    """Run a job, and put what every run hands in, in the order of finishing, in its place."""
+    """Run a job and order its outcomes, which come in the order of finishing."""
     spec = spec_of(job)
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
@@ -169,7 +203,7 @@ def _simulated(job: Job, progress: Any) -> Result:
 
 
 def _traced(job: Job) -> Trace:
-    length = 4096  # powers of two: traces of all lengths share few compiled programs
+    length = 4096  # a power of two, so that traces share few compiled programs
     longest = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
     while length < longest + 2:
         length *= 2

@@ -1,4 +1,4 @@
-"""A job on the engine: what is compiled for it, what its runs share, who runs where, and the host's loop over chunks."""
+"""Runs a job on the engine: the spec, the inputs, the queue, and the host's loop over chunks."""
 
 import dataclasses
 import math
@@ -19,12 +19,15 @@ from jaxelim.simulation import memory
 from jaxelim.simulation.job import Job
 
 RUNS_A_LANE = 8
-"""How many runs a CPU's lane gets where there are too few to fill all: with few, most lanes wait for the longest run, and
-sixteen take little longer a sample than sixty-four."""
+"""Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
+
+With fewer, most lanes wait for the longest run; and few lanes cost little
+more a sample.
+"""
 
 
 def spec_of(job: Job, log: int = 0) -> Spec:
-    """What is compiled for a job; `log`: length of the log of a traced run, 0 for none."""
+    """The spec of a job's program; `log`: length of the log of a traced run, 0 for none."""
     backend = jax.default_backend()
     layout = job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
@@ -47,12 +50,13 @@ def spec_of(job: Job, log: int = 0) -> Spec:
     else:
         wanted = 8192
     share = RUNS_A_LANE if backend == "cpu" and layout.lanes is None else 1
-    most = LANE_GROUP  # no more lanes than runs; by powers of two, so that few sizes are ever compiled
+    # No more lanes than runs; by powers of two, so that few sizes are compiled.
+    most = LANE_GROUP
     while most * share < each:
         most *= 2
     lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
     chunk = -(-(layout.chunk or 256) // engine.BURST) * engine.BURST
-    # By powers of two, and room for a thousand in any case, unless that is much: then 100 runs and 1000 share a program.
+    # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
     queue = 1024 if job.instance.K * len(job.stopping) * job.deltas.size <= 4096 else 64
     while queue < each:
         queue *= 2
@@ -83,17 +87,29 @@ def _scaled_problem(job: Job) -> Problem:
 
 
 def queue_of(job: Job, spec: Spec) -> tuple[Queue, np.ndarray]:
-    """The runs to do, dealt out to the devices in turn (leading axis: device), and the place of each in the result.
+    """The queue of runs, and the place of each run in the result.
 
-    The smallest delta first: the longest runs are not left for the end."""
+    The devices get runs in turn; with several the queue has a leading axis of devices.
+    Small deltas come first, so that the longest runs do not start last.
+
+    Returns:
+        The queue, and places [3, runs]: index of delta (-1 where deltas share a
+        trajectory), instance and row.
+    """
     deltas = np.argsort(job.deltas, kind="stable")
     order = [None] if job.shared else deltas
-    instance, row = np.meshgrid(np.arange(job.instance.size), np.arange(job.runs.size), indexing="ij")
+    instance, row = np.meshgrid(
+        np.arange(job.instance.size), np.arange(job.runs.size), indexing="ij"
+    )
     n = instance.size
     which = np.concatenate([np.full(n, -1 if d is None else d) for d in order])
     instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
     size = which.size
-    levels = np.broadcast_to(job.deltas[:, None], (job.deltas.size, size)) if job.shared else job.deltas[which][None]
+    levels = (
+        np.broadcast_to(job.deltas[:, None], (job.deltas.size, size))
+        if job.shared
+        else job.deltas[which][None]
+    )
     tables = {
         "run": job.runs[row].astype(np.int32),
         "row": row.astype(np.int32),
@@ -113,7 +129,7 @@ def inputs_of(job: Job, spec: Spec) -> Inputs:
     """What all runs share, as host arrays.
 
     Raises:
-        ArgumentError: something that the rule needs cannot be made, as its `prepare` says.
+        ArgumentError: the rule's `prepare` refuses the instance or the problem.
     """
     instance, rule = job.instance, job.rule
 
@@ -141,13 +157,14 @@ def inputs_of(job: Job, spec: Spec) -> Inputs:
 
 
 def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
-    """`inputs_of`, with all that may still refuse an argument: before there is a program, and anything large.
+    """`inputs_of`, with the checks that remain: before a program or large arrays exist.
 
     Raises:
-        RuleError: a method of the rule raises, or returns something else than it has to.
-        MemoryLimitError: the call would hold more memory than there is.
+        ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
+        RuleError: a method of the rule raises, or breaks its contract.
+        MemoryLimitError: the call would hold more memory than is free.
     """
-    if spec.queue + spec.lanes >= 2**31:  # places in the queue are counted in int32
+    if spec.queue + spec.lanes >= 2**31:  # places in the queue are int32
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
         raise ArgumentError("runs", job.runs.size, allowed)
     devices = jax.devices()[: spec.devices]
@@ -158,14 +175,17 @@ def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
 
 
 NOISE_COPIES = 5
-"""The noise of a chunk, and what XLA holds while it is drawn: so many arrays of its size."""
+"""Arrays of the size of a chunk's noise that exist while XLA draws it."""
 
 
 def _needs(
-    job: Job, spec: Spec, inputs: Inputs | None = None, lane: Lane | None = None,
+    job: Job,
+    spec: Spec,
+    inputs: Inputs | None = None,
+    lane: Lane | None = None,
     outcome: Outcome | None = None,
 ) -> list[memory.Part]:
-    """What a call will hold, from below; without the outline of its program more roughly."""
+    """A lower bound on what a call will hold; rougher without the outline of its program."""
     k, layout = job.instance.K, job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
     rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
@@ -173,7 +193,8 @@ def _needs(
     if outcome is not None:
         row = _bytes(outcome) // spec.lanes
     entry = 12 + real * spec.deltas
-    tables = items * (64 + entry) + spec.devices * spec.queue * entry  # of `queue_of`; the latter on the devices too
+    # The tables of `queue_of`; the last term is on the devices too.
+    tables = items * (64 + entry) + spec.devices * spec.queue * entry
     parts = [
         memory.Part("runs", job.runs.size, "its runs and their results", tables + 2 * items * row,
                     rows * row + spec.devices * spec.queue * entry),
@@ -186,7 +207,15 @@ def _needs(
     of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
     parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, noise))
     if spec.log:
-        parts.append(memory.Part("max_samples", job.max_samples, "the log of the run", 8 * spec.log, (8 + real) * spec.log))
+        parts.append(
+            memory.Part(
+                "max_samples",
+                job.max_samples,
+                "the log of the run",
+                8 * spec.log,
+                (8 + real) * spec.log,
+            )
+        )
     if inputs is not None:
         table = 0 if job.noise is None else spec.devices * job.noise.nbytes
         parts.append(memory.Part("noise", job.noise, "the noise that is given", 0, table))
@@ -197,18 +226,20 @@ def _needs(
 
 
 def _bytes(tree: Any) -> int:
-    """Of arrays, or of their outlines."""
+    """Bytes of a tree of arrays, or of their shapes."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def drive(
-    job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue
-) -> tuple[Carry, dict]:
-    """Chunks until every run has stopped; the host looks in between.
+def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> tuple[Carry, dict]:
+    """Advance by chunks until every run is over; the host polls in between.
 
-    Returns: the last state, NumPy arrays, and what the work was.
+    Returns:
+        The last carry, as NumPy arrays, and the timings of the work.
+
+    Raises:
+        ArgumentError: an arm or an answer out of range; see `_failure`.
     """
-    host = inputs, queue  # placed anew for every program
+    host = inputs, queue  # placed again for every program
     began, processor = time.perf_counter(), time.process_time()
     program = engine.program(spec, inputs)
     *placed, carry = program.begun(*host, program.empty(*host))
@@ -224,8 +255,8 @@ def drive(
         if np.any(carry.failed):
             bar.close()
             raise _failure(job, carry)
-        # Seldom, since the devices wait for it and for each other; but in time to see that a program for the last runs may take
-        # over: that is so many runs away, at the pace so far.
+        # Polling synchronises devices, so poll rarely; but in time for a smaller program to take
+        # over the last runs. `away` runs remain until then, at the mean time a run so far.
         pause = 0.5
         if _fewer_lanes(job, spec, 0) is not None:
             away = int(np.max(live)) - min(engine.FEW_LANES[-1], spec.lanes // 2)
@@ -243,8 +274,8 @@ def drive(
         fewer = _fewer_lanes(job, spec, int(np.max(live)))
         if fewer is None:
             continue
-        # Nobody knows how long the last runs will be, nor how many such jobs will come. To compile once as much has been spent
-        # on waiting for them, in all jobs so far, as compiling costs is never worse than twice the best that can be done.
+        # Ski rental: compile once the idle time of all jobs so far exceeds the compile cost. This
+        # never costs more than twice the best choice with known run lengths.
         program.waited += took
         if job.layout.shrink or engine.compiled(fewer, inputs) or program.waited > program.cost:
             before = time.perf_counter(), time.process_time()
@@ -269,16 +300,26 @@ def drive(
 
 
 def _failure(job: Job, carry: Carry) -> ArgumentError:
-    """What a rule or an answer map gave out of range: of the runs in the earliest such chunk the one of lowest index."""
+    """The error for an arm or an answer out of range.
+
+    Among the runs that failed in the earliest chunk it names the one of lowest index.
+    """
     lane = carry.lane
-    found: dict[str, Any] = {"arm": lane.bad_arm, "run": lane.run, "instance": lane.instance, "t": lane.stats.t}
+    found: dict[str, Any] = {
+        "arm": lane.bad_arm,
+        "run": lane.run,
+        "instance": lane.instance,
+        "t": lane.stats.t,
+    }
     bad = lane.bad_answer
     found["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
     found["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
     found = {name: np.ravel(x) for name, x in found.items()}
     failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
     order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])
-    arm, answer, t, run, instance = (int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance"))
+    arm, answer, t, run, instance = (
+        int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance")
+    )
     where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
     if arm == 0:
         argument, allowed = job.problem.in_range(job.instance.K)
@@ -286,13 +327,14 @@ def _failure(job: Job, carry: Carry) -> ArgumentError:
         return ArgumentError(argument, job.problem, allowed, note)
     allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
     note = f"it chose arm {arm} at t = {t} of {where}"
-    return RuleError(job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None)
+    return RuleError(
+        job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None
+    )
 
 
 def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:
-    """The program to go on with when a device has so many lanes' work left at most; None: this one."""
+    """The spec with fewer lanes for at most `live` runs a device; None: keep this spec."""
     if job.layout.shrink is False or spec.log:
         return None
     sizes = [lanes for lanes in engine.FEW_LANES if live <= lanes and 2 * lanes <= spec.lanes]
     return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
-

@@ -1,4 +1,4 @@
-"""What a call asks for, checked on the host before anything compiles."""
+"""A call's arguments, checked on the host before anything compiles."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -18,25 +18,32 @@ from jaxelim.simulation import memory
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 
-_MAX_SAMPLES = 2**31 - 2**16  # t is counted in int32, and a chunk may run past the cap
-_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding moves such a gap by 1% at most
-_MAX_SAMPLES_FLOAT32 = 2**24  # counts are kept in the floating type
+_MAX_SAMPLES = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
+_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
+_MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """How the work is laid out; nothing here changes a result.
+    """Layout of the work. No field but `precision` changes a result.
 
     Args:
-        lanes: runs side by side on each device, rounded up to a multiple of 16; None: chosen by backend and number of runs.
-        chunk: steps between two looks at who has finished; None: chosen by backend.
-        devices: how many of JAX's devices to use; None: all of them (never more than there are runs).
-        precision: "float64" or "float32". In float32 the statistics are made anew from counts and compensated reward sums, in
-            float64, every 256 samples; how many lanes there are may still turn the last digit of a rule's own solve (LazyTaS).
-        vmapped: run the rule through `jax.vmap` of its one-run form even where it has a faster one (the tests hold the two
-            equal).
-        form: how V^-1 is kept, "arms", "square" or "diagonal"; None: chosen by cost.
-        shrink: go on with fewer lanes once few runs are left, which takes another compilation; None: where that pays.
+        lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
+            backend and number of runs.
+        chunk: steps between two refills of the lanes; None: chosen by backend.
+        devices: how many of JAX's devices to use; None: all (never more than
+            there are runs).
+        precision: "float64" or "float32". In float32 the statistics are recomputed
+            every 256 samples, in float64, from counts and compensated reward sums. In
+            float32 the number of lanes can change LazyTaS runs.
+        vmapped: run the rule under `jax.vmap` even where it has a lanes-last form,
+            which is faster and gives the same results.
+        form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
+        shrink: continue with fewer lanes once few runs are left, which needs another
+            compilation; None: where it pays.
+
+    Raises:
+        ArgumentError: a value is not allowed.
     """
 
     lanes: int | None = None
@@ -63,7 +70,7 @@ class Engine:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A checked call."""
+    """The arguments of a call, checked by `Job.checked`."""
 
     instance: Instance
     problem: Problem
@@ -82,10 +89,25 @@ class Job:
 
     @staticmethod
     def checked(
-        instance, problem, rule, delta, stopping, elimination, threshold, runs, seed, max_samples, ridge, noise, record, layout
+        instance,
+        problem,
+        rule,
+        delta,
+        stopping,
+        elimination,
+        threshold,
+        runs,
+        seed,
+        max_samples,
+        ridge,
+        noise,
+        record,
+        layout,
     ) -> "Job":
         if not isinstance(instance, Instance):
-            raise ArgumentError("instance", instance, "an Instance, such as load_instance('linear-d20')")
+            raise ArgumentError(
+                "instance", instance, "an Instance, such as load_instance('linear-d20')"
+            )
         if not isinstance(problem, Problem):
             raise ArgumentError("problem", problem, "a problem such as BestArm()")
         if not isinstance(rule, SamplingRule):
@@ -99,17 +121,27 @@ class Job:
         seed = checks.seed(seed)
         max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
         if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
-            allowed = f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
-            raise ArgumentError("max_samples", max_samples, allowed, "float32 counts one by one up to 2^24")
+            allowed = (
+                f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
+            )
+            raise ArgumentError(
+                "max_samples", max_samples, allowed, "float32 counts one by one up to 2^24"
+            )
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = checks.real_array("noise", noise, ndim=2)
             if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
-                raise ArgumentError("noise", noise.shape, f"shape [{indexes.size} runs, at least K = {instance.K} samples]")
+                raise ArgumentError(
+                    "noise",
+                    noise.shape,
+                    f"shape [{indexes.size} runs, at least K = {instance.K} samples]",
+                )
             instance.family.check_noise(noise, layout.precision)
         if not isinstance(record, str | Sequence):
-            raise ArgumentError("record", record, "a sequence of names, of which there is one: 'pair_times'")
+            raise ArgumentError(
+                "record", record, "a sequence of names, of which there is one: 'pair_times'"
+            )
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
             checks.choice("record", name, ("pair_times",))
@@ -148,11 +180,13 @@ class Job:
     @property
     def shared(self) -> bool:
         """Whether all deltas can be observed on one trajectory."""
-        return self.deltas.size == 1 or not (self.rule.traits.uses_delta or self.elimination is not None)
+        return self.deltas.size == 1 or not (
+            self.rule.traits.uses_delta or self.elimination is not None
+        )
 
 
 def _check_form(form: str, instance: Instance, problem: Problem) -> None:
-    """Refuse a form of the design that is not exact, or that there is none of."""
+    """Refuse a form of the design that is not exact, or that the family does not have."""
     allowed = ["diagonal"] if instance.structure == "unstructured" else []
     allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
     if not isinstance(instance.family, Gaussian):
@@ -162,10 +196,21 @@ def _check_form(form: str, instance: Instance, problem: Problem) -> None:
 
 
 def _check_runs_fit(
-    instance: Instance, problem: Problem, deltas: np.ndarray, stopping: tuple[StoppingRule, ...], runs: Any
+    instance: Instance,
+    problem: Problem,
+    deltas: np.ndarray,
+    stopping: tuple[StoppingRule, ...],
+    runs: Any,
 ) -> None:
-    """Refuse a number of runs whose indexes and results alone would not fit into memory: before they are made."""
-    if isinstance(runs, int | np.integer) and not isinstance(runs, bool) and 0 < runs <= checks.MAX_RUNS:
+    """Refuse a number of runs whose indices and results would not fit into memory.
+
+    Runs before these arrays exist.
+    """
+    if (
+        isinstance(runs, int | np.integer)
+        and not isinstance(runs, bool)
+        and 0 < runs <= checks.MAX_RUNS
+    ):
         each = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
         size = int(runs) * (8 + 2 * instance.size * each)
         memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
@@ -173,8 +218,14 @@ def _check_runs_fit(
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
     rules = (stopping,) if isinstance(stopping, StoppingRule) else stopping
-    if not isinstance(rules, Sequence) or not rules or not all(isinstance(rule, StoppingRule) for rule in rules):
-        raise ArgumentError("stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them")
+    if (
+        not isinstance(rules, Sequence)
+        or not rules
+        or not all(isinstance(rule, StoppingRule) for rule in rules)
+    ):
+        raise ArgumentError(
+            "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
+        )
     if len({repr(rule) for rule in rules}) < len(rules):
         raise ArgumentError("stopping", stopping, "each stopping rule once")
     return tuple(rules)
@@ -182,11 +233,11 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
 
 def _check_float32(instance: Instance, problem: Problem) -> None:
     """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
-    if type(problem).half_spaces is Problem.half_spaces:  # a user's own, without them
+    if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
         return
     for i, one in enumerate(instance.unbatched):
         directions, offsets = problem.half_spaces(one.arms, one.theta)
-        # A mean is the sum of these terms, each rounded. Best arm and top m compare means.
+        # A mean is a sum of rounded terms. Best arm and top m compare means.
         size = np.abs(directions) @ np.abs(one.theta) + np.abs(offsets)
         if problem.name in ("best-arm", "top-m"):
             size = np.full(len(offsets), np.max(np.abs(one.arms) @ np.abs(one.theta)))
@@ -202,9 +253,14 @@ def _check_float32(instance: Instance, problem: Problem) -> None:
 
 
 def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
-    """A threshold must be finite and positive at the times that a run may see, must not fall in t nor rise in delta."""
+    """Refuse a threshold that is not finite and positive at the times of a run.
+
+    It also must not decrease in t, nor increase in delta.
+    """
     if not callable(threshold) or isinstance(threshold, type):
-        raise ArgumentError("threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)")
+        raise ArgumentError(
+            "threshold", threshold, "a threshold such as Heuristic(), or a callable of (t, delta)"
+        )
     values = _levels("threshold", threshold, threshold, deltas, first, last)
     slack = 1e-12 * np.abs(values).max()
     if np.any(np.diff(values, axis=1) < -slack):
@@ -216,19 +272,23 @@ def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) 
 def _levels(
     argument: str, given: Any, f: Callable, deltas: np.ndarray, first: int, last: int
 ) -> np.ndarray:
-    """f(t, delta) from the largest delta to the smallest, at times from `first` to `last`: [deltas, times].
+    """f(t, delta) from the largest delta to the smallest, at times from `first` to
+    `last`: [deltas, times].
 
     Raises:
-        ArgumentError: it cannot be traced, raises, or gives anything but one finite number above 0 per t.
+        ArgumentError: f cannot be traced, raises, or does not give one finite number
+            above 0 per t.
     """
-    # Always as many, so that few programs are compiled; where there are fewer times, some come twice.
+    # Always 200 times, so that few programs are compiled; in short ranges times repeat.
     times = np.round(np.geomspace(first, max(last, first + 1), 200))
     falling = np.sort(deltas)[::-1]
     like = jax.ShapeDtypeStruct(times.shape, np.float64)
     with scope.engine():
         try:
-            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but not what is traced
-            values = np.array([np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling])
+            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but no tracers
+            values = np.array(
+                [np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling]
+            )
         except Exception as error:
             allowed = "a callable of (t, delta) made of jax.numpy operations"
             raise ArgumentError(argument, given, allowed, f"it raised {in_words(error)}") from error
@@ -238,31 +298,44 @@ def _levels(
     for allowed, good in (("finite values", np.isfinite(values)), ("values above 0", values > 0)):
         if not good.all():
             row, column = np.argwhere(~good)[0]
-            note = f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
+            note = (
+                f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
+            )
             raise ArgumentError(argument, given, allowed, note)
     return values
 
 
 def _check_hashable(**given: Any) -> None:
-    """What programs are kept by has to be hashable."""
+    """Refuse arguments that are not hashable; they are keys in the cache of programs."""
     for name, value in given.items():
         try:
             hash(value)
         except TypeError as error:
-            allowed = "something hashable, such as a frozen dataclass of hashable fields, or a function"
+            allowed = (
+                "something hashable, such as a frozen dataclass of hashable fields, or a function"
+            )
             raise ArgumentError(name, value, allowed, in_words(error)) from error
 
 
-def _check_alpha(elimination: Resets, threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:
-    """The level of elimination at sampling must be finite on the times that a run may see."""
+def _check_alpha(
+    elimination: Resets, threshold: Any, deltas: np.ndarray, first: int, last: int
+) -> None:
+    """Refuse a level alpha of elimination at sampling that is not finite and positive."""
     argument, given = "alpha", elimination.alpha
     if given is None:
         argument, given = "threshold", threshold
-    _levels(argument, given, lambda t, delta: elimination.level(threshold, t, delta), deltas, first, last)
+    _levels(
+        argument,
+        given,
+        lambda t, delta: elimination.level(threshold, t, delta),
+        deltas,
+        first,
+        last,
+    )
 
 
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
-    """Refuse, with a sentence, what the paper does not define."""
+    """Refuse combinations that the paper does not define."""
     name, traits = type(rule).__name__, rule.traits
     if not traits.defined_for(problem.name):
         allowed = f"one that {name} is defined for: {', '.join(traits.problems)}"
@@ -276,19 +349,27 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
         raise UnsupportedError("family", family, allowed)
     for one in stopping:
         if one.name not in traits.stopping:
-            raise UnsupportedError("stopping", one, f"{name} stops by: {', '.join(traits.stopping)}")
+            raise UnsupportedError(
+                "stopping", one, f"{name} stops by: {', '.join(traits.stopping)}"
+            )
     if elimination is None:
         return
     if not isinstance(elimination, SelectiveElimination | Resets):
-        raise ArgumentError("elimination", elimination, "None, SelectiveElimination(), FullElimination() or Resets(...)")
+        raise ArgumentError(
+            "elimination",
+            elimination,
+            "None, SelectiveElimination(), FullElimination() or Resets(...)",
+        )
     if not traits.elimination:
-        raise UnsupportedError("elimination", elimination, f"None: {name} does not look at pieces when it samples")
+        raise UnsupportedError(
+            "elimination", elimination, f"None: {name} does not look at pieces when it samples"
+        )
     if isinstance(elimination, Resets):
         elimination.check(threshold, deltas)
     if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
         raise UnsupportedError(
             "stopping",
             stopping,
-            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that this "
-            "stopping rule has dropped, and any other rule would wait for them for ever",
+            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that "
+            "this stopping rule has dropped, and any other rule would wait for them for ever",
         )

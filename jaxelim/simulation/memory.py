@@ -1,4 +1,4 @@
-"""How much memory there is, and the refusal of calls that would hold more."""
+"""Free memory, and the refusal of calls that would hold more."""
 
 import os
 from collections import Counter
@@ -9,28 +9,28 @@ from typing import Any, NamedTuple
 from jaxelim.errors import MemoryLimitError, gigabytes
 
 SMALL = 2**28
-"""Bytes below which nobody looks how much there is."""
+"""Below so many bytes free memory is not read."""
 
 
 class Part(NamedTuple):
-    """Bytes that a call would hold."""
+    """A part of the memory that a call would hold."""
 
-    argument: str  # the argument that they are due to
-    given: Any  # its value
-    purpose: str  # what they are for, in words
-    host: int
-    device: int = 0  # on all devices together
+    argument: str  # the argument that determines it
+    given: Any  # the value of that argument
+    purpose: str  # what it is for, in words
+    host: int  # bytes
+    device: int = 0  # bytes, on all devices together
 
 
 def check(parts: Sequence[Part], devices: Sequence[Any] = ()) -> None:
-    """Refuse a call of these parts where they do not fit into the memory that is free.
+    """Refuse a call whose parts do not fit into free memory.
 
     Args:
         parts: all that the call would hold.
-        devices: JAX's devices that it would run on; a CPU's share the host's memory.
+        devices: the JAX devices of the call; CPU devices share the host's memory.
 
     Raises:
-        MemoryLimitError: they do not fit; the argument most to blame is named.
+        MemoryLimitError: they do not fit; it names the argument with the largest share.
     """
     shared = all(device.platform == "cpu" for device in devices)
     on_host = [part.host + (part.device if shared else 0) for part in parts]
@@ -49,22 +49,28 @@ def _check(parts: Sequence[Part], sizes: Sequence[int], free: int | None) -> Non
     for part, size in zip(parts, sizes, strict=True):
         blamed[part.argument] += size
     argument, most = blamed.most_common(1)[0]
-    own = [(size, part) for part, size in zip(parts, sizes, strict=True) if part.argument == argument]
+    own = [
+        (size, part) for part, size in zip(parts, sizes, strict=True) if part.argument == argument
+    ]
     largest = max(own, key=lambda one: one[0])[1]
     note = f"the call would hold {gigabytes(needed)}, {gigabytes(most)} of it for {largest.purpose}"
     raise MemoryLimitError(argument, largest.given, needed, free, note)
 
 
 def of_a_run(arms: int, width: int, observers: int) -> int:
-    """Bytes of what a run leaves: for every observer samples, stopped, answer, pulls and two counts of tests."""
+    """Bytes of a run's outcome.
+
+    Per observer: samples, stopped, answer [width], pulls [arms] and two
+    counts of tests.
+    """
     return 4 + observers * (21 + width + 4 * arms)
 
 
 def available(root: Path = Path("/")) -> int | None:
-    """Bytes that this process may still take; None where the system does not say.
+    """Bytes that this process may still allocate; None where the system does not report them.
 
-    The least of what the system has available and what its control groups (v1 and v2) leave,
-    whose page cache counts as free.
+    The smaller of the system's available memory and the rest of the process's control
+    groups (v1 and v2). Their page cache counts as free.
     """
     found = [_of_the_system(root), *_of_control_groups(root)]
     known = [size for size in found if size is not None]
@@ -72,7 +78,7 @@ def available(root: Path = Path("/")) -> int | None:
 
 
 def available_on(devices: Sequence[Any]) -> int | None:
-    """Bytes that are free on the fullest of some devices; None where they do not say."""
+    """Free bytes on the fullest device; None where devices do not report them."""
     free = []
     for device in devices:
         stats = device.memory_stats() or {}
@@ -93,7 +99,7 @@ def _of_the_system(root: Path) -> int | None:
 
 
 def _of_control_groups(root: Path) -> list[int]:
-    """What each control group that this process is in leaves, those above it included."""
+    """Free bytes of each control group of this process, and of the groups above them."""
     found = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -115,7 +121,7 @@ def _of_control_groups(root: Path) -> list[int]:
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> list[int]:
-    """What one group leaves; empty where it has no limit or is not to be seen from here."""
+    """Free bytes of one group; empty where it has no limit or is not visible."""
     most, used = _read(group / limit).strip(), _read(group / usage).strip()
     if not most.isdigit() or not used.isdigit() or int(most) >= 2**60:
         return []

@@ -1,4 +1,4 @@
-"""What comes back from a simulation, and from the trace of one run."""
+"""Results of a simulation, and the trace of one run."""
 
 import dataclasses
 import math
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 BIASED = "the mean of the others is biased low"
-"""What to say of means where some runs were cut off."""
+"""The note on means where some runs were truncated."""
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
-    """The public form of the right answer of each instance: bool [K], with a batch [instance, K]."""
+    """The public form of each instance's correct answer: bool [K], with a batch [instance, K]."""
     given = [(one.theta, one.means, problem.constants()) for one in instance.unbatched]
     answers = [np.asarray(_answer(problem.static_part(), *one)) for one in given]
     return np.stack(answers) if instance.batched else answers[0]
@@ -36,7 +36,10 @@ def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """A table with one row per instance, stopping rule and delta; prints as text. `rows` holds the numbers."""
+    """A table with one row per instance, stopping rule and delta.
+
+    It prints as text; `rows` holds the numbers.
+    """
 
     title: str
     rows: tuple[dict, ...]
@@ -49,7 +52,7 @@ class Summary:
 
 
 def aligned(rows: Any) -> list[str]:
-    """Rows of equal keys as lines of text in columns."""
+    """Format rows with equal keys as aligned lines of text, the first of them the keys."""
     rows = [{k: _shown(v) for k, v in row.items()} for row in rows]
     head = list(rows[0])
     width = {k: max(len(k), *(len(row[k]) for row in rows)) for k in head}
@@ -65,25 +68,32 @@ def _shown(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Result:
-    """The outcome of `simulate`. Arrays are [stopping, delta, run], with a batch [instance, stopping, delta, run]; K stands for
-    the arms (for `HalfSpaces`, in `answer`, for the answers).
+    """The result of `simulate`.
+
+    Arrays are [stopping, delta, run], with a batch [instance, stopping, delta, run]. K
+    is the number of arms; in `answer` of `HalfSpaces` it is the number of answers.
 
     Attributes:
         samples: int32, samples drawn until the run was over (tau where it stopped).
-        stopped: bool, over by its stopping rule.
-        truncated: bool, cut off at max_samples or out of noise; then `answer` is the empirical one, with no guarantee.
-        answer: bool [..., K]: the best arm, the top m, or sign >= 0.
+        stopped: bool, whether its stopping rule ended the run.
+        truncated: bool, whether max_samples or the end of its noise ended the run. Then
+            `answer` is the empirical one, without guarantee.
+        answer: bool [..., K]: the best arm, the top m, or mean >= level.
         correct: bool, whether the answer is that of the true theta.
         pulls: int32 [..., K], pulls of each arm.
-        elimination_times: int32 [..., K], when each arm was dropped by this stopping rule, 0 for never ([..., K, K] for ordered
-            pairs of top m, with record=("pair_times",); [..., A, G] for `HalfSpaces`; None where nothing was recorded).
-        tests_stopping: int64, half-spaces tested for stopping, over the whole run (the paper's cost measure).
-        tests_sampling: int64, half-spaces looked at for sampling.
-        timings: as measured: seconds (of which compilation is kept apart, in compile_seconds, and as processor time of the whole
-            process while it compiled, in compile_processor_seconds), samples drawn and computed (lanes that idle count as
-            computed).
+        elimination_times: int32 [..., K], samples when this stopping rule eliminated
+            each arm, 0 for never. For top m [..., K, K], ordered pairs, with
+            record=("pair_times",). For `HalfSpaces` [..., A, G]. None where nothing
+            was recorded.
+        tests_stopping: int64, half-spaces tested for stopping in the whole run (the
+            paper's cost measure).
+        tests_sampling: int64, half-spaces tested for sampling.
+        timings: `seconds`, without compilation; `compile_seconds`, and
+            `compile_processor_seconds`, the processor time of the whole process
+            meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
+            too; `choose_rounds`, calls of `choose`.
         layout: how the runs were laid out.
-        settings: all that decides the numbers, as text.
+        settings: all that determines the numbers, as text.
     """
 
     instance: Any
@@ -116,12 +126,12 @@ class Result:
 
     @property
     def truncated(self) -> np.ndarray:
-        """bool, shape of samples: the run was cut off."""
+        """bool, shape of samples: whether the run was truncated."""
         return ~self.stopped
 
     @staticmethod
     def assembled(job: Any, spec: Any, arrays: Any, work: dict) -> "Result":
-        """From a job and the `Outcome` of its runs, in their places."""
+        """Build it from a job, its spec and the ordered `Outcome` of its runs."""
         found = [x for x in arrays.times if x is not None]
         times = None
         if found:
@@ -173,9 +183,11 @@ class Result:
         )
 
     def summary(self) -> Summary:
-        """Mean and standard deviation of tau, errors and cost, per instance, stopping rule and delta.
+        """Mean and standard deviation of tau, errors and cost.
 
-        Runs that were cut off are left out of every mean and counted in their own column."""
+        One row per instance, stopping rule and delta. Means leave out truncated runs,
+        which have their own column.
+        """
         rows = []
         batched = self.instance.batched
         shaped = lambda x: x if batched else x[None]  # noqa: E731
@@ -195,34 +207,45 @@ class Result:
                         "mean tau": float(tau.mean()) if n else math.nan,
                         "sd": float(tau.std(ddof=1)) if n > 1 else math.nan,
                         "s.e.": float(tau.std(ddof=1) / n**0.5) if n > 1 else math.nan,
-                        "errors": float((~shaped(self.correct)[at][stopped]).mean()) if n else math.nan,
-                        "tests/sample": float((shaped(self.tests_stopping)[at][stopped] / tau).mean()) if n else math.nan,
+                        "errors": float((~shaped(self.correct)[at][stopped]).mean())
+                        if n
+                        else math.nan,
+                        "tests/sample": float(
+                            (shaped(self.tests_stopping)[at][stopped] / tau).mean()
+                        )
+                        if n
+                        else math.nan,
                     }
                     rows.append(row)
         at_sampling = self.settings["elimination"]
-        title = f"{self.settings['rule']} on {self.settings['instance']}, {self.problem}, at sampling: {at_sampling}"
+        title = (
+            f"{self.settings['rule']} on {self.settings['instance']}, {self.problem}, "
+            f"at sampling: {at_sampling}"
+        )
         notes = []
         cut = int(self.truncated.sum())
         if cut:
             cap = self.settings["max_samples"]
             notes.append(
-                f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end of their noise: "
+                f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end "
+                "of their noise: "
                 f"they are in no mean{', and ' + BIASED if cut < self.truncated.size else ''}."
             )
         drawn = max(self.timings["samples_drawn"], 1)
         seconds, compiling = self.timings["seconds"], self.timings["compile_seconds"]
         notes.append(
-            f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, after {compiling:.1f} s "
-            "of compiling."
+            f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
+            f"after {compiling:.1f} s of compiling."
         )
         return Summary(title, tuple(rows), tuple(notes))
 
     def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
-        """How close the runs came to the lower bound, and their pulls to the optimal allocation.
+        """Compare the runs with the lower bound, and their pulls with the optimal allocation.
 
         Returns:
-            samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound; NaN for runs that were cut off), and the total
-            variation distance between pulls/samples and w*, likewise.
+            samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound); and
+            the total variation distance between pulls/samples and w*, of the same
+            shape. NaN for truncated runs.
         """
         solved = complexity(self.instance, self.problem)
         lead = self.samples.shape[:1] if self.instance.batched else ()
@@ -237,22 +260,36 @@ class Result:
         return ratio * cut, distance * cut
 
     def to_xarray(self) -> "xr.Dataset":
-        """All arrays with labelled dimensions, the settings and the layout as attributes. Save with `.to_netcdf(path)`."""
-        import xarray as xr  # takes a second: only for those who ask
+        """All arrays with labelled dimensions; settings, layout and timings as attributes.
+
+        Save with `.to_netcdf(path)`.
+        """
+        import xarray as xr  # slow to import, so only here
 
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
         of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
         data: dict[str, Any] = {
             name: (dims, getattr(self, name))
-            for name in ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")
+            for name in (
+                "samples",
+                "stopped",
+                "truncated",
+                "correct",
+                "tests_stopping",
+                "tests_sampling",
+            )
         }
         data["answer"] = ((*dims, of_answer), self.answer)
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times
         if times is not None:
             data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
-        coords = {"stopping": [rule.name for rule in self.stopping], "delta": self.deltas, "run": self.runs}
+        coords = {
+            "stopping": [rule.name for rule in self.stopping],
+            "delta": self.deltas,
+            "run": self.runs,
+        }
         units = {
             "samples": "samples",
             "pulls": "samples",
@@ -275,7 +312,10 @@ class Result:
         return ds
 
     def __repr__(self) -> str:
-        return f"<Result {self.settings['rule']} on {self.settings['instance']}: {'x'.join(map(str, self.samples.shape))} runs>"
+        return (
+            f"<Result {self.settings['rule']} on {self.settings['instance']}: "
+            f"{'x'.join(map(str, self.samples.shape))} runs>"
+        )
 
 
 def _renamed(old: str, new: str, value: dict) -> dict:
@@ -294,11 +334,15 @@ class Trace:
     Attributes:
         arms: int32 [samples], every pull in order, the K initial ones first.
         rewards: float64 [samples], in the units of the instance.
-        active: int32 [checks], at each check from t = K on, the stop's included: active arms (best arm, signs), ordered pairs
-            known worse (top m), active pieces (half-spaces). Under LLR stopping nothing is dropped.
-        samples: int, samples drawn. stopped: bool. answer: bool [K].
+        active: int32 [checks], what is left at each check from t = K to the stop. Best
+            arm and thresholding: active arms. Top m: ordered pairs known worse.
+            Half-spaces: active pieces. LLR stopping eliminates nothing.
+        samples: int, samples drawn.
+        stopped: bool, whether the stopping rule ended the run.
+        answer: bool [K].
+        pulls: int32 [K].
         elimination_times: int32, as in `Result`; None where nothing was recorded.
-        pulls: int32 [K]. theta_hat_0: float64 [d], the estimate at t = K.
+        theta_hat_0: float64 [d], the estimate at t = K.
     """
 
     arms: np.ndarray
@@ -313,12 +357,12 @@ class Trace:
 
     @property
     def truncated(self) -> bool:
-        """Whether the run was cut off."""
+        """Whether the run was truncated."""
         return not self.stopped
 
     @staticmethod
     def assembled(job: Any, carry: Any) -> "Trace":
-        """From a job and the last `Carry` of its run."""
+        """Build it from a job and the last `Carry` of its run."""
         raw, log, k, family = carry.out, carry.log, job.instance.K, job.instance.family
         samples = int(raw.samples[0, 0, 0])
         arms = np.concatenate([np.arange(k, dtype=np.int32), log.arm[k:samples]])

@@ -1,11 +1,15 @@
-"""Finished blocks of runs on disk: each one NetCDF file that is there whole or not at all.
+"""Finished blocks of runs on disk, one NetCDF file each, written atomically and checksummed.
 
-A block holds the runs first .. last of one cell. Its file is named by the cell, by a digest of the settings (all that decides
-the numbers) and by its runs: `table1-bai-LinGapE-watched.2f0c...e1.0000000-0000099.nc`. It is written under a temporary name,
-flushed to the disk and renamed, so that a job that is killed, or whose machine is switched off, leaves whole blocks and at
-most one temporary file. A checksum of all arrays inside is compared whenever a block is read.
+A block holds the runs first .. last of one cell. Its file is named by the cell, by a
+digest of the settings (all that determines the numbers) and by its runs:
+`table1-bai-LinGapE-watched.2f0c...e1.0000000-0000099.nc`.
 
-Run r of a seed is the same run in every call, whence blocks of any size, of any order and of any machine fit together.
+A block is written under a temporary name, flushed to the disk and renamed. A job that
+is killed, or whose machine is switched off, leaves complete blocks and at most one
+temporary file. Every read compares the checksum of all arrays.
+
+Run r of a seed is the same run in every call. So blocks of any size, order and machine
+can be joined.
 """
 
 from jaxelim.files import write_whole

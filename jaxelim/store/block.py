@@ -1,4 +1,4 @@
-"""One finished block: its arrays, its file, and the file's name."""
+"""One finished block: its arrays, its file and the file's name."""
 
 import dataclasses
 import hashlib
@@ -16,12 +16,14 @@ from jaxelim.errors import DamagedFileError, StoreError
 from jaxelim.store.settings import as_json, digest
 
 FORMAT = 1
-"""Of the files: raised when their layout changes."""
-_NAME = re.compile(r"(?P<slug>[^.]+)\.(?P<digest>[0-9a-f]{20})\.(?P<first>\d{7,10})-(?P<last>\d{7,10})\.nc")
+"""Version of the files' layout; raise it when the layout changes."""
+_NAME = re.compile(
+    r"(?P<slug>[^.]+)\.(?P<digest>[0-9a-f]{20})\.(?P<first>\d{7,10})-(?P<last>\d{7,10})\.nc"
+)
 
 
 def checksum(data: xr.Dataset, *texts: str) -> str:
-    """SHA-256 of all variables: names, dimensions, types, units and contents; and of the texts."""
+    """SHA-256 of the texts and of all variables: names, dimensions, types, units, contents."""
     total = hashlib.sha256()
     for text in texts:
         total.update(text.encode() + b"\0")
@@ -31,8 +33,17 @@ def checksum(data: xr.Dataset, *texts: str) -> str:
         if values.dtype.kind in "OU":
             kind, contents = "str", "\0".join(map(str, values.ravel())).encode()
         else:
-            kind, contents = values.dtype.name, np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
-        head = [name, list(variable.dims), list(values.shape), kind, str(variable.attrs.get("units", ""))]
+            kind, contents = (
+                values.dtype.name,
+                np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes(),
+            )
+        head = [
+            name,
+            list(variable.dims),
+            list(values.shape),
+            kind,
+            str(variable.attrs.get("units", "")),
+        ]
         total.update(as_json(head).encode() + b"\0" + contents + b"\0")
     return total.hexdigest()
 
@@ -42,10 +53,11 @@ class Block:
     """One finished block.
 
     Attributes:
-        name: of the cell, for people.
-        settings: all that decides the numbers, as `canonical` gives it.
-        data: the arrays of the block, with a dimension `run` whose coordinate holds consecutive run indexes.
-        work: what is no result: seconds, samples drawn, versions; not part of the checksum of the arrays.
+        name: of the cell, a label.
+        settings: all that determines the numbers, in the form of `canonical`.
+        data: the arrays of the block, with a dimension `run` whose coordinate holds
+            consecutive run indices.
+        work: seconds, samples drawn, versions; not part of the checksum of the arrays.
         path: its file; None before it is written.
     """
 
@@ -57,12 +69,12 @@ class Block:
 
     @property
     def runs(self) -> np.ndarray:
-        """Run indexes [run]."""
+        """Run indices [run]."""
         return self.data["run"].values
 
     @property
     def checksum(self) -> str:
-        """Of the arrays and of the settings; the name, a label, does not count."""
+        """The checksum of the arrays and the settings, without the name."""
         return checksum(self.data, as_json(self.settings))
 
     @property
@@ -72,7 +84,7 @@ class Block:
 
     @property
     def filename(self) -> str:
-        """What its file is called."""
+        """The name of its file."""
         of_settings, first, last = self.key
         return f"{slug(self.name)}.{of_settings}.{first:07d}-{last:07d}.nc"
 
@@ -88,17 +100,17 @@ class Block:
             "work": work,
             "label_checksum": _label_checksum(self.name, work),
         }
-        # Made in memory: HDF5 on a full disk fails at odd moments, a plain write at one place.
+        # Built in memory: on a full disk HDF5 can fail anywhere, but a plain write in one place.
         packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
         return bytes(data.to_netcdf(engine="h5netcdf", encoding=packed))
 
     @staticmethod
     def read(path: Path) -> "Block":
-        """The block in a file, checked.
+        """Read the block in a file and check it.
 
         Raises:
-            DamagedFileError: it is not what was written.
-            StoreError: it cannot be read, or is of a newer format.
+            DamagedFileError: the file is not as it was written.
+            StoreError: the file cannot be read, or has a newer format.
         """
         try:
             contents = path.read_bytes()
@@ -107,46 +119,65 @@ class Block:
         try:
             data, attributes = _parsed(contents)
             version = int(np.ravel(attributes["jaxelim_block"])[0])
-        except Exception as error:  # HDF5 answers a damaged file with almost any exception
-            raise DamagedFileError(path, f"it is no readable NetCDF block ({type(error).__name__})") from error
+        except Exception as error:  # HDF5 raises almost any exception for a damaged file
+            raise DamagedFileError(
+                path, f"it is no readable NetCDF block ({type(error).__name__})"
+            ) from error
         if version > FORMAT:
-            raise StoreError(path, f"its format is {version}; this version of jaxelim reads up to {FORMAT}")
+            raise StoreError(
+                path, f"its format is {version}; this version of jaxelim reads up to {FORMAT}"
+            )
         try:
             name, work = str(attributes["name"]), str(attributes["work"])
             block = Block(name, json.loads(attributes["settings"]), data, json.loads(work), path)
             if block.checksum != attributes["checksum"]:
-                raise DamagedFileError(path, "its arrays do not have the checksum that was written with them")
+                raise DamagedFileError(
+                    path, "its arrays do not have the checksum that was written with them"
+                )
             if _label_checksum(name, work) != attributes["label_checksum"]:
-                raise DamagedFileError(path, "its attributes do not have the checksum that was written with them")
+                raise DamagedFileError(
+                    path, "its attributes do not have the checksum that was written with them"
+                )
             named = _NAME.fullmatch(path.name)
             if named is None or path.name.split(".", 1)[1] != block.filename.split(".", 1)[1]:
                 raise DamagedFileError(path, "its name does not go with its contents")
         except DamagedFileError:
             raise
         except Exception as error:
-            raise DamagedFileError(path, f"its attributes cannot be read ({type(error).__name__})") from error
+            raise DamagedFileError(
+                path, f"its attributes cannot be read ({type(error).__name__})"
+            ) from error
         return block
 
 
 def _parsed(contents: bytes) -> tuple[xr.Dataset, dict]:
-    """The arrays and the attributes of a NetCDF file that `encoded` has made.
+    """The arrays and the attributes of a NetCDF file that `encoded` wrote.
 
-    With h5py, ten times faster than by `xr.open_dataset`; whether it has read all of it well is the checksum's to say."""
+    h5py reads it faster than `xr.open_dataset` does. The checksum verifies the result.
+    """
     variables: dict[str, Any] = {}
     with h5py.File(io.BytesIO(contents), "r") as file:
         attributes = dict(file.attrs)
         for name, found in file.items():
             own = found.attrs
             scale = own.get("CLASS") == b"DIMENSION_SCALE"
-            if scale and bytes(own.get("NAME", b"")).startswith(b"This is a netCDF dimension but not"):
+            if scale and bytes(own.get("NAME", b"")).startswith(
+                b"This is a netCDF dimension but not"
+            ):
                 continue
-            dims = (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
-            values = found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
+            dims = (
+                (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
+            )
+            values = (
+                found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
+            )
             if own.get("dtype") == "bool":
                 values = values.astype(bool)
             variables[name] = (dims, values, {"units": own["units"]} if "units" in own else {})
     coordinates = {name: one for name, one in variables.items() if one[0] == (name,)}
-    return xr.Dataset({k: v for k, v in variables.items() if k not in coordinates}, coordinates), attributes
+    return xr.Dataset(
+        {k: v for k, v in variables.items() if k not in coordinates}, coordinates
+    ), attributes
 
 
 def _label_checksum(name: str, work: str) -> str:
@@ -154,13 +185,13 @@ def _label_checksum(name: str, work: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A cell's name as part of a file's: letters, digits, + and _, anything else one hyphen."""
+    """A cell's name for use in a file name: all but letters, digits, + and _ become hyphens."""
     return re.sub(r"[^A-Za-z0-9+_]+", "-", name).strip("-") or "cell"
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What a block's file name says."""
+    """The parts of a block's file name."""
 
     path: Path
     slug: str
@@ -170,6 +201,8 @@ class Entry:
 
     @staticmethod
     def of(path: Path) -> "Entry | None":
-        """None for a file that is no block."""
+        """Parse a path; None for a file that is no block."""
         found = _NAME.fullmatch(path.name)
-        return found and Entry(path, found["slug"], found["digest"], int(found["first"]), int(found["last"]))
+        return found and Entry(
+            path, found["slug"], found["digest"], int(found["first"]), int(found["last"])
+        )

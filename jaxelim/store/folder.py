@@ -14,10 +14,13 @@ from jaxelim.store.settings import differences, digest
 
 
 class Store:
-    """A folder of finished blocks; they lie in its subfolder `blocks`.
+    """A folder of finished blocks, in its subfolder `blocks`.
 
     Args:
-        directory: the folder; made when the first block is written.
+        directory: the folder; created with the first block.
+
+    Raises:
+        ArgumentError: directory is no path.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
@@ -30,26 +33,34 @@ class Store:
         return f"Store({str(self.directory)!r})"
 
     def exists(self) -> bool:
-        """Whether there is such a store."""
+        """Whether the store exists."""
         return self.folder.is_dir()
 
     def _files(self) -> list[Path]:
         return listed(self.folder)
 
     def entries(self) -> list[Entry]:
-        """The blocks by their file names, sorted; nothing is opened."""
+        """The blocks by their file names, sorted; opens no file."""
         return [entry for path in self._files() if (entry := Entry.of(path))]
 
     def leftovers(self) -> list[Path]:
-        """Temporary files, those of tables and figures too: of a job that writes at this moment, or of one that was killed."""
-        return [path for path in [*self._files(), *listed(self.directory)] if path.name.endswith(".part")]
+        """Temporary files, also of tables and figures, of jobs that are writing or were killed."""
+        return [
+            path
+            for path in [*self._files(), *listed(self.directory)]
+            if path.name.endswith(".part")
+        ]
 
     def set_aside(self) -> list[Path]:
-        """Damaged files that a job has set aside and computed again."""
+        """Damaged files that a job has set aside and recomputed."""
         return [path for path in self._files() if path.name.endswith(".damaged")]
 
     def sweep(self) -> list[Path]:
-        """Remove the temporary files of processes of this machine that are no more; returns them."""
+        """Remove and return temporary files whose processes, on this machine, have ended.
+
+        Raises:
+            StoreError: a file cannot be removed.
+        """
         gone = []
         for path in self.leftovers():
             if abandoned(path):
@@ -61,20 +72,21 @@ class Store:
         return gone
 
     def prepare(self) -> None:
-        """Make the folder, and see that it can be written to.
+        """Create the folder and test that it can be written to.
 
         Raises:
             StoreError: it cannot.
         """
         make_folder(self.folder)
-        for folder in (self.folder, self.directory, self.directory.absolute().parent):  # their entries too must last
+        # A new folder is an entry of the one above it, which must be flushed too.
+        for folder in (self.folder, self.directory, self.directory.absolute().parent):
             flush_folder(folder)
         probe = self.folder / "probe"
         write_whole(probe, b"jaxelim\n")
         probe.unlink(missing_ok=True)
 
     def write(self, block: Block) -> Path:
-        """Keep a block; returns its file.
+        """Write a block; returns its file.
 
         Raises:
             ArgumentError: its runs are not consecutive.
@@ -89,10 +101,10 @@ class Store:
         return path
 
     def held(self, settings: dict) -> Held:
-        """All runs of one cell's canonical settings, every block checked.
+        """All runs of one cell's canonical settings; checks every block.
 
         Raises:
-            ConflictError: two blocks that disagree on a run.
+            ConflictError: two blocks disagree on a run.
         """
         wanted, blocks, damaged = digest(settings), [], []
         for entry in self.entries():
@@ -104,10 +116,10 @@ class Store:
         return Held(joined(blocks), tuple(blocks), tuple(damaged))
 
     def check_name(self, name: str, settings: dict) -> None:
-        """Refuse a cell whose name stands for other settings here.
+        """Refuse a cell whose name belongs to other settings in this store.
 
         Raises:
-            ConflictError: with what differs.
+            ConflictError: the name does; the message lists what differs.
         """
         mine = digest(settings)
         for entry in self.entries():
@@ -119,10 +131,17 @@ class Store:
                 continue
             if other.name == name:
                 told = differences(other.settings, settings)
-                raise ConflictError(entry.path, f"{name!r} stands for other settings there: {told}. Choose another folder")
+                raise ConflictError(
+                    entry.path,
+                    f"{name!r} stands for other settings there: {told}. Choose another folder",
+                )
 
     def put_aside(self, damaged: Iterable[DamagedFileError]) -> None:
-        """Rename damaged files to `*.damaged`, so that they are in nobody's way and can still be looked at."""
+        """Rename damaged files to `*.damaged`, so that they can still be inspected.
+
+        Raises:
+            StoreError: a file cannot be renamed.
+        """
         for error in damaged:
             try:
                 os.replace(error.path, error.path.with_name(error.path.name + ".damaged"))
@@ -132,7 +151,11 @@ class Store:
                 raise StoreError(error.path, cannot_write(cause)) from cause
 
     def cells(self) -> list[Stored]:
-        """Everything there is, by cell, every block read and checked."""
+        """All cells of the store; reads and checks every block.
+
+        Raises:
+            ConflictError: two blocks disagree on a run.
+        """
         found: dict[tuple[str, str], list[Block]] = {}
         broken: dict[tuple[str, str], list[DamagedFileError]] = {}
         for entry in self.entries():

@@ -1,4 +1,4 @@
-"""Blocks of one cell, joined: each run once."""
+"""The joined blocks of one cell, with each run once."""
 
 import dataclasses
 import itertools
@@ -16,8 +16,8 @@ class Held:
     """What a store holds of one cell.
 
     Attributes:
-        data: all runs, sorted, each once; None where there is none.
-        blocks: the blocks they come from.
+        data: all runs, sorted, each once; None if there are none.
+        blocks: the blocks of these runs.
         damaged: one error for each damaged file.
     """
 
@@ -27,11 +27,11 @@ class Held:
 
     @property
     def runs(self) -> np.ndarray:
-        """Run indexes [run], sorted."""
+        """Run indices [run], sorted."""
         return np.zeros(0, np.int64) if self.data is None else self.data["run"].values
 
     def work(self, name: str) -> float:
-        """The sum over blocks of one number of their work."""
+        """The sum over blocks of one entry of their work."""
         return float(sum(block.work.get(name, 0) for block in self.blocks))
 
 
@@ -43,42 +43,62 @@ class Stored:
     held: Held
 
     def rows(self) -> list[dict]:
-        """One row per instance, stopping rule and delta: runs, those cut off, mean and sd of tau, errors. A cell of which
-        nothing can be read has one row without numbers."""
+        """One row per instance, stopping rule and delta.
+
+        A row has runs, truncated runs, mean and sd of tau, and errors. A cell without
+        readable blocks has one row without numbers.
+        """
         data = self.held.data
         shared = {"cell": self.name, "runs": ranges(self.held.runs)}
         if data is None or not {"samples", "stopped", "correct"} <= set(data.data_vars):
-            return [{**shared, "stopping": "", "delta": "", "cut off": "", "mean tau": "", "sd": "", "wrong": ""}]
+            return [
+                {
+                    **shared,
+                    "stopping": "",
+                    "delta": "",
+                    "cut off": "",
+                    "mean tau": "",
+                    "sd": "",
+                    "wrong": "",
+                }
+            ]
         rows = []
         lead = [("", data)]
         if "instance" in data.dims:
             lead = [(f"[{i}]", data.isel(instance=i)) for i in range(data.sizes["instance"])]
-        observers = list(itertools.product(enumerate(data["stopping"].values), enumerate(data["delta"].values)))
+        observers = list(
+            itertools.product(enumerate(data["stopping"].values), enumerate(data["delta"].values))
+        )
         for label, of_instance in lead:
             for (s, stopping), (k, delta) in observers:
                 one = of_instance.isel(stopping=s, delta=k)
                 stopped = one["stopped"].values
                 tau = one["samples"].values[stopped].astype(float)
-                rows.append({
-                    **shared,
-                    "cell": self.name + label,
-                    "stopping": str(stopping),
-                    "delta": float(delta),
-                    "cut off": int((~stopped).sum()),
-                    "mean tau": float(tau.mean()) if tau.size else float("nan"),
-                    "sd": float(tau.std(ddof=1)) if tau.size > 1 else float("nan"),
-                    "wrong": f"{int((~one['correct'].values[stopped]).sum())}/{tau.size}",
-                })
+                rows.append(
+                    {
+                        **shared,
+                        "cell": self.name + label,
+                        "stopping": str(stopping),
+                        "delta": float(delta),
+                        "cut off": int((~stopped).sum()),
+                        "mean tau": float(tau.mean()) if tau.size else float("nan"),
+                        "sd": float(tau.std(ddof=1)) if tau.size > 1 else float("nan"),
+                        "wrong": f"{int((~one['correct'].values[stopped]).sum())}/{tau.size}",
+                    }
+                )
         return rows
 
 
 def ranges(runs: Sequence[int] | np.ndarray) -> str:
-    """Sorted run indexes in words: '0-99, 200-299'."""
+    """Sorted run indices in words: '0-99, 200-299'."""
     runs = np.asarray(runs)
     if runs.size == 0:
         return "none"
     ends = np.flatnonzero(np.diff(runs) != 1)
-    firsts, lasts = runs[np.concatenate([[0], ends + 1])], runs[np.concatenate([ends, [runs.size - 1]])]
+    firsts, lasts = (
+        runs[np.concatenate([[0], ends + 1])],
+        runs[np.concatenate([ends, [runs.size - 1]])],
+    )
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
@@ -99,7 +119,9 @@ def joined(blocks: Sequence[Block]) -> xr.Dataset | None:
             both = np.intersect1d(runs, other.runs)
             if both.size and not block.data.sel(run=both).identical(other.data.sel(run=both)):
                 raise ConflictError(
-                    block.path, f"it has other numbers than {other.path} for the same settings and runs {ranges(both)}"
+                    block.path,
+                    f"it has other numbers than {other.path} for the same settings and runs "
+                    f"{ranges(both)}",
                 )
         kept.append(block)
         fresh = runs > end
@@ -108,4 +130,6 @@ def joined(blocks: Sequence[Block]) -> xr.Dataset | None:
             end = int(runs[-1])
     if len(parts) == 1:
         return parts[0]
-    return xr.concat(parts, "run", data_vars="minimal", coords="minimal", compat="equals", join="exact")
+    return xr.concat(
+        parts, "run", data_vars="minimal", coords="minimal", compat="equals", join="exact"
+    )

@@ -1,4 +1,4 @@
-"""Folders of results joined into one."""
+"""Joins folders of results into one."""
 
 import dataclasses
 import os
@@ -14,21 +14,24 @@ from jaxelim.store.settings import differences, digest
 
 @dataclasses.dataclass(frozen=True)
 class Merged:
-    """What `merge` did: files copied, files that were there already, and damaged ones, which were left where they are."""
+    """What `merge` did."""
 
-    copied: tuple[Path, ...]
-    present: tuple[Path, ...]
-    damaged: tuple[DamagedFileError, ...]
+    copied: tuple[Path, ...]  # files written to the output
+    present: tuple[Path, ...]  # files whose blocks the output had already
+    damaged: tuple[DamagedFileError, ...]  # one for each damaged file; these are not copied
 
 
 def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> Merged:
-    """Join stores into `output`, which may be a store already; the sources stay as they are.
+    """Copy the blocks of stores into `output`, which may be a store already.
 
-    Everything is read and checked before the first file is copied.
+    Reads and checks all blocks before it copies the first. The sources stay
+    as they are.
 
     Raises:
+        ArgumentError: there is no source.
         StoreError: a source is no store, or the output cannot be written.
-        ConflictError: a cell's name that stands for different settings, or blocks of the same settings that disagree on a run.
+        ConflictError: one cell name belongs to different settings, or blocks of the
+            same settings disagree on a run.
     """
     given, target = [Store(one) for one in sources], Store(output)
     if not given:
@@ -49,7 +52,9 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
         first = names.setdefault(block.name, block)
         if digest(first.settings) != digest(block.settings):
             told = differences(first.settings, block.settings)
-            raise ConflictError(block.path, f"{block.name!r} stands for other settings in {first.path}: {told}")
+            raise ConflictError(
+                block.path, f"{block.name!r} stands for other settings in {first.path}: {told}"
+            )
         cells.setdefault(digest(block.settings), []).append(block)
     for same in cells.values():
         joined(same)

@@ -1,7 +1,8 @@
-"""The optimal allocation of the empirical parameter, solved for again and again while a run goes on.
+"""Warm-started optimal allocation at theta_hat.
 
-w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a stated relative duality gap, by the solver of
-`jaxelim.lower_bound`, each time from the pair (allocation, mixture over pieces) that the run found last.
+w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a given relative duality
+gap. The solver of `jaxelim.lower_bound` starts from the run's last pair (allocation,
+mixture over pieces).
 """
 
 import dataclasses
@@ -27,9 +28,9 @@ _GAP_FLOAT32 = 3e-5
 
 
 class Frame(NamedTuple):
-    """Of the instance: coordinates u_k = S^-1 phi_k in which Phi' Phi is the identity."""
+    """Coordinates u_k = S^-1 phi_k of an instance in which Phi' Phi is the identity."""
 
-    unit: Any  # [K, d] the features in them; 0 in those that no arm reaches
+    unit: Any  # [K, d] the features in these coordinates; 0 where no arm reaches
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
     v_inv: Any  # [d, d] the (pseudo-)inverse of Phi' Phi
     g: Any  # [K] ||u_k||^2
@@ -38,22 +39,27 @@ class Frame(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """The last pair that was solved for; `looks` counts evaluations of the pieces for this choice."""
+    """The pair (allocation, mixture) of the last solve."""
 
     weights: Array  # [K]
     mixture: Array  # [Q], the multipliers of the pieces; all zero before the first solve
     gap: Array  # [] certified relative duality gap of the pair
-    evaluations: Array  # [] int32
+    evaluations: Array  # [] int32, evaluations of the pieces for this choice
 
 
 def start(view: View) -> Allocation:
-    """Before the first solve: uniform weights, which certify nothing."""
+    """The allocation before the first solve: uniform weights, without a certificate."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
-    return Allocation(uniform, jnp.zeros_like(view.linear.margin), jnp.full_like(view.time, jnp.inf), jnp.zeros_like(view.t))
+    return Allocation(
+        uniform,
+        jnp.zeros_like(view.linear.margin),
+        jnp.full_like(view.time, jnp.inf),
+        jnp.zeros_like(view.t),
+    )
 
 
 def checked_schedule(schedule: Any) -> str | int:
-    """"always", "powers", or a whole number of steps."""
+    """Check a schedule: "always", "powers", or a whole number of steps >= 1."""
     if isinstance(schedule, str) and schedule in ("always", "powers"):
         return schedule
     if isinstance(schedule, str):
@@ -62,7 +68,7 @@ def checked_schedule(schedule: Any) -> str | int:
 
 
 def due(schedule: str | int, view: View) -> Array:
-    """Whether w is solved for at this choice: always at the run's first, t = K + 1."""
+    """Whether this choice recomputes w; the run's first choice, t = K + 1, always does."""
     since = view.t - 1 - view.means.shape[0]
     if schedule == "powers":
         return (since == 0) | (view.t & (view.t - 1) == 0)
@@ -70,7 +76,8 @@ def due(schedule: str | int, view: View) -> Array:
 
 
 def frames(instance: Instance) -> Frame:
-    """Host: the frame of each instance; with a leading axis for a batch."""
+    """Host: the frame of an instance; a batch has a leading axis."""
+
     def one(arms):
         u, s, vt = np.linalg.svd(arms, full_matrices=False)
         reached = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
@@ -84,21 +91,25 @@ def frames(instance: Instance) -> Frame:
     return Frame(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
 
 
-def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | None = None) -> Allocation:
-    """The allocation at view's theta_hat in the runs where `now` holds; elsewhere the last one.
+def solve(
+    view: View, last: Allocation, gap: float, now: Array, bonus: Array | None = None
+) -> Allocation:
+    """Compute the allocation at the view's theta_hat where `now` holds; keep the last elsewhere.
+
+    Where an active piece has no positive margin (a tie in theta_hat), H is 0 for every
+    w. Then the last weights stay; with a bonus all but a share `gap` goes to the arm of
+    largest c. A mixture from another answer is a valid start, but a worse one.
+
+    A CPU solves one lane after another, each over its active pieces, padded to one of a
+    few sizes. A GPU solves all lanes at once and masks inactive pieces.
+    (docs/performance.md)
 
     Args:
-        view: its `prepared` is what `frames` made.
-        last: where to start from.
+        view: its `prepared` is the result of `frames`.
+        last: the start of the solve.
         gap: relative duality gap to stop at (in float32 at least 3e-5).
         now: [] bool.
         bonus: [K] c, or None for 0.
-
-    Where an active piece has no gap (a tie in theta_hat), H is 0 for every w: the last weights stay, or, with a bonus,
-    all but a share `gap` goes to the arm of largest c. A mixture found for another answer is only a worse start.
-
-    On a CPU runs are solved for one after the other, each over as many pieces as it has active, in a few sizes: a factor of 2
-    to 3 (docs/performance.md). Side by side, on a GPU, the fallen ones are masked.
     """
     gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
     space, lanes_apart = view.space, view.means.ndim > 1
@@ -116,31 +127,41 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
         c = jnp.zeros_like(last.weights) if bonus is None else bonus
 
         def among(places):
-            """The solution over these pieces, which every active one is among."""
+            """The solution over these pieces, which include all active ones."""
             along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)
-            # phi_k . (Phi' Phi)^-1 y_p for every k is the direction y_p as the arms see it.
+            # The products phi_k' (Phi' Phi)^-1 y_p with every arm k give y_p in the frame.
             y = jnp.matmul(along, frame.unit, precision="highest")
             live = active[places] | ~solvable
             where = Coordinates(frame.v_inv, frame.unit, y, frame.idle, live)
             margins = jnp.where(live, jnp.where(solvable, gaps[places], 1), 0)
             go = now & solvable
-            found = climb(where, margins, live, c, last.weights, last.mixture[places], gap, MAX_ITERATIONS, go)
-            return found._replace(mixture=jnp.zeros_like(last.mixture).at[places].set(found.mixture))
+            found = climb(
+                where, margins, live, c, last.weights, last.mixture[places], gap, MAX_ITERATIONS, go
+            )
+            return found._replace(
+                mixture=jnp.zeros_like(last.mixture).at[places].set(found.mixture)
+            )
 
         if few:
             sizes = _sizes(pieces, arms)
-            first = jnp.argsort(~active, stable=True).astype(jnp.int32)  # the active ones, then the others
-            found = jax.lax.switch(_fitting(sizes, active), [lambda n=n: among(first[:n]) for n in sizes])
+            first = jnp.argsort(~active, stable=True).astype(jnp.int32)  # active pieces first
+            found = jax.lax.switch(
+                _fitting(sizes, active), [lambda n=n: among(first[:n]) for n in sizes]
+            )
         else:
             found = among(jnp.arange(pieces, dtype=jnp.int32))
         tied = last.weights
         if bonus is not None:
             tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)).astype(c.dtype) + gap / arms
         new = Allocation(
-            jnp.where(solvable, found.allocation, tied), jnp.where(solvable, found.mixture, last.mixture),
-            jnp.where(solvable, found.gap, jnp.inf), jnp.add(found.iterations, 1),
+            jnp.where(solvable, found.allocation, tied),
+            jnp.where(solvable, found.mixture, last.mixture),
+            jnp.where(solvable, found.gap, jnp.inf),
+            jnp.add(found.iterations, 1),
         )
-        return where_(now, new, dataclasses.replace(last, evaluations=jnp.zeros_like(last.evaluations)))
+        return where_(
+            now, new, dataclasses.replace(last, evaluations=jnp.zeros_like(last.evaluations))
+        )
 
     frame = Frame(*view.prepared)
     features = view.features
@@ -152,17 +173,24 @@ def solve(view: View, last: Allocation, gap: float, now: Array, bonus: Array | N
         frame = jax.tree.map(lambda x: x[..., 0], frame)
     own = None if shared else -1
     if view.lanes.flag is None:
-        return jax.vmap(one, in_axes=(own, own, *(-1 for _ in given)), out_axes=-1)(features, frame, *given)
+        return jax.vmap(one, in_axes=(own, own, *(-1 for _ in given)), out_axes=-1)(
+            features, frame, *given
+        )
 
     def each(i):
         of_run = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[..., i], tree)  # noqa: E731
-        return one(*((features, frame) if shared else of_run((features, frame))), *of_run(given), few=True)
+        return one(
+            *((features, frame) if shared else of_run((features, frame))), *of_run(given), few=True
+        )
 
     return view.lanes.one_by_one(each, last)
 
 
 def _sizes(pieces: int, arms: int) -> list[int]:
-    """Of how many pieces there is a program: all, half of them, and so on, until the arms are what a solve costs."""
+    """Numbers of pieces that solves are compiled for: all, half of them, and so on.
+
+    Below K pieces the arms dominate the cost of a solve, so it ends there.
+    """
     sizes = [pieces]
     while sizes[-1] >= arms > 1:
         sizes.append(-(-sizes[-1] // 2))
@@ -170,5 +198,7 @@ def _sizes(pieces: int, arms: int) -> list[int]:
 
 
 def _fitting(sizes: list[int], active: Array) -> Array:
-    """Which of the sizes, falling, is the least that holds the active pieces [Q]."""
-    return jnp.sum(jnp.sum(active, dtype=jnp.int32) <= np.array(sizes, np.int32), dtype=jnp.int32) - 1
+    """The index of the smallest size that holds the active pieces [Q]; sizes are decreasing."""
+    return (
+        jnp.sum(jnp.sum(active, dtype=jnp.int32) <= np.array(sizes, np.int32), dtype=jnp.int32) - 1
+    )

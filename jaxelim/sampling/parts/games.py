@@ -1,4 +1,4 @@
-"""Matrix games, solved exactly, many at once."""
+"""Exact solutions of matrix games, in one run or many lanes."""
 
 import dataclasses
 
@@ -10,41 +10,50 @@ from jax import Array
 from jaxelim.lanes import LaneOps, index_like
 
 _STALLED = 12
-"""Pivots without progress before Bland's rule takes over."""
+"""Pivots without progress before Bland's rule applies."""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """An optimal strategy of the maximiser, with what it guarantees and how far that is, at most, from the optimum."""
+    """An optimal strategy of the maximiser, its guaranteed payoff, and a bound on the error."""
 
     strategy: Array  # [K], on the simplex; exactly 0 outside a basis
     value: Array  # []: min over the rows of payoffs @ strategy
-    gap: Array  # []: duality gap, from the payoffs as given and the other player's strategy
+    gap: Array  # []: duality gap, from the unscaled payoffs and the other player's strategy
     pivots: Array  # [] int32
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _Tableau:
-    entries: Array  # [K + 1, F + 1]: constraints, last the objective; variables, last the right-hand side
-    basic: Array  # [K] int32: the variable of each constraint; rows of the game are 0 .. F - 1, slacks F .. F + K - 1
+    """The simplex tableau. Variables 0 .. F - 1 are the game's rows, F .. F + K - 1 slacks."""
+
+    entries: Array  # [K + 1, F + 1]: last row: the objective; last column: the right-hand side
+    basic: Array  # [K] int32: the variable of each constraint
     free: Array  # [F] int32: the variable of each column
     best: Array  # []: the largest objective so far
-    stalled: Array  # [] int32: pivots since then
+    stalled: Array  # [] int32: pivots since `best` grew
     pivots: Array  # [] int32
     done: Array  # [] bool
 
 
 def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
-    """max over z in the simplex of min over rows p in mask of payoffs_p . z; payoffs [F, K], mask [F].
+    """Maximise over z in the simplex the min over rows p in mask of payoffs_p . z.
 
-    The simplex method on the smaller side, in a condensed tableau: payoffs moved and scaled to [1, 2], then
-    max 1'q subject to q'M <= 1, whose duals are z up to scale. Columns by Dantzig's rule; after `_STALLED` pivots
-    without progress by Bland's, until there is some again: no basis comes back, so it ends, however many rows there
-    are. Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold with every
-    10 (F + K) + 1000 pivots without progress; `gap` would show it. A lane without any row in its mask is handed the
-    game whose payoffs are all 0.
+    The simplex method runs in a condensed tableau. Payoffs are shifted and scaled to
+    [1, 2]; then it solves max 1'q subject to q'M <= 1, whose duals are z up to scale.
+    Dantzig's rule chooses columns. After `_STALLED` pivots without progress Bland's
+    rule does, until there is progress again; Bland's rule guarantees termination.
+
+    Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold
+    with every 10 (F + K) + 1000 pivots without progress; `gap` would show that. A lane
+    with an empty mask plays a game whose payoffs are all 0.
+
+    Args:
+        lanes: the primitives.
+        payoffs: [F, K].
+        mask: [F] bool, the rows in play.
     """
     f, k = payoffs.shape[:2]
     dtype = payoffs.dtype
@@ -57,17 +66,24 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     scaled = jnp.where(played[:, None], (payoffs - low) / scale + 1, 0)
 
     ones = jnp.ones((1, *mask.shape[1:]), dtype)
-    entries = jnp.concatenate([
-        jnp.concatenate([jnp.swapaxes(scaled, 0, 1), jnp.ones((k, 1, *mask.shape[1:]), dtype)], 1),
-        jnp.concatenate([-played.astype(dtype), 0 * ones])[None],
-    ])
+    entries = jnp.concatenate(
+        [
+            jnp.concatenate(
+                [jnp.swapaxes(scaled, 0, 1), jnp.ones((k, 1, *mask.shape[1:]), dtype)], 1
+            ),
+            jnp.concatenate([-played.astype(dtype), 0 * ones])[None],
+        ]
+    )
     each_row, each_column = index_like(entries[:, 0]), index_like(entries[0])
     none = jnp.zeros(mask.shape[1:], jnp.int32)
     start = _Tableau(
         entries,
         jnp.broadcast_to(each_row[:k] + f, (k, *mask.shape[1:])),
         jnp.broadcast_to(each_column[:f], mask.shape),
-        0 * ones[0], none, none, none > 0,
+        0 * ones[0],
+        none,
+        none,
+        none > 0,
     )
 
     def pivot(s: _Tableau) -> _Tableau:
@@ -84,17 +100,23 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
         done = s.done | ~(lanes.take(costs, c) < -allowed)  # also where a cost is NaN
         column = lanes.materialize(lanes.column, s.entries, c)
         usable = column[:k] > smallest_pivot
-        ratio = jnp.where(usable, jnp.maximum(s.entries[:k, f], 0) / jnp.where(usable, column[:k], 1), jnp.inf)
+        ratio = jnp.where(
+            usable, jnp.maximum(s.entries[:k, f], 0) / jnp.where(usable, column[:k], 1), jnp.inf
+        )
         tied = ratio <= lanes.min(ratio) * (1 + 1e-12)
         preferred = jnp.where(bland, -s.basic.astype(dtype), column[:k])
         r = lanes.argmax(jnp.where(tied, preferred, -jnp.inf))
         row = lanes.materialize(lanes.row, s.entries, r)
-        # The whole exchange as one rank-one update; a lane that is done is left as it is.
+        # The whole exchange is one rank-one update; it is zero in a finished lane.
         here, there = each_row == r, each_column == c
-        left = jnp.where(done, 0, (column - here.astype(dtype)) / jnp.where(done, 1, lanes.take(column, r)))
+        left = jnp.where(
+            done, 0, (column - here.astype(dtype)) / jnp.where(done, 1, lanes.take(column, r))
+        )
         left, right = lanes.materialize(lambda *x: x, left, row + there.astype(dtype))
         after = s.entries - left[:, None] * right[None]
-        objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(right, jnp.full_like(c, f))
+        objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(
+            right, jnp.full_like(c, f)
+        )
         progress = objective > s.best * (1 + 1e-13)
         return _Tableau(
             after,
@@ -115,7 +137,10 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
 
 
 def _spread(amounts: Array, places: Array, size: int) -> Array:
-    """The distribution on 0 .. size - 1 with these amounts at these places; places elsewhere are left out."""
+    """The distribution on 0 .. size - 1 with these amounts at these places.
+
+    Places out of range are left out.
+    """
     amounts = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
     places = jnp.clip(places, 0, size - 1)
     total = jnp.zeros((size, *amounts.shape[1:]), amounts.dtype)

@@ -1,6 +1,6 @@
-"""What rules that compare all pairs of arms have in common: gap indices, the ambiguous pair, arms that others beat.
+"""Parts of rules that compare all pairs of arms: gap indices, ambiguous pairs, dominated arms.
 
-B_ij bounds mu_i - mu_j from above. Shapes leave the lanes out (see `jaxelim.lanes`).
+B_ij is an upper bound on mu_i - mu_j. Shapes leave the lanes out (see `jaxelim.lanes`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,21 @@ from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps, balanced
 from jaxelim.problems.top_m import largest
 
 
-def rank(lanes: LaneOps, rows: Callable[[ArmBlock], list[Array]], count: int, m: int, like: Array) -> Array:
-    """The m-th largest over i of rows(i) [K], entry by entry and equal entries counted apart: [K].
+def rank(
+    lanes: LaneOps, rows: Callable[[ArmBlock], list[Array]], count: int, m: int, like: Array
+) -> Array:
+    """The m-th largest over i of rows(i) [K], entry by entry, ties counted separately: [K].
 
-    `rows` gives the rows of some arms; of all count rows one entry in each column is -inf and stands for nothing. The m
-    largest so far, or where that is shorter the count - m smallest, are kept in order, and some rows at a time, put in order
-    themselves, are merged with them.
+    Keeps the m largest so far in order, or the count - m smallest if those are fewer. A
+    block of rows is sorted and merged into them.
+
+    Args:
+        lanes: the primitives.
+        rows: gives the rows of a block of arms. In each column of all rows one entry is
+            -inf, and does not count.
+        count: number of rows.
+        m: the rank.
+        like: [K], gives shape and dtype.
     """
     smallest = count - m < m
     sign, kept = (-1, count - m) if smallest else (1, m)
@@ -31,7 +40,8 @@ def rank(lanes: LaneOps, rows: Callable[[ArmBlock], list[Array]], count: int, m:
         fresh = []
         for r, x in enumerate(rows(arms)):
             x = jnp.where(x == -jnp.inf, jnp.inf, x) if smallest else x
-            fresh.append(jnp.where(arms.first + r < b * some, -jnp.inf, sign * x))  # not once more
+            # The last block repeats earlier arms; they must not count twice.
+            fresh.append(jnp.where(arms.first + r < b * some, -jnp.inf, sign * x))
         return _merged(best, lanes.materialize(_sorted, fresh))
 
     best = (jnp.full_like(like, -jnp.inf),) * kept
@@ -39,7 +49,7 @@ def rank(lanes: LaneOps, rows: Callable[[ArmBlock], list[Array]], count: int, m:
 
 
 def _sorted(x: list[Array]) -> list[Array]:
-    """Arrays in descending order, entry by entry."""
+    """Sort arrays in descending order, entry by entry."""
     x = list(x)
     for n in range(1, len(x)):
         for i in range(n, 0, -1):
@@ -48,21 +58,36 @@ def _sorted(x: list[Array]) -> list[Array]:
 
 
 def _merged(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
-    """The len(a) largest of a and b together, both in descending order, as it is: the r-th from some of a and the rest of b."""
+    """The len(a) largest of a and b together; all are in descending order.
+
+    The r-th largest is the max over n of the min of a's (r - n)-th and b's n-th.
+    """
     out = []
     for r in range(len(a)):
         ways = [a[r]]
         for n in range(1, min(r + 1, len(b)) + 1):
             ways.append(jnp.minimum(a[r - n], b[n - 1]) if n <= r else b[r])
         out.append(balanced(jnp.maximum, ways))
-    return tuple(out)  # not stacked: XLA's CPU backend computes what feeds a concatenation element by element
+    return tuple(out)  # not stacked: XLA:CPU computes inputs of a concatenation element by element
 
 
 def ambiguous_pair(
     lanes: LaneOps, bounds: Array, column: Callable[[Array], Array], m: int
 ) -> tuple[Array, Array, Array]:
-    """J [K] bool, the m arms with the smallest bounds; b, the j of J with the largest max over i outside J of B_ij; c, the
-    i outside J with the largest B_ib. `bounds` [K] holds the m-th largest B_ij over i != j, column(j) is B_.j: [K]."""
+    """The guess J and its most ambiguous pair (b, c).
+
+    J = the m arms j with the smallest bounds;
+    b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib.
+
+    Args:
+        lanes: the primitives.
+        bounds: [K], the m-th largest B_ij over i != j.
+        column: column(j) is B_.j, [K].
+        m: the size of J.
+
+    Returns:
+        J [K] bool, b [] int32, c [] int32.
+    """
     chosen = largest(lanes, -bounds, m)
 
     def rival(j):
@@ -79,25 +104,28 @@ def ambiguous_pair(
 
 
 def dominated(view: View, judges: Array, width: Array) -> Array:
-    """The arms i for which some judge j has sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat.
+    """The arms i that some judge j dominates: [K] bool; `judges` [K] bool.
 
-    [K] bool, as are `judges`; identical arms do not beat one another."""
+    sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat. Identical
+    arms do not dominate one another.
+    """
 
     def body(j, out):
         norm = view.linear.distances(j)
         closer = jnp.sqrt(norm * width) <= view.linear.margins(j)
         return out | (judges[j] & (norm > 0) & closer)
 
-    return jax.lax.fori_loop(np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool))
+    return jax.lax.fori_loop(
+        np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool)
+    )
 
 
 def less_pulled(view: View, b: Array, c: Array) -> Array:
-    """The less pulled of two arms, c where they are even."""
+    """The less pulled of two arms; c if they have equal counts."""
     return jnp.where(view.lanes.take(view.counts, b) < view.lanes.take(view.counts, c), b, c)
 
 
 def observed(view: View) -> tuple[Array, Array]:
-    """Means R_k/N_k, and the radius sqrt(2 beta(t, delta)/N_k) of their confidence intervals: [K] each."""
+    """Means R_k/N_k, and radii sqrt(2 beta(t, delta)/N_k) of their confidence intervals: [K]."""
     assert view.reward_sums is not None
     return view.reward_sums / view.counts, jnp.sqrt(2 * view.beta / view.counts)
-

@@ -13,15 +13,18 @@ from jaxelim.lanes import LaneOps
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AdaHedge:
-    """Exponential weights whose rate adapts to the mixability gap (de Rooij et al. 2014): eta = ln K/gap, the gap starting
-    at 0.01. Losses enter through their differences from the smallest, so nothing overflows."""
+    """Exponential weights with a rate that adapts to the mixability gap.
+
+    eta = ln K/gap; the gap starts at 0.01. Losses enter as differences from the
+    smallest, so nothing overflows. (de Rooij et al. 2014)
+    """
 
     losses: Array  # [K], summed
     gap: Array  # [], summed mixability gap
 
     @staticmethod
     def start(like: Array) -> "AdaHedge":
-        """K equal weights; `like` [K] gives shape and dtype."""
+        """The learner with K equal weights; `like` [K] gives shape and dtype."""
         return AdaHedge(jnp.zeros_like(like), jnp.full_like(like[0], 0.01))
 
     def _rate(self) -> Array:
@@ -33,7 +36,7 @@ class AdaHedge:
         return raw / lanes.sum(raw)
 
     def learn(self, lanes: LaneOps, weights: Array, loss: Array) -> "AdaHedge":
-        """After the loss vector [K] was suffered with `weights`."""
+        """The learner after it played `weights` [K] and suffered `loss` [K]."""
         rate = self._rate()
         least = lanes.min(loss)
         mixed = least - jnp.log(lanes.sum(weights * jnp.exp(-rate * (loss - least)))) / rate
