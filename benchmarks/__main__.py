@@ -27,7 +27,18 @@ from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "kernels", "parts", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
+SectionName = Literal[
+    "targets",
+    "kernels",
+    "parts",
+    "rules",
+    "scaling",
+    "devices",
+    "deltas",
+    "elimination",
+    "cold",
+    "gpu",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +66,9 @@ class Options:
         known = list(dict.fromkeys([*TARGETS, *rules()]))
         unknown = [name for name in self.rows if name not in known]
         if unknown:
-            raise ValueError(f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}")
+            raise ValueError(
+                f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}"
+            )
         for name in ("runs", "repeats", "max_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -96,7 +109,10 @@ def environment() -> dict:
         "changed_since_commit": bool(_said("git", "status", "--porcelain", "--untracked-files=no")),
         "versions": {
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in ("jaxelim", "jax", "jaxlib", "numpy")},
+            **{
+                name: importlib.metadata.version(name)
+                for name in ("jaxelim", "jax", "jaxlib", "numpy")
+            },
         },
         "processor": _processor(),
         "avx512": "avx512f" in flags.read_text() if flags.exists() else None,
@@ -118,15 +134,28 @@ def main(options: Options) -> int:
         print(f"JAX does not start here: {error}", file=sys.stderr)
         return 2
     commit = (here["commit"] or "unknown")[:8]
-    output = options.output or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    output = (
+        options.output
+        or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    )
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
-    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}")
+    print(
+        f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}"
+    )
     print(f"commit {state}; load average {here['load_average']}")
-    found = {"environment": here, "options": {**dataclasses.asdict(options), "output": str(output)}, "sections": {}}
+    found = {
+        "environment": here,
+        "options": {**dataclasses.asdict(options), "output": str(output)},
+        "sections": {},
+    }
     failed = False
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
-        core = (_cores()[-1] if options.core is None else options.core) if hasattr(os, "sched_setaffinity") else None
+        core = (
+            (_cores()[-1] if options.core is None else options.core)
+            if hasattr(os, "sched_setaffinity")
+            else None
+        )
         built = anchor.build(Path(folder)) if "targets" in options.sections else None
         sitting = Sitting(options.quick, core, len(_cores()), built, options.repeats, options.runs, options.max_samples,
                           options.rows)  # fmt: skip

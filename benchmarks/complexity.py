@@ -23,7 +23,9 @@ def draw(count, seed=0):
     """Features uniform on the sphere, theta normal."""
     rng = np.random.default_rng(seed)
     arms = rng.standard_normal((count, K, D))
-    return Instance(arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D)))
+    return Instance(
+        arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D))
+    )
 
 
 def scipy_solve(arms, theta):
@@ -49,7 +51,8 @@ def scipy_solve(arms, theta):
         lambda x: -x[K], np.append(start, 1), jac=lambda x: np.append(np.zeros(K), -1), method="SLSQP",
         bounds=[(1e-9, 1)] * K + [(0, None)], constraints=constraints, options=dict(maxiter=1000, ftol=1e-12),
     )  # fmt: skip
-    weights = np.maximum(found.x[:K], 1e-12)  # the value it reports need not be attained: the method can break down
+    # the value it reports need not be attained: the method can break down
+    weights = np.maximum(found.x[:K], 1e-12)
     return levels(weights / weights.sum())[0].min()
 
 
@@ -68,7 +71,9 @@ def main(count=1000):
     batch = draw(count)
     found = complexity(batch, BestArm(), GAP)
     spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
-    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one core, checks included")
+    print(
+        f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one core, checks included"
+    )
     print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
           f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
     for i in range(4):
@@ -79,7 +84,10 @@ def main(count=1000):
               f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
     with jax.enable_x64(True):
         few = 64
-        pieces = [BestArm().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
+        pieces = [
+            BestArm().half_spaces(a, t)[0]
+            for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)
+        ]
         inputs = Inputs(*map(jnp.asarray, (batch.arms[:few], batch.theta[:few], np.stack(pieces),
                                            np.zeros((few, K - 1)), np.zeros((few, K)))))  # fmt: skip
         marks = jnp.ones(K - 1)

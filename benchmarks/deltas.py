@@ -13,8 +13,15 @@ def run(sitting: Sitting) -> Section:
     section = Section("Deltas: LinGame on linear-d20, observers of one trajectory")
     runs = sitting.runs or (64 if sitting.quick else 256)
     cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 16)
-    variants = [(NINE[1:2], ("llr",)), (NINE[1:2], ("llr", "selective")), (NINE, ("llr",)), (NINE, ("llr", "selective"))]
-    plans = [(deltas, stopping, runs, cap) for deltas, stopping in variants[:: 3 if sitting.quick else 1]]
+    variants = [
+        (NINE[1:2], ("llr",)),
+        (NINE[1:2], ("llr", "selective")),
+        (NINE, ("llr",)),
+        (NINE, ("llr", "selective")),
+    ]
+    plans = [
+        (deltas, stopping, runs, cap) for deltas, stopping in variants[:: 3 if sitting.quick else 1]
+    ]
     if not sitting.quick:
         plans += [(deltas, stopping, 200, 1_000_000) for deltas, stopping in variants[::3]]
     one = {}  # by whether runs are whole: the step with one observer
@@ -44,5 +51,7 @@ def run(sitting: Sitting) -> Section:
 
         label = f"{len(deltas)} delta{'s' * (len(deltas) > 1)}, {'+'.join(stopping)}{', whole runs' if whole else ''}"
         section.attempt(label, measure, row)
-    section.notes.append(f"'x one': against one delta and LLR in the row of the same length; asked for: at most {ALLOWED}.")
+    section.notes.append(
+        f"'x one': against one delta and LLR in the row of the same length; asked for: at most {ALLOWED}."
+    )
     return section

@@ -23,7 +23,10 @@ print((time.process_time() - cpu) / (time.perf_counter() - wall))
 
 def free_cores() -> float:
     """How many cores' worth of processor time two processes get that have nothing to wait for."""
-    both = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     return sum(float(one.communicate()[0]) for one in both)
 
 
@@ -61,7 +64,12 @@ def run(sitting: Sitting) -> Section:
 
             found[devices] = section.attempt(f"pair {pair}, {devices} of 2 devices", measure, row)
         if None not in found.values():
-            pairs.append((typical(found[1], "wall") / typical(found[2], "wall"), typical(found[2]) / typical(found[1])))
+            pairs.append(
+                (
+                    typical(found[1], "wall") / typical(found[2], "wall"),
+                    typical(found[2]) / typical(found[1]),
+                )
+            )
             free += found[1]["free_cores"] + found[2]["free_cores"]
     if pairs:
         speed, cost = (_middle(ratios) for ratios in zip(*pairs, strict=True))
@@ -71,8 +79,12 @@ def run(sitting: Sitting) -> Section:
             f"{cost} times the processor time per sample (asked for on busy ones: at most {PROCESSOR}).",
         ]
         if min(free) < IDLE:
-            section.notes.append(f"BUSY MACHINE: two plain processes got {min(free):.2f} cores. Go by the processor time.")
-    section.notes.append("'cores free': what two processes that only count get, before and after; the lesser.")
+            section.notes.append(
+                f"BUSY MACHINE: two plain processes got {min(free):.2f} cores. Go by the processor time."
+            )
+    section.notes.append(
+        "'cores free': what two processes that only count get, before and after; the lesser."
+    )
     return section
 
 

@@ -10,12 +10,20 @@ CASES = (
     Case("lingape"), Case("lingame"), Case("lazy-tas"), Case("tas", schedule=100),
     Case("lingape", "top-m", 5), Case("tas", "top-m", 5, schedule=100),
 )  # fmt: skip
-VARIANTS = (("llr", None), ("selective", None), ("full", None), ("selective", "selective"), ("full", "full"))
+VARIANTS = (
+    ("llr", None),
+    ("selective", None),
+    ("full", None),
+    ("selective", "selective"),
+    ("full", "full"),
+)
 
 
 def run(sitting: Sitting) -> Section:
     """Equally long runs, all started together, each watched by one stopping rule: what falls away is the same for all lanes."""
-    section = Section("Elimination on linear-d20: processor time per sample on one core, and half-spaces looked at per sample")
+    section = Section(
+        "Elimination on linear-d20: processor time per sample on one core, and half-spaces looked at per sample"
+    )
     cases = CASES[:1] if sitting.quick else CASES
     for kind in cases:
         if sitting.rows and kind.rule not in sitting.rows:

@@ -6,7 +6,8 @@ from benchmarks.report import Section, Sitting, typical, useful
 
 LANES = (1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 BANDWIDTH = 3.3e12  # bytes a second: the high-bandwidth memory of a current data-centre GPU
-KERNELS = 15  # a step's: three reductions to an index, three products, their gathers, the rank-1 update, vectors of K
+# a step's: three reductions to an index, three products, their gathers, the rank-1 update, vectors of K
+KERNELS = 15
 LAUNCH = 3e-6  # seconds from one kernel of a device-side loop to the next
 
 
@@ -29,7 +30,9 @@ def measured(sitting: Sitting, device: str) -> Section:
         case = Case("lingape", runs=2 * lanes, lanes=lanes, max_samples=samples)
 
         def measure(case=case):
-            return apart(case, Timing(sitting.repeats or (1 if sitting.quick else 3)), platform=None)
+            return apart(
+                case, Timing(sitting.repeats or (1 if sitting.quick else 3)), platform=None
+            )
 
         def row(found, lanes=lanes):
             return {

@@ -15,7 +15,16 @@ from benchmarks.report import Section, Sitting, described
 from benchmarks.targets import TARGETS
 
 SHOWN = 12
-CONTAINERS = ("while", "conditional", "call", "tuple", "parameter", "get-tuple-element", "constant", "bitcast")
+CONTAINERS = (
+    "while",
+    "conditional",
+    "call",
+    "tuple",
+    "parameter",
+    "get-tuple-element",
+    "constant",
+    "bitcast",
+)
 """Instructions that only hold others, or take no time."""
 
 
@@ -31,7 +40,9 @@ def of(given: tuple, settings: dict) -> dict:
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         with jax.profiler.trace(folder, profiler_options=options):
             result = je.simulate(*given, **settings)
-        trace = json.loads(gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes()))
+        trace = json.loads(
+            gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes())
+        )
     computed, lanes = result.timings["samples_computed"], result.layout["lanes"]
     sources = functions(compiled_text(given, settings))
     spent: dict[str, float] = collections.Counter()
@@ -89,7 +100,10 @@ def functions(text: str) -> dict[str, str]:
             if instruction is not None and instruction.group(2) not in CONTAINERS:
                 called = re.search(r"calls=%?([\w.\-]+)", line)
                 kernels[instruction.group(1)] = frame, called.group(1) if called else ""
-    return {name: _function(tables, frame or last.get(called, 0)) or name for name, (frame, called) in kernels.items()}
+    return {
+        name: _function(tables, frame or last.get(called, 0)) or name
+        for name, (frame, called) in kernels.items()
+    }
 
 
 def _fields(text: str) -> dict[str, int]:
@@ -102,7 +116,11 @@ def _function(tables: dict, frame: int) -> str | None:
         entry = tables["StackFrames"][frame]
         place = tables["FileLocations"].get(entry["file_location_id"], {})
         file = Path(tables["FileNames"].get(place.get("file_name_id"), "?"))
-        name = tables["FunctionNames"].get(place.get("function_name_id"), "?").partition(".<locals>")[0]
+        name = (
+            tables["FunctionNames"]
+            .get(place.get("function_name_id"), "?")
+            .partition(".<locals>")[0]
+        )
         if "jaxelim" in file.parts and file.name != "lanes.py":
             return f"{name} ({file.name})"
         if entry.get("parent_frame_id") in (None, frame):
@@ -113,12 +131,16 @@ def _function(tables: dict, frame: int) -> str | None:
 
 def run(sitting: Sitting) -> Section:
     """The steps of the targets' rows, 64 runs of equal length: for each a row of totals, and one per function."""
-    section = Section("Kernels: where a step's time goes, by the function that a kernel's last operation comes from")
+    section = Section(
+        "Kernels: where a step's time goes, by the function that a kernel's last operation comes from"
+    )
     chunks = 1 if sitting.quick else 4
     for name in sitting.rows or (("lingape",) if sitting.quick else TARGETS):
         if name not in TARGETS:
             continue
-        case = dataclasses.replace(TARGETS[name].case, runs=64, max_samples=sitting.max_samples or whole_chunks(chunks))
+        case = dataclasses.replace(
+            TARGETS[name].case, runs=64, max_samples=sitting.max_samples or whole_chunks(chunks)
+        )
 
         def measure(case=case):
             return apart(case, dataclasses.replace(sitting.pinned(0), repeats=0, profile=True))
@@ -133,8 +155,12 @@ def run(sitting: Sitting) -> Section:
             every = found["kernels"]["functions"]
             parts = [*every[:SHOWN], {"function": "all others", **_total(every[SHOWN:])}]
             whole = _total(every)["ns/sample"]
-            section.rows += [{"of": name, **part, "share": part["ns/sample"] / whole} for part in parts]
-    section.notes.append(f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, which itself takes time.")
+            section.rows += [
+                {"of": name, **part, "share": part["ns/sample"] / whole} for part in parts
+            ]
+    section.notes.append(
+        f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, which itself takes time."
+    )
     return section
 
 

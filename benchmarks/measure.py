@@ -25,7 +25,9 @@ def peak_memory() -> int:
                 return 1024 * int(line.split()[1])
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def find_instance(name: str) -> Any:
@@ -39,7 +41,9 @@ def find_instance(name: str) -> Any:
     K, d = map(int, name.split(" x "))
     rng = np.random.default_rng(0)
     arms = rng.standard_normal((K, d))
-    return je.Instance(arms / np.linalg.norm(arms, axis=1, keepdims=True), 0.01 * rng.standard_normal(d), name=name)
+    return je.Instance(
+        arms / np.linalg.norm(arms, axis=1, keepdims=True), 0.01 * rng.standard_normal(d), name=name
+    )
 
 
 def arguments(case: Case) -> tuple[tuple, dict]:
@@ -47,7 +51,9 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     import jaxelim as je
     from jaxelim import catalogue
 
-    rule = catalogue.find_rule(case.rule)(**({} if case.schedule is None else {"schedule": case.schedule}))
+    rule = catalogue.find_rule(case.rule)(
+        **({} if case.schedule is None else {"schedule": case.schedule})
+    )
     known = catalogue.stopping_rules()
     looks = case.elimination is not None and rule.traits.elimination
     settings = {
@@ -59,7 +65,11 @@ def arguments(case: Case) -> tuple[tuple, dict]:
         "ridge": 1.0,  # the paper's setting
         "engine": je.Engine(lanes=case.lanes, devices=case.devices),
     }
-    return (find_instance(case.instance), catalogue.find_problem(case.problem, case.m, 0.0), rule), settings
+    return (
+        find_instance(case.instance),
+        catalogue.find_problem(case.problem, case.m, 0.0),
+        rule,
+    ), settings
 
 
 def planned(given: tuple, settings: dict) -> tuple:
@@ -85,9 +95,13 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
         lane = engine.program(spec, inputs).empty(inputs, queue).lane
-    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]  # all lanes share the others
+    # all lanes share the others
+    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]
     state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
-    return {"state_bytes_per_lane": state, "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize}
+    return {
+        "state_bytes_per_lane": state,
+        "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize,
+    }
 
 
 def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
@@ -109,8 +123,17 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         gc.collect()
         known, cpu, wall = traces(), time.process_time(), time.perf_counter()
         result = je.simulate(*given, **{**settings, **more})
-        took = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
-        kept = ("samples_drawn", "samples_computed", "choose_rounds", "compile_seconds", "compile_processor_seconds")
+        took = {
+            "cpu_seconds": time.process_time() - cpu,
+            "wall_seconds": time.perf_counter() - wall,
+        }
+        kept = (
+            "samples_drawn",
+            "samples_computed",
+            "choose_rounds",
+            "compile_seconds",
+            "compile_processor_seconds",
+        )
         work = {key: result.timings[key] for key in kept}
         return {**took, **work, "compiled": traces() > known}, result
 
@@ -143,7 +166,10 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "calls_that_compiled": left_out,
         "anchors": anchors,
         "mean_tau": float(result.samples.mean()),
-        "tests_per_sample": [float(x.sum() / result.samples.sum()) for x in (result.tests_stopping, result.tests_sampling)],
+        "tests_per_sample": [
+            float(x.sum() / result.samples.sum())
+            for x in (result.tests_stopping, result.tests_sampling)
+        ],
         "stopped": float(result.stopped.mean()),
         "errors": int((~result.correct & result.stopped).sum()),
         "memory_before_bytes": before,
@@ -163,7 +189,11 @@ def main(spec: Path, output: Path) -> None:
     if asked["case"] is None:
         import jax
 
-        found = {"platform": jax.default_backend(), "device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
+        found = {
+            "platform": jax.default_backend(),
+            "device": jax.devices()[0].device_kind,
+            "devices": len(jax.devices()),
+        }
     else:
         case = Case(**asked["case"])
         found = timed(case, Timing(**asked["timing"]), asked["anchor"])

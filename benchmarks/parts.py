@@ -34,7 +34,9 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
 
         def run(flag, phi, *state):
             space = ArmContext(LaneOps(flag), phi)
-            return jax.lax.fori_loop(0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state)
+            return jax.lax.fori_loop(
+                0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state
+            )
 
         call = jax.jit(run, compiler_options=engine.cpu_options("1"))
         given = (jnp.int32(1), phi, *jax.tree.map(jnp.asarray, state))
@@ -50,7 +52,11 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         phi = jnp.asarray(rng.normal(size=(K, D)) / D**0.5)
         v_inv = np.linalg.inv(np.eye(D) + np.asarray(phi.T @ phi))
         own = lambda x: np.repeat(np.asarray(x)[..., None], LANES, -1)  # noqa: E731
-        u, v, arm = rng.normal(size=(D, LANES)), rng.normal(size=(K, LANES)), rng.integers(0, K, LANES).astype(np.int32)
+        u, v, arm = (
+            rng.normal(size=(D, LANES)),
+            rng.normal(size=(K, LANES)),
+            rng.integers(0, K, LANES).astype(np.int32),
+        )
         square, arms = own(v_inv), own(v_inv @ phi.T)
         weights = rng.random((K, LANES))
         onward = lambda arm, i: (7 * arm + i) % K  # noqa: E731
@@ -73,7 +79,9 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         def pull(space, i, design, k):
             return design.add(space, k)[0], onward(k, i)
 
-        found = {"a loop with nothing in it": bare} | {name: timed(*part) - bare for name, part in parts.items()}
+        found = {"a loop with nothing in it": bare} | {
+            name: timed(*part) - bare for name, part in parts.items()
+        }
         for name, design in (("V^-1", SquareDesign), ("Phi V^-1", ArmDesign)):
             g = own(np.sum(np.asarray(phi @ v_inv) * np.asarray(phi), 1))
             start = design(g, square if design is SquareDesign else arms)
@@ -83,13 +91,17 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
 
 def run(sitting: Sitting) -> Section:
     """A row a part; one process, on one core."""
-    section = Section(f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64")
+    section = Section(
+        f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64"
+    )
     steps, repeats = (200, 3) if sitting.quick else (4000, sitting.repeats or 7)
 
     command = [sys.executable, "-m", "benchmarks.parts", str(steps), str(repeats)]
     command += [] if sitting.core is None else [str(sitting.core)]
     settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         section.failed.append(f"it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     else:

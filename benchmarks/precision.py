@@ -39,12 +39,19 @@ def parting(single: je.Trace, double: je.Trace) -> int | None:
 
 def z_score(one: np.ndarray, other: np.ndarray) -> float:
     """The difference of two means [run] in its standard error, the samples taken as independent."""
-    return float((one.mean() - other.mean()) / np.sqrt(one.var(ddof=1) / one.size + other.var(ddof=1) / other.size))
+    return float(
+        (one.mean() - other.mean())
+        / np.sqrt(one.var(ddof=1) / one.size + other.var(ddof=1) / other.size)
+    )
 
 
 def compare(name: str, options: Options) -> dict:
     """One rule, best arm, selective elimination at stopping."""
-    instance, problem, rule = je.load_instance(options.instance), je.BestArm(), catalogue.find_rule(name)()
+    instance, problem, rule = (
+        je.load_instance(options.instance),
+        je.BestArm(),
+        catalogue.find_rule(name)(),
+    )
     stopping = je.SelectiveElimination()
     found = {
         precision: je.simulate(
@@ -63,7 +70,10 @@ def compare(name: str, options: Options) -> dict:
             for precision in ("float32", "float64")
         )))  # fmt: skip
     parted = [pull for pull in first if pull is not None]
-    us = {p: 1e6 * one.timings["seconds"] * one.layout["devices"] / one.timings["samples_drawn"] for p, one in found.items()}
+    us = {
+        p: 1e6 * one.timings["seconds"] * one.layout["devices"] / one.timings["samples_drawn"]
+        for p, one in found.items()
+    }
     return {
         "rule": name,
         "mean tau, float32": single.mean(),
@@ -84,7 +94,9 @@ def main(options: Options) -> int:
     """Print a row per rule; the exit code is 1 where |z| > 3."""
     use_all_cores()
     rows = [compare(name, options) for name in options.rules]
-    print(f"{options.instance}, best arm, {options.runs} runs in each precision on the same noise; a device's wall time a sample")
+    print(
+        f"{options.instance}, best arm, {options.runs} runs in each precision on the same noise; a device's wall time a sample"
+    )
     print("\n".join(aligned(rows)))
     return int(any(abs(row["z"]) > 3 for row in rows))
 

@@ -51,10 +51,17 @@ def apart(
     Raises:
         MeasurementError: the process failed; the end of what it said.
     """
-    settings = {**os.environ, "NPROC": "1", "JAX_NUM_CPU_DEVICES": str(devices), **(environment or {})}
+    settings = {
+        **os.environ,
+        "NPROC": "1",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        **(environment or {}),
+    }
     if platform is not None:
         settings["JAX_PLATFORMS"] = platform
-    settings["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    settings["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     spec = {"case": None if case is None else dataclasses.asdict(case), "timing": dataclasses.asdict(timing),
             "anchor": anchor if timing.anchor else None}  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
@@ -70,5 +77,11 @@ def apart(
             last = done.stderr.strip().splitlines()[-3:]
             raise MeasurementError(f"{case}: it ended with {done.returncode}: {' | '.join(last)}")
         found = json.loads(answer.read_text())
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
-    return {**found, "process_wall_seconds": time.perf_counter() - wall, "process_cpu_seconds": spent}
+    spent = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+    return {
+        **found,
+        "process_wall_seconds": time.perf_counter() - wall,
+        "process_cpu_seconds": spent,
+    }

@@ -45,7 +45,9 @@ class Section:
     notes: list[str] = dataclasses.field(default_factory=list)
     failed: list[str] = dataclasses.field(default_factory=list)
 
-    def attempt(self, label: str, measure: Callable[[], dict], row: Callable[[dict], dict]) -> dict | None:
+    def attempt(
+        self, label: str, measure: Callable[[], dict], row: Callable[[dict], dict]
+    ) -> dict | None:
         """Measure one row and say so at once; a case that fails is written down, and the others go on."""
         try:
             found = measure()
@@ -54,12 +56,20 @@ class Section:
             print(f"  {label}: FAILED: {error}", flush=True)
             return None
         self.rows.append({**row(found), "raw": found})
-        figures = (f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float))
-        print(f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}", flush=True)
+        figures = (
+            f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float)
+        )
+        print(
+            f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}",
+            flush=True,
+        )
         return found
 
     def __str__(self) -> str:
-        shown = [{key: "-" if value is None else value for key, value in row.items() if key != "raw"} for row in self.rows]
+        shown = [
+            {key: "-" if value is None else value for key, value in row.items() if key != "raw"}
+            for row in self.rows
+        ]
         lines = ["", self.title]
         for keys in dict.fromkeys(tuple(row) for row in shown):  # a table for each kind of row
             lines += aligned([row for row in shown if tuple(row) == keys])
@@ -89,9 +99,16 @@ def useful(found: dict) -> float:
 def to_anchor(found: dict) -> list[float]:
     """Each timed call's time per sample over the C loop's time per step, the mean of just before and just after."""
     anchors = [one["us_per_step"] for one in found["anchors"]]
-    return [2 * own / (a + b) for own, a, b in zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)]
+    return [
+        2 * own / (a + b)
+        for own, a, b in zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)
+    ]
 
 
 def described(case: Case) -> str:
     """A case's problem, for people."""
-    return f"top {case.m}" if case.problem == "top-m" else {"best-arm": "best arm", "thresholding": "signs"}[case.problem]
+    return (
+        f"top {case.m}"
+        if case.problem == "top-m"
+        else {"best-arm": "best arm", "thresholding": "signs"}[case.problem]
+    )

@@ -24,7 +24,9 @@ def cases(sitting: Sitting) -> list[Case]:
                 if sitting.rows and name not in sitting.rows:
                     continue
                 stopping = ("selective",) if "selective" in rule.traits.stopping else ("native",)
-                cap = sitting.max_samples or (100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20))
+                cap = sitting.max_samples or (
+                    100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20)
+                )
                 case = Case(
                     name, problem, m, instance=f"{instance}-osi" if problem == "thresholding" else instance, stopping=stopping,
                     elimination=None, runs=sitting.runs or (16 if sitting.quick else 64 if name in SOLVING else 500),

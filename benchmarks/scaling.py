@@ -14,7 +14,9 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
     """(axis, size, case), every run of a case cut off after as many chunks, or at the cap: all are equally long."""
 
     def case(arms: int = 50, **more) -> Case:
-        return dataclasses.replace(LINGAPE, max_samples=cap or whole_chunks(2 if quick else 8, arms), **more)
+        return dataclasses.replace(
+            LINGAPE, max_samples=cap or whole_chunks(2 if quick else 8, arms), **more
+        )
 
     def pick(few: tuple, many: tuple) -> tuple:
         return few if quick else many
@@ -30,12 +32,18 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
     for m in pick((), (1, 2, 5, 10, 20)):
         yield "m", m, case(problem="top-m", m=m, instance="50 x 20", runs=256, lanes=64)
     for deltas in pick((), (1, 3, 9)):
-        yield "deltas", deltas, case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192, lanes=64)
+        yield (
+            "deltas",
+            deltas,
+            case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192, lanes=64),
+        )
 
 
 def run(sitting: Sitting) -> Section:
     """A row per size; those of K also say how far they are from proportional to K d + d^2."""
-    section = Section("Scaling of LinGapE, one size changed at a time: processor time per sample on one core")
+    section = Section(
+        "Scaling of LinGapE, one size changed at a time: processor time per sample on one core"
+    )
     for axis, size, case in points(sitting.quick, sitting.max_samples):
 
         def measure(case=case):
@@ -58,7 +66,11 @@ def run(sitting: Sitting) -> Section:
             }
 
         section.attempt(f"{axis} = {size}", measure, row)
-    cost = {row["size"]: row["us/sample"] / (row["size"] * 20 + 20 * 20) for row in section.rows if row["axis"] == "K"}
+    cost = {
+        row["size"]: row["us/sample"] / (row["size"] * 20 + 20 * 20)
+        for row in section.rows
+        if row["axis"] == "K"
+    }
     for row in section.rows:
         if row["axis"] == "K" and 50 in cost:
             row["over K d + d^2"] = cost[row["size"]] / cost[50]
@@ -90,4 +102,6 @@ def tail(sitting: Sitting, section: Section) -> None:
             section.attempt(f"whole runs of {rule}, {runs}", measure, row)
         if len(times) == 2:
             ratio = times[100] / times[1000]
-            section.notes.append(f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time of one at 1000.")
+            section.notes.append(
+                f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time of one at 1000."
+            )

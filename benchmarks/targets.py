@@ -42,8 +42,12 @@ def reached(ratio: float | None, target: float, stopped: float) -> bool | None:
 
 def run(sitting: Sitting) -> Section:
     """A row per rule and problem. Compile times are those of an empty cache, but with --quick."""
-    section = Section("Targets: microseconds of processor time per useful sample on one core, float64, compile time apart")
-    names = [name for name in sitting.rows or (QUICK if sitting.quick else TARGETS) if name in TARGETS]
+    section = Section(
+        "Targets: microseconds of processor time per useful sample on one core, float64, compile time apart"
+    )
+    names = [
+        name for name in sitting.rows or (QUICK if sitting.quick else TARGETS) if name in TARGETS
+    ]
     runs = sitting.runs or (64 if sitting.quick else 1000)
     cap = sitting.max_samples or (whole_chunks(12) if sitting.quick else 1_000_000)
     anchor_runs = 10 if sitting.quick else 60
@@ -95,9 +99,15 @@ def run(sitting: Sitting) -> Section:
             "where the targets were set 0.224, against the C loop's 0.29.",
         ]
     if cap < 1_000_000:
-        section.notes.append("Runs are cut short: these are their beginnings, and the targets are meant for whole runs.")
+        section.notes.append(
+            "Runs are cut short: these are their beginnings, and the targets are meant for whole runs."
+        )
     if sitting.anchor is None:
-        section.notes.append("There is no gcc here: the C loop could not be built, and there is no ratio.")
+        section.notes.append(
+            "There is no gcc here: the C loop could not be built, and there is no ratio."
+        )
     if sitting.core is None:
-        section.notes.append("This system cannot pin a process to a core: the times are of one thread, on whatever core.")
+        section.notes.append(
+            "This system cannot pin a process to a core: the times are of one thread, on whatever core."
+        )
     return section

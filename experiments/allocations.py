@@ -41,7 +41,14 @@ Part = Literal["bracket", "gradients", "example", "design", "regret", "runs"]
 class Allocations:
     """Checks and figures on allocations and bounds."""
 
-    parts: tyro.conf.Positional[tuple[Part, ...]] = ("bracket", "gradients", "example", "design", "regret", "runs")
+    parts: tyro.conf.Positional[tuple[Part, ...]] = (
+        "bracket",
+        "gradients",
+        "example",
+        "design",
+        "regret",
+        "runs",
+    )
     """What to do."""
     count: int = 200
     """Random instances for gradients."""
@@ -74,7 +81,9 @@ def tangents(weights, arms, theta, directions, offsets):
 def bracket(config: Allocations) -> None:
     """Cuts at the solution and around it: the linear program over them bounds H* from above, any w from below."""
     print("bracket: H* between linear programs; H of the authors' weights, relative to it")
-    print("instance              problem                 H*               gap      steps   LP bracket, relative   theirs")
+    print(
+        "instance              problem                 H*               gap      steps   LP bracket, relative   theirs"
+    )
     rng = np.random.default_rng(0)
     for name, kind, problem in SHIPPED:
         instance = je.load_instance(name)
@@ -97,13 +106,19 @@ def bracket(config: Allocations) -> None:
         print(f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
               f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}")  # fmt: skip
     instance = je.load_instance("linear-d20")
-    save(config, figures.allocation_figure(je.complexity(instance, je.BestArm(), 1e-10), "linear-d20"), "allocation")
+    save(
+        config,
+        figures.allocation_figure(je.complexity(instance, je.BestArm(), 1e-10), "linear-d20"),
+        "allocation",
+    )
 
 
 def differences(function, x, step):
     """Fourth-order central differences of function: [N, *x.shape] -> [N, ...], as [x.size, ...]."""
     basis = step * np.eye(x.size).reshape(-1, *x.shape)
-    far, near, near_, far_ = np.split(function(np.concatenate([x + s * basis for s in (-2, -1, 1, 2)])), 4)
+    far, near, near_, far_ = np.split(
+        function(np.concatenate([x + s * basis for s in (-2, -1, 1, 2)])), 4
+    )
     return (far - 8 * near + 8 * near_ - far_) / (12 * step)
 
 
@@ -122,22 +137,41 @@ def gradients(config: Allocations, step: float = 1e-4) -> None:
             return je.complexity(je.Instance(arms, thetas), problem, 1e-12)
 
         def moved(features, problem=problem, theta=theta):
-            return je.complexity(je.Instance(features, np.tile(theta, (len(features), 1))), problem, 1e-12)
+            return je.complexity(
+                je.Instance(features, np.tile(theta, (len(features), 1))), problem, 1e-12
+            )
 
         scale = min(1.0, np.min(np.abs(problem.half_spaces(arms, theta)[0] @ theta)))
         h = step * scale
-        for exact, function, x in ((found.value_theta, solved, theta), (found.value_arms, moved, arms)):
+        for exact, function, x in (
+            (found.value_theta, solved, theta),
+            (found.value_arms, moved, arms),
+        ):
             numeric = differences(lambda z, f=function: f(z).value, x, h)
             worst[0] = max(worst[0], np.abs(exact.ravel() - numeric).max() / np.abs(numeric).max())
         if not found.stable or found.margin < 1e-3:
-            excluded.append((i, "linear" if linear else "unstructured", repr(problem), f"margin {found.margin:.1e}"))
+            excluded.append(
+                (
+                    i,
+                    "linear" if linear else "unstructured",
+                    repr(problem),
+                    f"margin {found.margin:.1e}",
+                )
+            )
             continue
-        for exact, function, x in ((found.allocation_theta, solved, theta), (found.allocation_arms, moved, arms)):
+        for exact, function, x in (
+            (found.allocation_theta, solved, theta),
+            (found.allocation_arms, moved, arms),
+        ):
             numeric = differences(lambda z, f=function: f(z).allocation, x, h).T
             # w* may not depend on theta at all (one active piece): then 1e-6 is the scale below which nothing is asked
-            error = np.abs(exact.reshape(numeric.shape) - numeric).max() / max(np.abs(numeric).max(), 1e-6)
+            error = np.abs(exact.reshape(numeric.shape) - numeric).max() / max(
+                np.abs(numeric).max(), 1e-6
+            )
             worst[1] = max(worst[1], error)
-    print(f"gradients: {config.count} instances: largest relative error {worst[0]:.1e} for H*, {worst[1]:.1e} for w*")
+    print(
+        f"gradients: {config.count} instances: largest relative error {worst[0]:.1e} for H*, {worst[1]:.1e} for w*"
+    )
     print(f"  excluded for w*: {len(excluded)} (active set within 1e-3 of a change)")
     for one in excluded:
         print("   ", *one)
@@ -184,7 +218,9 @@ def regret(config: Allocations) -> None:
     instance, problem = two_dimensional(5, 0.1), je.BestArm()
     times = np.unique(np.geomspace(5, config.length, 150).astype(int))
     value, drawn = float(je.complexity(instance, problem, 1e-10).value), {}
-    print(f"regret: two-dimensional example, K = 5, eps = 0.1; R after {config.length} samples over H*, and bounds with it")
+    print(
+        f"regret: two-dimensional example, K = 5, eps = 0.1; R after {config.length} samples over H*, and bounds with it"
+    )
     for name, rule in (("none", None), ("Oracle", je.Oracle()), ("LinGame", je.LinGame()), ("FWS", je.FWS()),
                        ("LinGapE", je.LinGapE())):  # fmt: skip
         given = None
@@ -205,13 +241,20 @@ def runs(config: Allocations) -> None:
     """Stopping times between the bounds, and pulls beside w*, on linear-d10."""
     instance, problem, delta = je.load_instance("linear-d10"), je.BestArm(), 0.01
     found = je.complexity(instance, problem, 1e-10)
-    lower, practical = je.sample_bound(delta, found.value), je.practical_time(delta, float(found.value))
+    lower, practical = (
+        je.sample_bound(delta, found.value),
+        je.practical_time(delta, float(found.value)),
+    )
     rules = {"LinGapE": je.LinGapE(), "Oracle": je.Oracle(), "Uniform": je.Uniform()}
     results = {
-        name: je.simulate(instance, problem, rule, delta=delta, runs=config.runs, stopping=je.LLR(), ridge=1.0)
+        name: je.simulate(
+            instance, problem, rule, delta=delta, runs=config.runs, stopping=je.LLR(), ridge=1.0
+        )
         for name, rule in rules.items()
     }
-    print(f"runs: linear-d10, best arm, delta = {delta}, {config.runs} runs: lower bound {lower:.0f}, practical {practical}")
+    print(
+        f"runs: linear-d10, best arm, delta = {delta}, {config.runs} runs: lower bound {lower:.0f}, practical {practical}"
+    )
     for name, result in results.items():
         ratio, distance = result.efficiency()
         print(f"  {name:8s} tau over the lower bound {np.nanmean(ratio):.2f}, pulls from w* {np.nanmean(distance):.3f} "

@@ -82,17 +82,29 @@ class Cell:
 
     def settings(self) -> dict:
         """All fields but the name, and the revision of the library's numbers."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "name"}
+        fields = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "name"
+        }
         return canonical({**fields, "revision": REVISION})
 
     @property
     def program(self) -> Hashable:
         """See `Job`: everything but numbers, which are a program's arguments."""
         shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
-        kinds = self.problem.static_part(), self.rule.static_part(), self.stopping, self.elimination, self.threshold
+        kinds = (
+            self.problem.static_part(),
+            self.rule.static_part(),
+            self.stopping,
+            self.elimination,
+            self.threshold,
+        )
         return (*shape, *kinds, self.ridge, self.record, self.precision)
 
-    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
+    def compute(
+        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
+    ) -> tuple[xr.Dataset, dict]:
         """See `Job`."""
         result = je.simulate(
             self.instance, self.problem, self.rule, delta=self.delta, stopping=self.stopping, elimination=self.elimination,
@@ -102,7 +114,11 @@ class Cell:
         data = result.to_xarray()
         data.attrs = {}
         versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
-        return data, {**result.timings, **{f"plan_{key}": value for key, value in result.layout.items()}, **versions}
+        return data, {
+            **result.timings,
+            **{f"plan_{key}": value for key, value in result.layout.items()},
+            **versions,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +149,11 @@ class Options:
     def named(self, name: str) -> str:
         """A cell's name, with the seed and the cap where they are not the usual ones: folders can hold several."""
         usual = {field.name: field.default for field in dataclasses.fields(Options)}
-        said = [f"/{key}={getattr(self, key)}" for key in ("seed", "max_samples") if getattr(self, key) != usual[key]]
+        said = [
+            f"/{key}={getattr(self, key)}"
+            for key in ("seed", "max_samples")
+            if getattr(self, key) != usual[key]
+        ]
         return name + "".join(said)
 
 
@@ -163,12 +183,18 @@ class Part:
         return np.arange(self.first, self.last + 1)
 
 
-def partition(jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)) -> list[Part]:
+def partition(
+    jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)
+) -> list[Part]:
     """A shard's blocks of all cells, cut at multiples of `block`.
 
     Which shard a block belongs to does not depend on what is finished: machines that share nothing agree on it.
     """
-    whole = [Part(job, first, min(first + block, runs) - 1) for job in jobs for first in range(0, runs, block)]
+    whole = [
+        Part(job, first, min(first + block, runs) - 1)
+        for job in jobs
+        for first in range(0, runs, block)
+    ]
     return whole[shard[0] - 1 :: shard[1]]
 
 
@@ -202,14 +228,20 @@ class Board:
         self._finished = self._samples = self._computed = 0
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._at_work: dict[int, tuple[int, int]] = {}  # worker -> runs finished and samples drawn of its block
+        # worker -> runs finished and samples drawn of its block
+        self._at_work: dict[int, tuple[int, int]] = {}
         self._parts: dict[int, Part] = {}  # worker -> its block
         self._said = self._began
         self._bars: list[tqdm] = []
         if sys.stderr.isatty():
-            common: dict[str, Any] = dict(file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0)
+            common: dict[str, Any] = dict(
+                file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0
+            )
             self._bars = [tqdm(total=total, initial=done, desc="all", position=0, **common)]
-            self._bars += [tqdm(total=0, position=1 + worker, leave=False, **common) for worker in range(workers)]
+            self._bars += [
+                tqdm(total=0, position=1 + worker, leave=False, **common)
+                for worker in range(workers)
+            ]
 
     def begin(self, worker: int, part: Part) -> None:
         """A worker begins a block."""
@@ -225,9 +257,15 @@ class Board:
             self._at_work[worker] = runs, samples
             if self._bars:
                 under_way = np.sum(list(self._at_work.values()), 0)
-                everything = self._done + self._computed + under_way[0], self._samples + under_way[1], self._seconds()
+                everything = (
+                    self._done + self._computed + under_way[0],
+                    self._samples + under_way[1],
+                    self._seconds(),
+                )
                 own = runs, samples, seconds
-                for bar, (count, drawn, took) in zip((self._bars[1 + worker], self._bars[0]), (own, everything), strict=True):
+                for bar, (count, drawn, took) in zip(
+                    (self._bars[1 + worker], self._bars[0]), (own, everything), strict=True
+                ):
                     bar.set_postfix_str(_rate(drawn, took), refresh=False)
                     bar.update(count - bar.n)
             elif time.perf_counter() > self._said + EVERY:
@@ -235,7 +273,11 @@ class Board:
 
     def _say_how_far(self) -> None:
         runs, samples = np.sum(list(self._at_work.values()), 0)
-        runs, samples, self._said = self._computed + runs, self._samples + samples, time.perf_counter()
+        runs, samples, self._said = (
+            self._computed + runs,
+            self._samples + samples,
+            time.perf_counter(),
+        )
         left = self._left(runs) if runs else "unknown time"
         blocks = (
             f"{part.job.name} {self._at_work.get(worker, (0, 0))[0]} of {part.runs.size} runs"
@@ -282,7 +324,13 @@ def _rate(samples: float, seconds: float) -> str:
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (
+        f"{minutes // 60} h {minutes % 60} min"
+        if minutes >= 60
+        else f"{minutes} min {rest} s"
+        if minutes
+        else f"{rest} s"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,7 +400,9 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
     return Done(left, total - left, damaged)
 
 
-def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int) -> None:
+def _side_by_side(
+    todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int
+) -> None:
     """do(worker, part, check) for every part in turn, on `workers` threads: a block keeps one device, so that compiling one and
     waiting for the longest run of another leave no device idle. A program is compiled once by each that runs it, so a
     worker leaves out the parts whose program another one has, as long as there are others. The first error, or an interrupt,
@@ -363,7 +413,11 @@ def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], No
 
     def following(worker: int) -> Part | None:
         with lock:
-            mine = (i for i, part in enumerate(waiting) if owners.get(part.job.program, worker) == worker)
+            mine = (
+                i
+                for i, part in enumerate(waiting)
+                if owners.get(part.job.program, worker) == worker
+            )
             part = waiting.pop(next(mine, 0)) if waiting else None
             if part is not None:
                 owners.setdefault(part.job.program, worker)
@@ -389,7 +443,8 @@ def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], No
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, worker) for worker in range(min(workers, len(todo)))]
         try:
-            wait(futures)  # not Thread.join: an interrupt there can take a running thread for a finished one
+            # not Thread.join: an interrupt there can take a running thread for a finished one
+            wait(futures)
         finally:
             stop.set()
     if errors:
@@ -460,7 +515,12 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None = None, about: str | None = None) -> int:
+def script(
+    kind: type,
+    main: Callable[[Any], None],
+    arguments: list[str] | None = None,
+    about: str | None = None,
+) -> int:
     """The main function of an experiment: parses its options, runs it, and says in a sentence what went wrong.
 
     Args:
@@ -484,7 +544,10 @@ def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None 
         module = getattr(sys.modules.get("__main__"), "__spec__", None)
         name = module.name if module is not None else os.path.basename(sys.argv[0])
         command = shlex.join(["python", "-m", name, *given])
-        print(f"\nInterrupted. Every finished block is kept; to go on from there, say again:\n  {command}", file=sys.stderr)
+        print(
+            f"\nInterrupted. Every finished block is kept; to go on from there, say again:\n  {command}",
+            file=sys.stderr,
+        )
         return 130
     except JaxelimError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -31,16 +31,29 @@ def stopping_times(data) -> np.ndarray:
     return np.where(data["stopped"].values, data["samples"].values, np.nan)
 
 
-def chosen(options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False) -> dict[tuple[str, str], tables.Row]:
+def chosen(
+    options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False
+) -> dict[tuple[str, str], tables.Row]:
     """Rows of Table 3, best arm, by (algorithm, column); the oracle is the paper's own, and rules that the table does not have
     get the rows that it would have for them."""
-    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)}
+    fields = {
+        field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)
+    }
     published = tables.rules_of("table3", "bai")
     rows = []
     for name in rules:
-        kind, one = catalogue.find_rule(name), tables.TableOptions(**fields, rules=(name,), problems=("bai",))
-        rows += tables.rows("table3", one) if kind in published else tables.unpublished("table3", "bai", kind, one)
-    kept = tuple(row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm))
+        kind, one = (
+            catalogue.find_rule(name),
+            tables.TableOptions(**fields, rules=(name,), problems=("bai",)),
+        )
+        rows += (
+            tables.rows("table3", one)
+            if kind in published
+            else tables.unpublished("table3", "bai", kind, one)
+        )
+    kept = tuple(
+        row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm)
+    )
     return {(row.algorithm, row.column): row for row in kept if row.stopping != "native"}
 
 
@@ -52,11 +65,16 @@ def draw(options: Left) -> None:
     if held is None:
         return
     seen = {key: tables.observed(row, held) for key, row in rows.items()}
-    selective = {algorithm: data for (algorithm, column), data in seen.items() if column == "selective"}
+    selective = {
+        algorithm: data for (algorithm, column), data in seen.items() if column == "selective"
+    }
     plain = {algorithm: data for (algorithm, column), data in seen.items() if column == "none"}
     instance = next(iter(rows.values())).cell.instance
     solved = je.complexity(instance, je.BestArm())
-    lower, practical = je.sample_bound(0.01, float(solved.value)), je.practical_time(0.01, float(solved.value))
+    lower, practical = (
+        je.sample_bound(0.01, float(solved.value)),
+        je.practical_time(0.01, float(solved.value)),
+    )
     tau = {name: stopping_times(data) for name, data in plain.items()}
     active, pulls = {}, {}
     for name, data in selective.items():

@@ -24,7 +24,11 @@ class Middle(cells.Options):
 def draw(options: Middle) -> None:
     """Run what is not finished, and draw."""
     kind = catalogue.find_rule(options.rule)
-    rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
+    rows = {
+        key: row
+        for key, row in chosen(options, (options.rule,), at_sampling=True).items()
+        if key[1] != "none"
+    }
     if not rows:
         raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
     path = options.output / f"figure1_middle_{catalogue.name_of(kind)}"
@@ -36,9 +40,13 @@ def draw(options: Middle) -> None:
     for (algorithm, column), row in rows.items():
         data = tables.observed(row, held)
         place = "both" if algorithm.endswith(" + elim") else "stopping"
-        curves[column, place] = figures.active_counts(data["elimination_times"].values, stopping_times(data))
+        curves[column, place] = figures.active_counts(
+            data["elimination_times"].values, stopping_times(data)
+        )
     figure = figures.full_selective_figure(curves)
-    figure.axes[0].set_title(f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10)
+    figure.axes[0].set_title(
+        f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10
+    )
     print(*figures.save(figure, path))
 
 

@@ -70,7 +70,18 @@ def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
             kept = row[np.isfinite(row)]
             sd = kept.std(ddof=1) if kept.size > 1 else np.nan
             mean, least = (kept.mean(), kept.min()) if kept.size else (np.nan, np.nan)
-            writer.writerow([rule, level, kept.size, row.size - kept.size, mean, sd / max(kept.size, 1) ** 0.5, sd, least])
+            writer.writerow(
+                [
+                    rule,
+                    level,
+                    kept.size,
+                    row.size - kept.size,
+                    mean,
+                    sd / max(kept.size, 1) ** 0.5,
+                    sd,
+                    least,
+                ]
+            )
     return text.getvalue()
 
 
@@ -88,7 +99,10 @@ def draw(options: Right) -> None:
         drawn[rule] = ratios(data)
     write_whole(options.output / "figure1_right.csv", numbers(drawn, options.delta).encode())
     figure = figures.ratio_figure(options.delta, drawn, options.error)
-    print(*figures.save(figure, options.output / "figure1_right"), options.output / "figure1_right.csv")
+    print(
+        *figures.save(figure, options.output / "figure1_right"),
+        options.output / "figure1_right.csv",
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

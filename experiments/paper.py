@@ -35,4 +35,7 @@ def oracle_weights(instance: str, problem: str) -> np.ndarray:
 def z_score(tau: np.ndarray, paper: dict[str, float]) -> float:
     """(ours - paper)/sqrt(sd_paper^2/100 + sd^2/n), tau [n] in samples."""
     ours = tau / 1000
-    return float((ours.mean() - paper["mean"]) / np.sqrt(paper["sd"] ** 2 / PAPER_RUNS + ours.var(ddof=1) / ours.size))
+    return float(
+        (ours.mean() - paper["mean"])
+        / np.sqrt(paper["sd"] ** 2 / PAPER_RUNS + ours.var(ddof=1) / ours.size)
+    )

@@ -54,7 +54,9 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
         drawn = instance(structure, config.instances)
         for problem in problems:
             for kind in catalogue.rules().values():
-                defined = structure in kind.traits.structures and kind.traits.defined_for(problem.name)
+                defined = structure in kind.traits.structures and kind.traits.defined_for(
+                    problem.name
+                )
                 if not defined or (wanted and kind not in wanted):
                     continue
                 ways = [(None, (je.LLR(), selective), {"llr": "none", "selective": "stopping"})]
@@ -64,9 +66,20 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
                     ways = [(None, (je.Native(),), {"native": "native"})]
                 for elimination, stopping, columns in ways:
                     way = next(iter(columns.values())) if len(columns) == 1 else "watched"
-                    name = config.named(f"small/{structure}/{problem!r}/{kind.__name__}/{way}/{config.instances}/{config.delta}")
-                    cell = cells.Cell(name, drawn, problem, kind(), stopping, elimination, (config.delta,), config.seed,
-                                      config.max_samples)
+                    name = config.named(
+                        f"small/{structure}/{problem!r}/{kind.__name__}/{way}/{config.instances}/{config.delta}"
+                    )
+                    cell = cells.Cell(
+                        name,
+                        drawn,
+                        problem,
+                        kind(),
+                        stopping,
+                        elimination,
+                        (config.delta,),
+                        config.seed,
+                        config.max_samples,
+                    )
                     found[name] = cell, columns
     return found
 
@@ -79,10 +92,16 @@ def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) 
     tau, wrong = of["samples"].values[stopped], ~of["correct"].values[stopped]
     interval = stats.binomtest(int(wrong.sum()), wrong.size).proportion_ci(LEVEL, "exact")
     return {
-        "structure": cell.instance.structure, "problem": cell.problem.name, "rule": type(cell.rule).__name__,
-        "elimination at": column, "runs": stopped.size, "cut off": int((~stopped).sum()), "mean tau": f"{tau.mean():.1f}",
+        "structure": cell.instance.structure,
+        "problem": cell.problem.name,
+        "rule": type(cell.rule).__name__,
+        "elimination at": column,
+        "runs": stopped.size,
+        "cut off": int((~stopped).sum()),
+        "mean tau": f"{tau.mean():.1f}",
         "errors": int(wrong.sum()),
-        "rate": f"{wrong.mean():.4f}", "99.9% interval": f"[{interval.low:.4f}, {interval.high:.4f}]",
+        "rate": f"{wrong.mean():.4f}",
+        "99.9% interval": f"[{interval.low:.4f}, {interval.high:.4f}]",
         "above delta": "YES" if interval.low > delta else "",
     }
 
@@ -100,7 +119,9 @@ def main(config: Small) -> None:
     if any(one["cut off"] for one in rows):
         print(f"\nRuns that were cut off are in no mean and in no rate, and {BIASED}.")
     bad = sum(one["above delta"] != "" for one in rows)
-    print(f"\n{len(rows)} rows; in {bad} of them the lower end of the interval (Clopper-Pearson) is above {config.delta}.")
+    print(
+        f"\n{len(rows)} rows; in {bad} of them the lower end of the interval (Clopper-Pearson) is above {config.delta}."
+    )
     write_whole(path, (catalogue.markdown(rows) + "\n").encode())
     print(f"wrote {path}")
 

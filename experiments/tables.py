@@ -99,28 +99,43 @@ def rows(table: str, options: TableOptions) -> list[Row]:
     """
     layout = LAYOUTS[table]
     wanted = {catalogue.find_rule(name) for name in options.rules}
-    problems = {catalogue.find("problems", name, layout.instances) and name for name in options.problems}
+    problems = {
+        catalogue.find("problems", name, layout.instances) and name for name in options.problems
+    }
     found = []
     for (of_table, problem, algorithm, column), numbers in paper.cells().items():
         kind = _kind(algorithm)
-        if of_table != table or (wanted and kind not in wanted) or (problems and problem not in problems):
+        if (
+            of_table != table
+            or (wanted and kind not in wanted)
+            or (problems and problem not in problems)
+        ):
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
             cell, stopping = _cell(layout, problem, name, column, options)
             found.append(Row(problem, name, column, cell, stopping, numbers))
     if not found:
-        raise ArgumentError("rules", (*options.rules, *options.problems), f"rules and problems that {table} has")
+        raise ArgumentError(
+            "rules", (*options.rules, *options.problems), f"rules and problems that {table} has"
+        )
     # The oracle's two rows one after the other, not column by column.
-    order = {key: place for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))}
+    order = {
+        key: place
+        for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))
+    }
     return sorted(found, key=lambda row: order[row.problem, row.algorithm])
 
 
 def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
     """The sampling rules that the paper has in a table."""
-    return {_kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)}
+    return {
+        _kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)
+    }
 
 
-def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions) -> list[Row]:
+def unpublished(
+    table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions
+) -> list[Row]:
     """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
     found = []
     plain = catalogue.name_of(kind)
@@ -143,7 +158,9 @@ def _kind(algorithm: str) -> type[je.SamplingRule]:
     return catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
 
 
-def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions) -> tuple[cells.Cell, str]:
+def _cell(
+    layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions
+) -> tuple[cells.Cell, str]:
     """The cell of a row, and the name of the stopping rule that the row is about."""
     name = layout.instances[problem]
     if algorithm == EXACT:
@@ -152,7 +169,12 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
         kind = _kind(algorithm)
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
-    observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective, "full": full}
+    observers: dict[str, Any] = {
+        "none": je.LLR(),
+        "stopping": selective,
+        "selective": selective,
+        "full": full,
+    }
     at_sampling = column == "stopping+sampling" or algorithm != _plain(algorithm)
     elimination = None
     if rule.traits.stopping == ("native",):
@@ -161,8 +183,15 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
         elimination = observers.get(column, selective)
         stopping, variant = (elimination,), f"{elimination.name}-at-both"
     else:
-        stopping, variant = tuple(observers[one] for one in layout.columns if one in observers), "watched"
-    problems = {"bai": je.BestArm, "topm": lambda: je.TopM(describe(name).m or 1), "osi": je.Thresholding}
+        stopping, variant = (
+            tuple(observers[one] for one in layout.columns if one in observers),
+            "watched",
+        )
+    problems = {
+        "bai": je.BestArm,
+        "topm": lambda: je.TopM(describe(name).m or 1),
+        "osi": je.Thresholding,
+    }
     cell = cells.Cell(
         options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"), je.load_instance(name), problems[problem](),
         rule, stopping, elimination, seed=options.seed, max_samples=options.max_samples,
@@ -201,7 +230,8 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         drawn = whole.work("samples_drawn")
-        comparable = n == tau.size or row.cell.max_samples == paper.CAP  # the paper's means hold runs cut off there
+        # the paper's means hold runs cut off there
+        comparable = n == tau.size or row.cell.max_samples == paper.CAP
         lines.append({
             "problem": row.problem,
             "algorithm": row.algorithm,
@@ -223,11 +253,19 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
             "paper_ms_per_sample": row.paper["ms"],
             "reproduces": row.reproduces,
         })
-    without = {(line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"}
+    without = {
+        (line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"
+    }
     for line in lines:
-        base = without.get((line["problem"], _plain(line["algorithm"]))) if line["column"] != "none" else None
+        base = (
+            without.get((line["problem"], _plain(line["algorithm"])))
+            if line["column"] != "none"
+            else None
+        )
         line["samples_saved"] = _saved(line, base, lambda one: one["samples_k"])
-        line["tests_saved"] = _saved(line, base, lambda one: one["tests_stopping"] + one["tests_sampling"])
+        line["tests_saved"] = _saved(
+            line, base, lambda one: one["tests_stopping"] + one["tests_sampling"]
+        )
         line["paper_samples_saved"] = _saved(line, base, lambda one: one["paper_samples_k"])
         line["paper_time_saved"] = _saved(line, base, lambda one: one["paper_ms_per_sample"])
     return lines
@@ -253,7 +291,10 @@ def agreement(lines: Sequence[dict]) -> str:
     far = [line for line in scores if abs(line["z"]) > 3]
     text = f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, |z| > 3 in {len(far)}."
     if far:
-        named = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})" for line in far]
+        named = [
+            f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
+            for line in far
+        ]
         text += " The last: " + "; ".join(named) + "."
     return text
 
@@ -316,8 +357,13 @@ def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
     """The table as a page."""
     parts = [f"# {LAYOUTS[table].title}\n"]
     for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = [{k: v for k, v in one.items() if k != "problem"} for one in shown([x for x in lines if x["problem"] == problem])]
-        parts.append(f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n{catalogue.markdown(mine)}\n")
+        mine = [
+            {k: v for k, v in one.items() if k != "problem"}
+            for one in shown([x for x in lines if x["problem"] == problem])
+        ]
+        parts.append(
+            f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n{catalogue.markdown(mine)}\n"
+        )
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
@@ -338,11 +384,18 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
         " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
     ]
     for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = {(line["algorithm"], line["column"]): line for line in lines if line["problem"] == problem}
+        mine = {
+            (line["algorithm"], line["column"]): line
+            for line in lines
+            if line["problem"] == problem
+        }
         algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
         m = describe(layout.instances[problem]).m
         label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
-        out += ["\\midrule", f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}"]
+        out += [
+            "\\midrule",
+            f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}",
+        ]
         for algorithm in algorithms:
             entries = []
             for column in columns:
@@ -351,18 +404,26 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
                     entries.append(" & ")
                     continue
                 mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
-                entries.append(f"${_samples(line, chr(92) + 'pm')}{mark}$ & ${_number(line['us_per_sample'], '.2f')}$")
+                entries.append(
+                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & ${_number(line['us_per_sample'], '.2f')}$"
+                )
             out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
     caption = (
         f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation over {options.runs} runs "
-        "(the cap at " + f"{options.max_samples} samples); time in microseconds per sample, the wall time of one device."
+        "(the cap at "
+        + f"{options.max_samples} samples); time in microseconds per sample, the wall time of one device."
     )
     if any(line["truncated"] for line in lines):
         caption += (
             " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
             "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of $\\min(\\tau, \\mathrm{cap})$."
         )
-    return "\n".join([*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]) + "\n"
+    return (
+        "\n".join(
+            [*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]
+        )
+        + "\n"
+    )
 
 
 def comma_separated(lines: Sequence[dict]) -> str:
@@ -371,7 +432,9 @@ def comma_separated(lines: Sequence[dict]) -> str:
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
-        writer.writerow({k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()})
+        writer.writerow(
+            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
+        )
     return text.getvalue()
 
 
@@ -420,8 +483,17 @@ def write(table: str, found: Sequence[Row], held: dict[str, Held], options: Tabl
     lines = measures(found, held)
     page = markdown(table, lines, options)
     data = every_run(found, held)
-    data.attrs = {"title": LAYOUTS[table].title, "runs": options.runs, "seed": options.seed, "max_samples": options.max_samples}
-    packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].dtype.kind in "biuf"}
+    data.attrs = {
+        "title": LAYOUTS[table].title,
+        "runs": options.runs,
+        "seed": options.seed,
+        "max_samples": options.max_samples,
+    }
+    packed = {
+        str(name): {"zlib": True, "complevel": 4}
+        for name in data.data_vars
+        if data[name].dtype.kind in "biuf"
+    }
     contents = (
         page.encode(),
         latex(table, lines, options).encode(),

@@ -67,7 +67,9 @@ class TwoDimensional(cells.Options):
         super().__post_init__()
         checks.integer("runs", self.runs, low=2)
         if not self.output.name:
-            raise je.ArgumentError("output", str(self.output), "the path of a figure, without ending")
+            raise je.ArgumentError(
+                "output", str(self.output), "the path of a figure, without ending"
+            )
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.ArgumentError(name, getattr(self, name), "at least one value")
@@ -88,10 +90,19 @@ class Observed:
         return Observed(*(data[field.name].values for field in dataclasses.fields(Observed)))
 
 
-def cell(config: TwoDimensional, kind: str, batch: je.Instance, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
+def cell(
+    config: TwoDimensional,
+    kind: str,
+    batch: je.Instance,
+    eps: Sequence[float],
+    delta: Sequence[float],
+) -> cells.Cell:
     """The oracle on a batch, no ridge: the theorem is about the plain likelihood ratio."""
     listed = {"eps": eps, "delta": delta}
-    told = "/".join(f"{word}={','.join(format(value, 'g') for value in values)}" for word, values in listed.items())
+    told = "/".join(
+        f"{word}={','.join(format(value, 'g') for value in values)}"
+        for word, values in listed.items()
+    )
     name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
     return cells.Cell(
         name, batch, je.BestArm(), je.Oracle(), STOPPING, delta=tuple(delta), seed=config.seed, max_samples=config.max_samples,
@@ -101,7 +112,9 @@ def cell(config: TwoDimensional, kind: str, batch: je.Instance, eps: Sequence[fl
 
 def twin(batch: je.Instance) -> je.Instance:
     """The unstructured instances with the same means."""
-    return je.Instance(np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means)
+    return je.Instance(
+        np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means
+    )
 
 
 def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +148,8 @@ def nested_tests_per_sample(result: Observed) -> np.ndarray:
     tau = stopping_times(result, FULL)
     times = result.elimination_times[:, FULL].astype(float)
     K = times.shape[-1]
-    until = np.sort(np.where(times > 0, times, tau[..., None]), -1)  # check t is made with the arms that fell at t or later
+    # check t is made with the arms that fell at t or later
+    until = np.sort(np.where(times > 0, times, tau[..., None]), -1)
     # From check K on; between two falls A_t is constant.
     length = np.diff(np.concatenate([np.full((*tau.shape, 1), K - 1.0), until], -1), axis=-1)
     active = K - np.arange(K)
@@ -149,7 +163,9 @@ def never(t, delta):
 
 def regret_of_the_oracle(instance: je.Instance, length: int = 2000):
     """R(t) of the oracle's own pulls, which no reward sways; they settle into turns long before `length`."""
-    trace = je.trace(instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never)
+    trace = je.trace(
+        instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never
+    )
     return je.information_regret(trace, instance, je.BestArm(), times=np.arange(1, length + 1))
 
 
@@ -172,19 +188,33 @@ def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarra
         R = regret_of_the_oracle(one)
         found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
         lower = je.sample_bound(config.at_delta, found.value)
-        each = (found.value, R(10**9) / found.value, lower, found.llr, found.selective[1:].max(), found.full[1:].max())
+        each = (
+            found.value,
+            R(10**9) / found.value,
+            lower,
+            found.llr,
+            found.selective[1:].max(),
+            found.full[1:].max(),
+        )
         for curve, number in zip(curves.values(), each, strict=True):
             curve.append(float(number))
     return {name: np.array(values) for name, values in curves.items()}
 
 
-def bounds_rows(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[dict]:
+def bounds_rows(
+    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+) -> list[dict]:
     """Means, bounds and bound over mean, by eps."""
     measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
                 "full": worst_arm(result, FULL)}  # fmt: skip
     rows = []
     for i, eps in enumerate(config.eps):
-        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i], "lower bound": f"{curves['lower'][i]:.0f}"}
+        row = {
+            "eps": eps,
+            "H*": curves["value"][i],
+            "R/H*": curves["regret"][i],
+            "lower bound": f"{curves['lower'][i]:.0f}",
+        }
         for name, (mean, error) in measured.items():
             row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{curves[name][i]:.0f}",
                     f"over {name}": curves[name][i] / mean[i]}  # fmt: skip
@@ -192,17 +222,26 @@ def bounds_rows(config: TwoDimensional, result: Observed, curves: dict[str, np.n
     return rows
 
 
-def panels_of_times(config: TwoDimensional, by_eps: Observed, by_delta: Observed, twins: Observed) -> list[Panel]:
+def panels_of_times(
+    config: TwoDimensional, by_eps: Observed, by_delta: Observed, twins: Observed
+) -> list[Panel]:
     """Times against eps and delta, and the twin's."""
     eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
 
     def measured(found, at):
-        far = {name: moments(falls(found, s)[at].mean(-1)) for name, s in (("selective", SELECTIVE), ("full", FULL))}
+        far = {
+            name: moments(falls(found, s)[at].mean(-1))
+            for name, s in (("selective", SELECTIVE), ("full", FULL))
+        }
         return {"tau, LLR stopping": moments(stopping_times(found, 0)[at])} | {
             f"arms 3.., {name}": pair for name, pair in far.items()
         }
 
-    in_eps, in_delta, in_twins = measured(by_eps, np.s_[:, 0]), measured(by_delta, 0), measured(twins, np.s_[:, 0])
+    in_eps, in_delta, in_twins = (
+        measured(by_eps, np.s_[:, 0]),
+        measured(by_delta, 0),
+        measured(twins, np.s_[:, 0]),
+    )
     steep = (eps / eps.max()) ** -2.0
     first = eps.argmax()
     return [
@@ -220,19 +259,33 @@ def panels_of_tests(
     config: TwoDimensional, by_arms: list[Observed], by_eps: Observed, by_delta: Observed
 ) -> list[Panel]:
     """Half-space tests per sample against K, eps and delta; laws as the paper states them, plus those of the last pair."""
-    K, eps, logs = np.array(config.test_arms), np.array(config.test_eps), np.log(1 / np.array(config.delta))
+    K, eps, logs = (
+        np.array(config.test_arms),
+        np.array(config.test_eps),
+        np.log(1 / np.array(config.delta)),
+    )
 
     def measured(found, at):
-        costs = {"LLR": tests_per_sample(found, 0), "full": tests_per_sample(found, FULL),
-                 "full, nested loops": nested_tests_per_sample(found), "selective": tests_per_sample(found, SELECTIVE)}
+        costs = {
+            "LLR": tests_per_sample(found, 0),
+            "full": tests_per_sample(found, FULL),
+            "full, nested loops": nested_tests_per_sample(found),
+            "selective": tests_per_sample(found, SELECTIVE),
+        }
         return {name: moments(cost[at]) for name, cost in costs.items()}  # fmt: skip
 
     each = [measured(found, np.s_[:, 0]) for found in by_arms]
-    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1)) for name in each[0]}
+    of_K = {
+        name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
+        for name in each[0]
+    }
 
     def laws(K, eps, logs):
         one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
-        return {"2 + K² eps²": 2 + K**2 * eps**2 * one, "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one}
+        return {
+            "2 + K² eps²": 2 + K**2 * eps**2 * one,
+            "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one,
+        }
 
     word, log = "half-space tests per sample", np.log(1 / config.at_delta)
     return [
@@ -245,7 +298,9 @@ def panels_of_tests(
     ]  # fmt: skip
 
 
-def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[Panel]:
+def panels_of_bounds(
+    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+) -> list[Panel]:
     """Simulated times between their bounds."""
     eps = np.array(config.eps)
     return [
@@ -266,7 +321,11 @@ def main(config: TwoDimensional) -> None:
     files = []
     if cells.parse_shard(config.shard) == (1, 1):  # others draw nothing
         files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
-    batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
+    batch, one_eps, one_delta = (
+        two_dimensional(config.arms, config.eps),
+        [config.at_eps],
+        [config.at_delta],
+    )
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
         return cell(config, "example", two_dimensional(K, eps), eps, delta)
@@ -279,7 +338,9 @@ def main(config: TwoDimensional) -> None:
         "tests by eps": example(config.at_arms, config.test_eps, one_delta),
         "tests by delta": example(config.at_arms, one_eps, config.delta),
     }
-    shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)}
+    shared = {
+        field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)
+    }
     options = cells.Options(**{**shared, "output": config.results})
     jobs = list({one.name: one for one in asked.values()}.values())
     held = cells.run_and_load(jobs, options, files)
@@ -296,11 +357,22 @@ def main(config: TwoDimensional) -> None:
     print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
     times = panels_of_times(config, by_eps, by_delta, twins)
     for panel in times:
-        slopes = {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()} if len(panel.x) > 1 else {}
-        print(f"{panel.title}; slopes in {panel.xlabel}: " + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items()))
+        slopes = (
+            {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()}
+            if len(panel.x) > 1
+            else {}
+        )
+        print(
+            f"{panel.title}; slopes in {panel.xlabel}: "
+            + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items())
+        )
     for name, one in (("the example", by_eps), ("its unstructured twin", twins)):
-        share = moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
-        print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination")
+        share = (
+            moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
+        )
+        print(
+            f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination"
+        )
     tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
     for panel in tests:
         columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
@@ -313,7 +385,10 @@ def main(config: TwoDimensional) -> None:
     drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
     for path, panels in zip(paths, drawn, strict=True):
         written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
-    cut = sum(int((~one.stopped).sum()) for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta))
+    cut = sum(
+        int((~one.stopped).sum())
+        for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta)
+    )
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "
           f"{time.perf_counter() - began:.0f} s in all")  # fmt: skip

@@ -36,21 +36,26 @@ class WorkerError(JaxelimError):
 
     def __str__(self) -> str:
         likely = "; was the machine out of memory?" if self.code == -signal.SIGKILL else ""
-        return f"{self.asked}: the process that computed it ended with exit code {self.code}{likely}"
+        return (
+            f"{self.asked}: the process that computed it ended with exit code {self.code}{likely}"
+        )
 
 
 class Worker(contextlib.AbstractContextManager):
     """A process with one CPU device and one thread, until it is left; it dies with the process that started it."""
 
     def __init__(self):
-        context = multiprocessing.get_context("spawn")  # JAX has threads: nothing that it runs in may fork
+        # JAX has threads: nothing that it runs in may fork
+        context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
         cache = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
         self._process = context.Process(target=_serve, args=(there, cache), daemon=True)
         self._process.start()
         there.close()
 
-    def compute(self, job: Any, runs: np.ndarray, progress: Callable[..., None], check: Callable[[], None]) -> tuple:
+    def compute(
+        self, job: Any, runs: np.ndarray, progress: Callable[..., None], check: Callable[[], None]
+    ) -> tuple:
         """`job.compute(runs, progress)` over there. `check`, called often, may raise to end the wait.
 
         Raises:
@@ -86,9 +91,12 @@ class Worker(contextlib.AbstractContextManager):
 
 def _serve(connection: Any, cache: str | None) -> None:
     """Answer until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    # Ctrl-C reaches the whole group: the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_die_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    threading.Thread(
+        target=_die_with, args=(multiprocessing.parent_process(),), daemon=True
+    ).start()
     os.environ["NPROC"] = "1"
     warnings.simplefilter("ignore", RidgeWarning)  # as in `cells.script`
     jax.config.update("jax_num_cpu_devices", 1)
@@ -99,7 +107,10 @@ def _serve(connection: Any, cache: str | None) -> None:
         except EOFError:
             return
         try:
-            answer = "done", job.compute(runs, lambda *numbers: connection.send(("progress", numbers)))
+            answer = (
+                "done",
+                job.compute(runs, lambda *numbers: connection.send(("progress", numbers))),
+            )
         except Exception as error:
             answer = "error", error
         connection.send(answer)

@@ -87,7 +87,9 @@ def measure(lanes: int = 64, steps: int = 1500, repeats: int = 5) -> float:
         }  # fmt: skip
         noise, mu = jnp.asarray(rng.normal(size=(steps, lanes))), jnp.asarray(instance.means)
         run = jax.jit(
-            lambda state, noise: jax.lax.fori_loop(0, steps, lambda n, c: step(jnp.asarray(phi), mu, c, noise[n]), state),
+            lambda state, noise: jax.lax.fori_loop(
+                0, steps, lambda n, c: step(jnp.asarray(phi), mu, c, noise[n]), state
+            ),
             compiler_options={"xla_cpu_prefer_vector_width": "512"},
         )
         jax.block_until_ready(run(state, noise))

@@ -31,24 +31,44 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
     assert all(name in done.stdout for name in [*rows, "us/sample", "useful/computed", str(output)])
     found = json.loads(output.read_text())
     here = found["environment"]
-    assert {"date", "commit", "changed_since_commit", "processor", "cores", "compiler", "load_average"} <= set(here)
+    assert {
+        "date",
+        "commit",
+        "changed_since_commit",
+        "processor",
+        "cores",
+        "compiler",
+        "load_average",
+    } <= set(here)
     assert set(here["versions"]) == {"python", "jax", "jaxlib", "numpy", "jaxelim"}
     assert here["device"]["devices"] >= 1 and found["options"]["runs"] == 12
     section = found["sections"]["targets"]
     assert [row["row"] for row in section["rows"]] == rows and not section["failed"]
     for row in section["rows"]:
         raw, call = row["raw"], row["raw"]["calls"][0]
-        positive = [row[key] for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")]
-        positive += [raw[key] for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")]
+        positive = [
+            row[key]
+            for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")
+        ]
+        positive += [
+            raw[key]
+            for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")
+        ]
         assert all(math.isfinite(x) and x > 0 for x in positive)
-        assert row["useful/computed"] <= 1 and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
-        assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]  # cut short: nobody stops so early
+        assert (
+            row["useful/computed"] <= 1
+            and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
+        )
+        # cut short: nobody stops so early
+        assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]
         drawn = 12 * (150 - 40)  # the initial pulls are not counted
         assert call["samples_drawn"] == drawn and not call["compiled"] and raw["first"]["compiled"]
         assert row["us/sample"] == pytest.approx(1e6 * call["cpu_seconds"] / drawn)
         assert raw["platform"] == "cpu" and raw["devices"] == 1 == raw["plan"]["devices"]
         if shutil.which("gcc"):
-            assert row["x C"] == pytest.approx(2 * row["us/sample"] / (row["C before"] + row["C after"]))
+            assert row["x C"] == pytest.approx(
+                2 * row["us/sample"] / (row["C before"] + row["C after"])
+            )
         else:
             assert row["x C"] is None and "no gcc" in done.stdout
         assert row["reached"] is None  # targets are meant for whole runs
@@ -68,7 +88,8 @@ def test_parts_of_a_step():
 def test_the_c_loop_finds_what_the_library_finds(tmp_path):
     found = anchor.measure(**anchor.build(tmp_path), runs=40)
     assert found["runs"] == 40 and found["errors"] == 0 and 0 < found["us_per_step"] < 100
-    assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)  # of 3000 runs of ours; their standard deviation
+    # of 3000 runs of ours; their standard deviation
+    assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)
 
 
 def test_without_gcc_there_is_no_anchor(tmp_path, monkeypatch):
@@ -81,7 +102,11 @@ def test_ratios_go_by_the_c_loop_just_before_and_just_after():
     calls = [{"cpu_seconds": cpu, "wall_seconds": 1.5 * cpu, **samples} for cpu in (2.0, 6.0)]
     found = {"calls": calls, "anchors": [{"us_per_step": x} for x in (0.5, 1.5, 2.5)]}
     assert report.per_sample(found) == [2.0, 6.0] and report.to_anchor(found) == [2.0, 3.0]
-    assert report.typical(found) == 4.0 and report.typical(found, "wall") == 6.0 and report.useful(found) == 0.8
+    assert (
+        report.typical(found) == 4.0
+        and report.typical(found, "wall") == 6.0
+        and report.useful(found) == 0.8
+    )
 
 
 def test_a_target_is_met_by_whole_runs_alone():
@@ -90,7 +115,12 @@ def test_a_target_is_met_by_whole_runs_alone():
 
 
 def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypatch):
-    call = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+    call = {
+        "cpu_seconds": 1.0,
+        "wall_seconds": 2.0,
+        "samples_drawn": 1_000_000,
+        "samples_computed": 1_000_000,
+    }
     found = {"device": "some device", "calls": [call], "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0,
              "state_bytes_per_lane": 10_000.0, "plan": {"design": "arms"}}  # fmt: skip
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
@@ -99,10 +129,17 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
         monkeypatch.setattr(gpu, "apart", lambda *_, here=here, **__: here)
         section = gpu.run(sitting)
         assert [row["lanes"] for row in section.rows] == list(gpu.LANES)
-        assert {row["estimate"] for row in section.rows} == {estimate} and ("ESTIMATES" in str(section)) == estimate
-        if estimate:  # two lanes' worth of bytes take twice the time of one's; launches take the same for any number
+        assert {row["estimate"] for row in section.rows} == {estimate} and (
+            "ESTIMATES" in str(section)
+        ) == estimate
+        # two lanes' worth of bytes take twice the time of one's; launches take the same for any number
+        if estimate:
             moving = [row["of which moving bytes"] for row in section.rows]
-            assert moving[1] == pytest.approx(2 * moving[0]) == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+            assert (
+                moving[1]
+                == pytest.approx(2 * moving[0])
+                == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+            )
             assert len({row["of which launching"] for row in section.rows}) == 1
         else:
             assert {row["M samples/s"] for row in section.rows} == {0.5}
@@ -111,20 +148,38 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
 def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     first = {"cpu_seconds": 5.0, "compile_seconds": 4.0, "compile_processor_seconds": 3.0}
     first |= {"samples_drawn": 1_000_000, "samples_computed": 2_000_000}
-    found = {"first": first, "calls": [], "mean_tau": 9.0, "stopped": 1.0, "errors": 0, "process_wall_seconds": 1.0}
+    found = {
+        "first": first,
+        "calls": [],
+        "mean_tau": 9.0,
+        "stopped": 1.0,
+        "errors": 0,
+        "process_wall_seconds": 1.0,
+    }
     monkeypatch.setattr(rules, "apart", lambda *_: found)
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
     rows, cases = rules.run(sitting).rows, rules.cases(sitting)
-    assert {row["us/sample"] for row in rows} == {2.0} and {row["useful/computed"] for row in rows} == {0.5}
-    known, seen = catalogue.rules(), {(row["rule"], row["problem"], row["instance"], row["sampling"]) for row in rows}
+    assert {row["us/sample"] for row in rows} == {2.0} and {
+        row["useful/computed"] for row in rows
+    } == {0.5}
+    known, seen = (
+        catalogue.rules(),
+        {(row["rule"], row["problem"], row["instance"], row["sampling"]) for row in rows},
+    )
     assert len(seen) == len(rows) == len(cases)
     for structure, instance in rules.INSTANCES.items():
-        for problem, places in (("best arm", instance), ("top 5", instance), ("signs", f"{instance}-osi")):
+        for problem, places in (
+            ("best arm", instance),
+            ("top 5", instance),
+            ("signs", f"{instance}-osi"),
+        ):
             spelled = {"best arm": "best-arm", "top 5": "top-m", "signs": "thresholding"}[problem]
             for name, rule in known.items():
                 defined = structure in rule.traits.structures and rule.traits.defined_for(spelled)
                 assert ((name, problem, places, "none") in seen) == defined
-                assert ((name, problem, places, "selective") in seen) == (defined and rule.traits.elimination)
+                assert ((name, problem, places, "selective") in seen) == (
+                    defined and rule.traits.elimination
+                )
     for case in cases:  # each can be asked for
         given, asked = measure.arguments(case)
         shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
@@ -188,7 +243,11 @@ def test_eliminations_are_held_against_llr(monkeypatch):
 
     def found(case, _):
         asked.append(case)
-        call = {"cpu_seconds": 1.0 + len(asked), "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+        call = {
+            "cpu_seconds": 1.0 + len(asked),
+            "samples_drawn": 1_000_000,
+            "samples_computed": 1_000_000,
+        }
         return {"calls": [call], "tests_per_sample": [3.0, 1.0], "process_wall_seconds": 1.0}
 
     monkeypatch.setattr(elimination, "apart", found)
@@ -198,19 +257,34 @@ def test_eliminations_are_held_against_llr(monkeypatch):
     for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
         given, settings = measure.arguments(case)
         assert (settings["elimination"] is None) == (case.elimination is None)
-        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(given[1].name)
+        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
+            given[1].name
+        )
 
 
 def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
     section = report.Section("title")
-    assert section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {}) is None
-    assert section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3}) is not None
-    assert len(section.failed) == 1 and "no-such-rule" in section.failed[0] and "failed: bad" in str(section)
-    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]  # the process's own last words
+    assert (
+        section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {})
+        is None
+    )
+    assert (
+        section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3})
+        is not None
+    )
+    assert (
+        len(section.failed) == 1
+        and "no-such-rule" in section.failed[0]
+        and "failed: bad" in str(section)
+    )
+    # the process's own last words
+    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]
     assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", [{"rows": ("lingape", "nobody")}, {"runs": 0}, {"repeats": 0}, {"core": 10**6}])
+@pytest.mark.parametrize(
+    "wrong", [{"rows": ("lingape", "nobody")}, {"runs": 0}, {"repeats": 0}, {"core": 10**6}]
+)
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Options(**wrong)
@@ -222,7 +296,8 @@ def test_the_state_of_a_lane_does_not_grow_with_their_number():
         given, settings = measure.arguments(Case("lingape", runs=64, lanes=lanes))
         sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
     assert sizes[16] == sizes[64] and sizes[16]["noise_bytes_per_lane"] == 8 * (50 + 256)
-    assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20  # V^-1 and some vectors of K
+    # V^-1 and some vectors of K
+    assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20
 
 
 def test_every_target_is_a_call_that_the_library_takes():

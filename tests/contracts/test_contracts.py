@@ -12,18 +12,30 @@ from jaxelim import catalogue
 from jaxelim.testing import ContractError, check_problem, check_sampling_rule, check_threshold
 
 HEAVY = ("tas", "optimistic-tas")
-CASES = [(name, problem) for name, kind in catalogue.rules().items() for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
-         if kind.traits.defined_for(problem.name)]
+CASES = [
+    (name, problem)
+    for name, kind in catalogue.rules().items()
+    for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
+    if kind.traits.defined_for(problem.name)
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name,problem", CASES, ids=lambda x: x if isinstance(x, str) else repr(x))
 def test_rules(name, problem):
     rule = catalogue.rules()[name]()
-    print(check_sampling_rule(rule, problem, steps=300 if name in HEAVY else 3000, runs=100 if name in HEAVY else 400))
+    print(
+        check_sampling_rule(
+            rule, problem, steps=300 if name in HEAVY else 3000, runs=100 if name in HEAVY else 400
+        )
+    )
 
 
-@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "problem",
+    [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)],
+    ids=repr,
+)
 def test_problems(problem):
     assert "300 draws" in str(check_problem(problem))
 
@@ -44,7 +56,11 @@ def test_thresholds():
     for threshold in (je.LinearThreshold(3, 1.0, 1.0), je.LogLogThreshold(5.0)):
         assert check_threshold(threshold, delta=0.05).high < 0.05
     # The paper's heuristic threshold does not grow with d: it is reached more often than delta allows already in d = 3.
-    assert check_threshold(je.Heuristic(), delta=0.05).low > 0.05 > check_threshold(je.Heuristic(), delta=0.05, dimension=1).high
+    assert (
+        check_threshold(je.Heuristic(), delta=0.05).low
+        > 0.05
+        > check_threshold(je.Heuristic(), delta=0.05, dimension=1).high
+    )
     assert check_threshold(je.GK16(), delta=0.05, dimension=1).probability > 0
     assert check_threshold(lambda t, delta: jnp.log((1 + t) / delta) / 8, delta=0.05).low > 0.5
     with pytest.raises(ContractError, match="falls"):
@@ -69,7 +85,9 @@ class Sloppy(je.SamplingRule):
 
 def test_the_contract_notices_arms_out_of_range():
     with pytest.raises(ContractError, match="out of range"):
-        check_sampling_rule(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100)
+        check_sampling_rule(
+            Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100
+        )
 
 
 @jax.tree_util.register_static

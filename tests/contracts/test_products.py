@@ -39,7 +39,9 @@ def equations(value):
 def low(traced) -> tuple[int, list[str]]:
     """How many products there are, and those that do not ask for the highest precision."""
     found = [one for one in equations(traced) if one.primitive.name in PRODUCTS]
-    bad = [str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))]
+    bad = [
+        str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))
+    ]
     return len(found), bad
 
 
@@ -47,7 +49,9 @@ def test_the_walk_sees_what_it_should():
     x = jnp.ones((2, 2), jnp.float32)
 
     def hidden(x):
-        return jax.lax.fori_loop(0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x)
+        return jax.lax.fori_loop(
+            0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x
+        )
 
     number, bad = low(jax.make_jaxpr(jax.jit(hidden))(x))
     assert number == 1 and len(bad) == 1
@@ -67,7 +71,11 @@ def traced(monkeypatch):
 
         return call
 
-    for module, names in ((optimum, ["_solve_lanes"]), (region, ["_maximise_lanes"]), (autodiff, ["_gradients"])):
+    for module, names in (
+        (optimum, ["_solve_lanes"]),
+        (region, ["_maximise_lanes"]),
+        (autodiff, ["_gradients"]),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, spied(getattr(module, name)))
     monkeypatch.setattr(jax, "jit", lambda f, **named: spied(jit(f, **named)))
@@ -105,11 +113,32 @@ def test_functions_under_a_transformation(function):
 
 def program(rule, precision="float32", tuned=False, **changes):
     """The jaxpr of the engine's program for a rule; untuned, as on a GPU."""
-    instance = changes.pop("instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED)
-    problem = changes.pop("problem", je.BestArm() if rule.traits.defined_for("best-arm") else je.Thresholding(0.1))
-    stopping = changes.pop("stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),))
+    instance = changes.pop(
+        "instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
+    )
+    problem = changes.pop(
+        "problem", je.BestArm() if rule.traits.defined_for("best-arm") else je.Thresholding(0.1)
+    )
+    stopping = changes.pop(
+        "stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),)
+    )
     layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
-    job = Job.checked(instance, problem, rule, 0.1, stopping, None, je.Heuristic(), 20, 0, 1000, 1.0, None, (), layout)
+    job = Job.checked(
+        instance,
+        problem,
+        rule,
+        0.1,
+        stopping,
+        None,
+        je.Heuristic(),
+        20,
+        0,
+        1000,
+        1.0,
+        None,
+        (),
+        layout,
+    )
     with scope.engine():
         spec = dataclasses.replace(spec_of(job), tuned=tuned)
         made = engine.Program(spec)

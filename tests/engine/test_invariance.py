@@ -15,7 +15,16 @@ from jaxelim.contracts import ASK, OK
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
 INSTANCE = je.instances.linear_d20(7, K=24)
-FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping", "tests_sampling")
+FIELDS = (
+    "samples",
+    "stopped",
+    "answer",
+    "correct",
+    "pulls",
+    "elimination_times",
+    "tests_stopping",
+    "tests_sampling",
+)
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 
@@ -62,14 +71,20 @@ def watched():
     ids=repr,
 )
 def test_layout_does_not_matter(watched, layout):
-    equal(watched, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON))
+    equal(
+        watched,
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON),
+    )
 
 
 def test_two_devices_and_one(watched):
     if len(jax.devices()) < 2:
-        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ  # the suite is to be run with two: see conftest.py
+        # the suite is to be run with two: see conftest.py
+        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ
     assert watched.layout["devices"] == min(2, len(jax.devices()))
-    one = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON)
+    one = je.simulate(
+        INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON
+    )
     assert one.layout["devices"] == 1
     equal(watched, one)
 
@@ -77,20 +92,32 @@ def test_two_devices_and_one(watched):
 def test_order_and_choice_of_runs(watched):
     order = np.random.default_rng(0).permutation(40)
     settings = {**COMMON, "runs": order}
-    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), watched, order)
+    equal(
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), watched, order
+    )
     some = np.array([31, 2, 17])
-    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}), watched, some)
+    equal(
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}),
+        watched,
+        some,
+    )
 
 
 def test_an_observer_does_not_steer(watched):
     for s, rule in enumerate(ALL[:2]):
         alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
         for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling"):
-            np.testing.assert_array_equal(getattr(alone, name)[0], getattr(watched, name)[s], err_msg=name)
-    assert (watched.samples[2] <= watched.samples[1]).all() and (watched.samples[1] <= watched.samples[0]).all()
+            np.testing.assert_array_equal(
+                getattr(alone, name)[0], getattr(watched, name)[s], err_msg=name
+            )
+    assert (watched.samples[2] <= watched.samples[1]).all() and (
+        watched.samples[1] <= watched.samples[0]
+    ).all()
 
 
-@pytest.mark.parametrize("elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"])
+@pytest.mark.parametrize(
+    "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
+)
 def test_lanes_that_ask_and_wait_choose_the_same(elimination):
     settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
     plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
@@ -100,17 +127,24 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
         assert slow.timings["choose_rounds"] > 0
 
 
-@pytest.mark.parametrize("rule, shared", [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rule, shared",
+    [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)],
+)
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
     """LinGame ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
     deltas = np.array([0.1, 0.001, 0.02])
     common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
     swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
-    assert swept.samples.shape == (2, 3, 9) and (swept.layout["deltas_per_trajectory"] == 3) == shared
+    assert (
+        swept.samples.shape == (2, 3, 9) and (swept.layout["deltas_per_trajectory"] == 3) == shared
+    )
     for d, delta in enumerate(deltas):
         alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
         for name in FIELDS:
-            np.testing.assert_array_equal(getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name
+            )
 
 
 def test_a_batch_of_instances_is_its_instances():
@@ -120,7 +154,9 @@ def test_a_batch_of_instances_is_its_instances():
     for i, one in enumerate(batch):
         alone = je.simulate(one, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
         for name in FIELDS:
-            np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(together, name)[i], getattr(alone, name), err_msg=name
+            )
 
 
 def test_scaling():
@@ -144,20 +180,38 @@ def test_permuted_arms_permute_the_result():
     permuted[:, :k] = noise[:, order]
     common = dict(stopping=SELECTIVE, delta=0.05, runs=runs)
     base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), noise=noise, **common)
-    other = je.simulate(je.Instance(INSTANCE.arms[order], INSTANCE.theta), je.BestArm(), je.LinGapE(), noise=permuted, **common)
+    other = je.simulate(
+        je.Instance(INSTANCE.arms[order], INSTANCE.theta),
+        je.BestArm(),
+        je.LinGapE(),
+        noise=permuted,
+        **common,
+    )
     np.testing.assert_array_equal(other.samples, base.samples)
     for name in ("pulls", "answer", "elimination_times"):
-        np.testing.assert_array_equal(getattr(other, name), getattr(base, name)[..., order], err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(other, name), getattr(base, name)[..., order], err_msg=name
+        )
 
 
 def test_design_forms_agree():
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
-    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common)
-    equal(base, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common))
+    base = je.simulate(
+        INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common
+    )
+    equal(
+        base,
+        je.simulate(
+            INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common
+        ),
+    )
     canonical = je.instances.unstructured(1, K=24)
     fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
     assert fast.layout["design"] == "diagonal"
-    equal(fast, je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common))
+    equal(
+        fast,
+        je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common),
+    )
 
 
 def test_one_compile_per_configuration():
@@ -176,7 +230,11 @@ def test_one_compile_per_configuration():
         uniform = np.full(24, 1 / 24)
         for call in range(4):
             instance = je.instances.linear_d20(20 + call, K=24)
-            weights = np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call) if call else uniform
+            weights = (
+                np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call)
+                if call
+                else uniform
+            )
             je.simulate(
                 instance,
                 je.BestArm(),
@@ -202,12 +260,24 @@ def test_problems_of_one_shape_share_a_program():
     instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
     before = set(engine.program.values())
     for scale in (1.0, 3.0):
-        problem = je.HalfSpaces(larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]])
-        assert eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean}) == problem
-        results.append(je.simulate(instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE))
-    np.testing.assert_array_equal(results[0].samples, results[1].samples)  # the same half-spaces, written twice
+        problem = je.HalfSpaces(
+            larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]]
+        )
+        assert (
+            eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean})
+            == problem
+        )
+        results.append(
+            je.simulate(
+                instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
+            )
+        )
+    # the same half-spaces, written twice
+    np.testing.assert_array_equal(results[0].samples, results[1].samples)
     other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
-    harder = je.simulate(instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE)
+    harder = je.simulate(
+        instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
+    )
     assert harder.samples.mean() > 1.5 * results[0].samples.mean()
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
@@ -217,10 +287,18 @@ def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
     monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
     for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
         layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
-        moved = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON)
+        moved = je.simulate(
+            INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON
+        )
         equal(watched, moved)
-        stayed = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=dataclasses.replace(layout, shrink=False),
-                             **COMMON)
+        stayed = je.simulate(
+            INSTANCE,
+            je.BestArm(),
+            je.LinGapE(),
+            stopping=ALL,
+            engine=dataclasses.replace(layout, shrink=False),
+            **COMMON,
+        )
         equal(watched, stayed)
         assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
         assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
@@ -232,13 +310,22 @@ def test_few_runs_take_few_lanes():
     few = jax.default_backend() == "cpu"  # a GPU takes as many as there are runs
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     results = {}
-    sizes = (8, None, 16), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
+    sizes = (
+        (8, None, 16),
+        (100, None, 16 if few else 128),
+        (1000, None, 64 if few else 1024),
+        (100, 64, 64),
+    )
     for runs, lanes, expected in sizes:
         layout = je.Engine(lanes=lanes, devices=1)
-        results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout)
+        results[runs, lanes] = result = je.simulate(
+            easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout
+        )
         assert result.layout["lanes"] == expected
     for key in ((8, None), (1000, None), (100, 64)):
-        np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
+        np.testing.assert_array_equal(
+            results[key].samples[..., :8], results[100, None].samples[..., :8]
+        )
     np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
 
 
@@ -264,6 +351,8 @@ def test_lanes_do_not_change_the_last_digit():
 def test_useful_samples():
     """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
-    result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1))
+    result = je.simulate(
+        easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1)
+    )
     assert result.timings["samples_drawn"] == (result.samples - 4).sum()
     assert result.timings["samples_drawn"] / result.timings["samples_computed"] > 0.75

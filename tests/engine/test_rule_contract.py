@@ -83,9 +83,13 @@ ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOS
 @pytest.mark.parametrize("kind", [Late, LanesLast, Fast, Slow])
 def test_an_arm_out_of_range(kind, arm):
     error = refused(kind(arm))
-    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(error.arm - ARMS[arm]) <= 1
-    assert str(error) == (f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
-                          "allowed: a rule that chooses arms from 0 to 2")
+    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(
+        error.arm - ARMS[arm]
+    ) <= 1
+    assert str(error) == (
+        f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
+        "allowed: a rule that chooses arms from 0 to 2"
+    )
 
 
 def by_run(rule, view, state):
@@ -121,7 +125,9 @@ def test_all_devices_name_the_same_run():
 
 def test_an_arm_that_is_never_pulled_is_no_fault():
     """At the cap the rule is asked, but nothing is drawn."""
-    result = je.simulate(ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW)
+    result = je.simulate(
+        ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW
+    )
     assert (result.samples == 149).all() and (result.pulls.sum(-1) == 149).all()
 
 
@@ -198,24 +204,39 @@ def test_a_method_that_returns_something_else(name, nothing_compiles):
 
 
 def test_lanes_last_rules_too(nothing_compiles):
-    error = refused(a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True}))
+    error = refused(
+        a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True})
+    )
     assert error.note == "the arm that choose returned is bool[3,16]"
-    error = refused(a_rule(lambda rule, view, state: (view.t, state + 1), traits={"lanes_last": True}), BATCH)
+    error = refused(
+        a_rule(lambda rule, view, state: (view.t, state + 1), traits={"lanes_last": True}), BATCH
+    )
     assert "choose raised TypeError" in error.note
 
 
 NATIVE = {
     "nothing": (lambda rule, view, state: None, "what native returned is None"),
     "one thing": (lambda rule, view, state: view.t > 9, "what native returned is bool[]"),
-    "a number": (lambda rule, view, state: (view.t, view.means > 0), "the stops that native returned is int32[]"),
-    "an index": (lambda rule, view, state: (view.t > 9, 0), "the answer that native returned is of type int"),
+    "a number": (
+        lambda rule, view, state: (view.t, view.means > 0),
+        "the stops that native returned is int32[]",
+    ),
+    "an index": (
+        lambda rule, view, state: (view.t > 9, 0),
+        "the answer that native returned is of type int",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_a_stopping_test_of_its_own(name, nothing_compiles):
     native, note = NATIVE[name]
-    assert refused(a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()).note == note
+    assert (
+        refused(
+            a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()
+        ).note
+        == note
+    )
 
 
 def test_python_integers_and_states_are_fine():
@@ -230,7 +251,9 @@ def test_python_integers_and_states_are_fine():
 Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 
 
-@pytest.mark.parametrize("call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)])
+@pytest.mark.parametrize(
+    "call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)]
+)
 def test_an_answer_out_of_range(call, beyond, said):
     """Right at the true theta, where alone it is looked at beforehand."""
     def answer(theta):
@@ -239,13 +262,24 @@ def test_an_answer_out_of_range(call, beyond, said):
     with pytest.raises(je.ArgumentError) as caught:
         call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
     error = caught.value
-    assert error.argument == "answer" and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
-    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(" samples of run 0")
+    assert (
+        error.argument == "answer"
+        and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
+    )
+    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(
+        " samples of run 0"
+    )
 
 
 def test_an_answer_that_only_numpy_can_give(nothing_compiles):
     with pytest.raises(je.ArgumentError, match="TracerArrayConversionError") as caught:
-        je.simulate(ONE, je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y), je.LinGapE(), runs=2, ridge=1)
+        je.simulate(
+            ONE,
+            je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y),
+            je.LinGapE(),
+            runs=2,
+            ridge=1,
+        )
     assert caught.value.argument == "answer"
 
 
@@ -274,7 +308,9 @@ class MutableThreshold:
         return self.factor * jnp.log((1 + t) / delta)
 
 
-@pytest.mark.parametrize("argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str)
+@pytest.mark.parametrize(
+    "argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str
+)
 def test_what_cannot_be_hashed(argument, given, nothing_compiles):
     with pytest.raises(je.ArgumentError) as caught:
         je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)

@@ -39,8 +39,14 @@ def test_pulls_at_every_stop_sum_to_samples(arms):
     features = np.tile([[0.0, 1e-3]], (arms, 1)) * (1 + np.arange(arms)[:, None])
     features[0] = [1.0, 0.0]
     settings = dict(delta=[0.5, 1e-9], runs=2, ridge=1, max_samples=arms + 40)
-    result = je.simulate(je.Instance(features, [100.0, 0.0]), je.BestArm(), Last(), threshold=easy_for_one_delta,
-                         engine=je.Engine(devices=1, chunk=64), **settings)
+    result = je.simulate(
+        je.Instance(features, [100.0, 0.0]),
+        je.BestArm(),
+        Last(),
+        threshold=easy_for_one_delta,
+        engine=je.Engine(devices=1, chunk=64),
+        **settings,
+    )
     assert (result.samples[0, 0] < arms + 5).all() and (result.samples[0, 1] == arms + 40).all()
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
 
@@ -83,14 +89,31 @@ def test_counts_that_float32_does_not_hold():
     single = je.Engine(precision="float32")
     for call, more in ((je.simulate, {"runs": 2}), (je.trace, {})):
         with pytest.raises(je.ArgumentError) as caught:
-            call(one, je.BestArm(), je.Uniform(), max_samples=2**24 + 1, ridge=1, engine=single, **more)
+            call(
+                one,
+                je.BestArm(),
+                je.Uniform(),
+                max_samples=2**24 + 1,
+                ridge=1,
+                engine=single,
+                **more,
+            )
         assert str(caught.value) == (
             "max_samples: got 16777217 (float32 counts one by one up to 2^24); "
             "allowed: an integer from 3 to 16777216 with precision='float32'"
         )
-    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):  # these pass, and the next wrong argument is named
+    # these pass, and the next wrong argument is named
+    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):
         with pytest.raises(je.ArgumentError, match="elimination: got"):
-            je.simulate(one, je.BestArm(), je.Uniform(), max_samples=most, elimination="none", ridge=1, engine=layout)
+            je.simulate(
+                one,
+                je.BestArm(),
+                je.Uniform(),
+                max_samples=most,
+                elimination="none",
+                ridge=1,
+                engine=layout,
+            )
 
 
 # Arms that nearly coincide
@@ -170,7 +193,9 @@ def too_large(call=je.simulate, instance=THREE, problem=je.BestArm(), **settings
         tracemalloc.stop()
     error = caught.value
     assert error.free == 4 * 10**9 < error.needed
-    assert str(error).startswith(f"{error.argument}: got ") and error.note.startswith("the call would hold ")
+    assert str(error).startswith(f"{error.argument}: got ") and error.note.startswith(
+        "the call would hold "
+    )
     assert str(error).endswith("; allowed: what fits into the 4.0 GB of memory that are free")
     return error
 
@@ -199,14 +224,24 @@ def test_the_state_of_a_lane_is_counted(four_gigabytes):
     resets = je.Resets(je.FullElimination())
     settings = dict(problem=je.TopM(5), stopping=je.LLR(), elimination=resets, runs=2**14)
     error = too_large(instance=wide, engine=je.Engine(lanes=2**14), **settings)
-    assert (error.argument, error.given) == ("lanes", 2**14) and "the state of its lanes" in error.note
+    assert (error.argument, error.given) == (
+        "lanes",
+        2**14,
+    ) and "the state of its lanes" in error.note
 
 
 def test_an_instance_too_large_for_its_lanes(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
     wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])
     with pytest.raises(je.MemoryLimitError, match="instance: got .* for the state of its lanes"):
-        je.simulate(wide, je.TopM(2), je.LinGapE(), runs=1000, elimination=je.Resets(je.FullElimination()), ridge=1)
+        je.simulate(
+            wide,
+            je.TopM(2),
+            je.LinGapE(),
+            runs=1000,
+            elimination=je.Resets(je.FullElimination()),
+            ridge=1,
+        )
 
 
 def test_what_fits_is_not_refused(four_gigabytes, monkeypatch):
@@ -224,7 +259,20 @@ def test_an_estimate_is_near_the_truth():
     given = (je.load_instance("linear-d20"), je.BestArm(), je.LinGapE())
     settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 20_000, "max_samples": 100,
                 "engine": je.Engine(lanes=256, devices=1)}  # fmt: skip
-    job = Job.checked(*given, [0.1], je.LLR(), None, je.Heuristic(), 20_000, 0, 100, 1, None, (), settings["engine"])
+    job = Job.checked(
+        *given,
+        [0.1],
+        je.LLR(),
+        None,
+        je.Heuristic(),
+        20_000,
+        0,
+        100,
+        1,
+        None,
+        (),
+        settings["engine"],
+    )
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
         parts = drive._needs(job, spec, inputs, *engine.outline(spec, inputs))
@@ -247,7 +295,9 @@ def files(root, contents):
     return root
 
 
-MEMINFO = {"proc/meminfo": "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\nCached: 5 kB\n"}
+MEMINFO = {
+    "proc/meminfo": "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\nCached: 5 kB\n"
+}
 V2 = {
     **MEMINFO, "proc/self/cgroup": "0::/a/b\n",
     "sys/fs/cgroup/a/memory.max": "9000000000\n", "sys/fs/cgroup/a/memory.current": "5000000000\n",
@@ -281,18 +331,28 @@ class Device:
     platform: str = "gpu"
 
     def memory_stats(self):
-        return None if self.free is None else {"bytes_limit": self.free + 10**9, "bytes_in_use": 10**9}
+        return (
+            None if self.free is None else {"bytes_limit": self.free + 10**9, "bytes_in_use": 10**9}
+        )
 
 
 def test_a_devices_own_memory(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 10 * 10**9)
-    parts = [memory.Part("runs", 5, "results", 2 * 10**9, 4 * 10**9), memory.Part("lanes", 7, "lanes", 0, 8 * 10**9)]
+    parts = [
+        memory.Part("runs", 5, "results", 2 * 10**9, 4 * 10**9),
+        memory.Part("lanes", 7, "lanes", 0, 8 * 10**9),
+    ]
     memory.check(parts, [Device(7 * 10**9), Device(6 * 10**9)])  # 6 GB on each
     memory.check(parts, [Device(None), Device(None)])
     with pytest.raises(je.MemoryLimitError) as caught:
         memory.check(parts, [Device(7 * 10**9), Device(5 * 10**9)])
     error = caught.value
-    assert (error.argument, error.given, error.needed, error.free) == ("lanes", 7, 6 * 10**9, 5 * 10**9)
+    assert (error.argument, error.given, error.needed, error.free) == (
+        "lanes",
+        7,
+        6 * 10**9,
+        5 * 10**9,
+    )
     assert str(error) == ("lanes: got 7 (the call would hold 6.0 GB, 4.0 GB of it for lanes); "
                           "allowed: what fits into the 5.0 GB of memory that are free")
     with pytest.raises(je.MemoryLimitError):  # 14 GB of the host's

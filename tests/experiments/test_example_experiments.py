@@ -26,7 +26,8 @@ def test_nested_loops_are_counted_check_by_check():
     found = two_dimensional.nested_tests_per_sample(result)[0, 0]
     for r in range(runs):
         count = 0
-        for t in range(K, tau[r] + 1):  # the check at t is made with the arms that have not fallen before t
+        # the check at t is made with the arms that have not fallen before t
+        for t in range(K, tau[r] + 1):
             active = ((times[r] == 0) | (times[r] >= t)).sum()
             count += active * (active - 1)
         assert found[r] == pytest.approx(count / tau[r]) if stopped[r] else np.isnan(found[r])
@@ -66,7 +67,9 @@ def test_the_two_dimensional_example_in_small(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_allocations_in_small(tmp_path, capsys):
-    config = allocations.Allocations(count=6, runs=8, length=300, output=tmp_path, dpi=60, endings=("png",))
+    config = allocations.Allocations(
+        count=6, runs=8, length=300, output=tmp_path, dpi=60, endings=("png",)
+    )
     allocations.main(config)
     text = capsys.readouterr().out
     for part in config.parts:

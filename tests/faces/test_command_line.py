@@ -85,7 +85,10 @@ def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
 def test_files_that_can_be_written_are_left_alone(here):
     for name in ("file", "new", Path("folder") / "new"):
         assert writable_file("output", name) == Path(name)
-    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [here / "file", here / "folder"]
+    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [
+        here / "file",
+        here / "folder",
+    ]
 
 
 def test_a_name_with_nul():
@@ -101,7 +104,12 @@ def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
     monkeypatch.setattr(cli, "complexity", never)
     assert cli.main(["complexity", "linear-d10", "--figure", path]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith(f"jaxelim: figure: got {path!r} (") and words in err and err.count("\n") == 1
+    assert (
+        out == ""
+        and err.startswith(f"jaxelim: figure: got {path!r} (")
+        and words in err
+        and err.count("\n") == 1
+    )
     with pytest.raises(je.ArgumentError, match="figure: got"):
         demo.main(demo.Demo(figure=Path(path)))
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
@@ -119,7 +127,9 @@ def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatc
     for value in ("2", "0", "nan"):
         assert cli.main(["complexity", "linear-d10", "--delta", value]) == 2
         out, err = capsys.readouterr()
-        assert out == "" and err.startswith(f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1")
+        assert out == "" and err.startswith(
+            f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1"
+        )
     monkeypatch.undo()
     assert cli.main(["complexity", "linear-d10", "--gap", "0"]) == 2
     out, err = capsys.readouterr()
@@ -187,7 +197,11 @@ def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, numb
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 2
     monkeypatch.setattr(os, "write", write)
     out, err = capsys.readouterr()
-    assert err == f"jaxelim: r.nc: cannot be written: {words}\n" and "mean tau" in out and "wrote" not in out
+    assert (
+        err == f"jaxelim: r.nc: cannot be written: {words}\n"
+        and "mean tau" in out
+        and "wrote" not in out
+    )
     assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
 
 
@@ -238,7 +252,9 @@ def interrupt(process: subprocess.Popen, stream, words: str) -> str:
         process.kill()
 
 
-@pytest.mark.parametrize("words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"])
+@pytest.mark.parametrize(
+    "words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"]
+)
 def test_ctrl_c_on_a_run(tmp_path, words):
     """While its program compiles, and while it runs for ever."""
     path = tmp_path / "hard.json"
@@ -247,7 +263,11 @@ def test_ctrl_c_on_a_run(tmp_path, words):
                     "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1", JAX_ENABLE_COMPILATION_CACHE="false",
                     JAX_NUM_CPU_DEVICES="1")  # fmt: skip
     said = interrupt(process, process.stderr, words)
-    assert process.returncode == 130 and said.splitlines()[-1] == "jaxelim: interrupted" and "Traceback" not in said
+    assert (
+        process.returncode == 130
+        and said.splitlines()[-1] == "jaxelim: interrupted"
+        and "Traceback" not in said
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
 
 
@@ -272,7 +292,9 @@ def test_what_is_guarded_leaves_signals_as_they_were(capsys):
     def interrupted():
         raise KeyboardInterrupt
 
-    assert cli.guarded("name", interrupted) == 130 and capsys.readouterr().err == "name: interrupted\n"
+    assert (
+        cli.guarded("name", interrupted) == 130 and capsys.readouterr().err == "name: interrupted\n"
+    )
     assert cli.guarded("name", lambda: None) == 0 and cli.guarded("name", lambda: 1) == 1
     after = signal.set_wakeup_fd(before)
     assert after == before
@@ -293,7 +315,11 @@ def test_the_demo_counts_errors_among_runs_that_stopped():
 def test_the_list_of_results_says_that_means_are_biased(tmp_path, capsys):
     for name, stopped in (("whole", True), ("cut", False)):
         dims = ("stopping", "delta", "run")
-        arrays = {"samples": [[[5, 9]]], "stopped": [[[True, stopped]]], "correct": [[[True, True]]]}
+        arrays = {
+            "samples": [[[5, 9]]],
+            "stopped": [[[True, stopped]]],
+            "correct": [[[True, True]]],
+        }
         data = xr.Dataset({key: (dims, value) for key, value in arrays.items()},
                           {"stopping": ["llr"], "delta": [0.1], "run": [0, 1]})  # fmt: skip
         store.Store(tmp_path / name).write(store.Block(name, {"name": name}, data, {}))

@@ -66,7 +66,12 @@ REFUSED = {
     "XLA_FLAGS=--xla_cpu_enable_fast_math=true": "XLA_FLAGS has --xla_cpu_enable_fast_math",
     "XLA_FLAGS=--xla_cpu_enable_fast_math": "XLA_FLAGS has --xla_cpu_enable_fast_math",
 }
-FAST = {"JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=0", "JAX_RANDOM_SEED_OFFSET=7", "JAX_NO_TRACING=1"}
+FAST = {
+    "JAX_DEFAULT_PRNG_IMPL=rbg",
+    "JAX_THREEFRY_PARTITIONABLE=0",
+    "JAX_RANDOM_SEED_OFFSET=7",
+    "JAX_NO_TRACING=1",
+}
 
 
 def plain() -> dict[str, str]:
@@ -83,7 +88,9 @@ def said(flag: str) -> dict:
     name, _, value = flag.partition("=")
     environment = plain() | ({name: value} if flag else {})
     command = [sys.executable, "-m", "tests.faces.flags_job"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, f"{flag}: {done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -112,7 +119,9 @@ def test_the_digest_tells_generators_apart(monkeypatch):
     """It does change where the key does."""
     from jaxelim.families import noise
 
-    monkeypatch.setattr(noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32"))
+    monkeypatch.setattr(
+        noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32")
+    )
     assert flags_job.digest() != here()
 
 
@@ -134,7 +143,9 @@ def test_flags_changed_between_two_calls(name, value):
 
 def refused(*words):
     with pytest.raises(je.SetupError) as caught:
-        je.simulate(je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5)
+        je.simulate(
+            je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5
+        )
     for word in words:
         assert word in str(caught.value)
 
@@ -179,7 +190,9 @@ def test_use_all_cores_after_jax_has_started(monkeypatch):
     jax.devices()
     assert scope.jax_started()
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
-    with pytest.raises(je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"):
+    with pytest.raises(
+        je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"
+    ):
         cli.use_all_cores()
 
 
@@ -197,11 +210,19 @@ def main() -> None:
     base = said("")
     rows = {flag: said(flag) for flag in (*EQUAL, *REFUSED)}
     for flag, found in rows.items():
-        verdict = "equal" if found == base else f"refused: {found['text']}" if "error" in found else "DIFFERS"
+        verdict = (
+            "equal"
+            if found == base
+            else f"refused: {found['text']}"
+            if "error" in found
+            else "DIFFERS"
+        )
         print(f"{flag:60s} {verdict}")
     equal = sum(found == base for found in rows.values())
     refusals = sum("error" in found for found in rows.values())
-    print(f"{len(rows)} flags tried, {equal} equal, {refusals} refused, {len(rows) - equal - refusals} differ")
+    print(
+        f"{len(rows)} flags tried, {equal} equal, {refusals} refused, {len(rows) - equal - refusals} differ"
+    )
 
 
 if __name__ == "__main__":

@@ -39,12 +39,25 @@ def larger(theta):
 
 
 def sim(**changes):
-    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "runs": 2, "max_samples": 100, **changes}
+    given = {
+        "instance": EASY,
+        "problem": je.BestArm(),
+        "rule": je.LinGapE(),
+        "runs": 2,
+        "max_samples": 100,
+        **changes,
+    }
     return je.simulate(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
 
 
 def tr(**changes):
-    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "max_samples": 100, **changes}
+    given = {
+        "instance": EASY,
+        "problem": je.BestArm(),
+        "rule": je.LinGapE(),
+        "max_samples": 100,
+        **changes,
+    }
     return je.trace(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
 
 
@@ -83,7 +96,10 @@ def said(text):
     return " ".join(re.sub(r"'/[^']*/mine\.json'", "'mine.json'", text).split())
 
 
-ROWS = [row.split("\t") for row in (Path(__file__).parents[1] / "data" / "bad_input.tsv").read_text().splitlines()]
+ROWS = [
+    row.split("\t")
+    for row in (Path(__file__).parents[1] / "data" / "bad_input.tsv").read_text().splitlines()
+]
 
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])

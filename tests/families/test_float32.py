@@ -26,7 +26,11 @@ def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
     phi = np.eye(6) if form == "diagonal" else ARMS
     k, d = phi.shape
     g, wrong = jnp.full(k, 9.0, jnp.float32), lambda *shape: jnp.full(shape, 9.0, jnp.float32)
-    design = {"arms": ArmDesign(g, wrong(d, k)), "square": SquareDesign(g, wrong(d, d)), "diagonal": DiagonalDesign(g)}[form]
+    design = {
+        "arms": ArmDesign(g, wrong(d, k)),
+        "square": SquareDesign(g, wrong(d, d)),
+        "diagonal": DiagonalDesign(g),
+    }[form]
     counts = jnp.asarray(RNG.integers(1, 10_000, k), jnp.float32)
     sums = jnp.asarray(RNG.normal(size=k) * 1000, jnp.float32)
     lost = jnp.asarray(RNG.normal(size=k) * 1e-5, jnp.float32)
@@ -50,12 +54,18 @@ def test_statistics_afresh_are_those_of_the_definition(form):
     for ours, truth in (
         (new.theta_hat, theta), (new.means, exact @ theta), (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
     ):  # fmt: skip
-        np.testing.assert_allclose(np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max())
+        np.testing.assert_allclose(
+            np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max()
+        )
     if form == "arms":
-        np.testing.assert_allclose(np.asarray(new.design.w), inverse @ exact.T, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            np.asarray(new.design.w), inverse @ exact.T, rtol=1e-6, atol=1e-9
+        )
     if form == "square":
         np.testing.assert_allclose(np.asarray(new.design.v_inv), inverse, rtol=1e-6, atol=1e-9)
-    assert {x.dtype for x in jax.tree.leaves((new.means, new.design, new.theta_hat))} == {jnp.dtype(jnp.float32)}
+    assert {x.dtype for x in jax.tree.leaves((new.means, new.design, new.theta_hat))} == {
+        jnp.dtype(jnp.float32)
+    }
 
 
 def test_sums_of_rewards_lose_nothing():
@@ -74,7 +84,9 @@ def test_sums_of_rewards_lose_nothing():
             seen = je.Snapshot.of(family, je.BestArm(), space, stats)
             return family.update(seen, jnp.int32(1), x, jnp.bool_(True)), None
 
-        stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(stats, jnp.asarray(rewards))
+        stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(
+            stats, jnp.asarray(rewards)
+        )
     truth, plain = rewards.astype(float).sum(), float(np.add.accumulate(rewards)[-1])
     kept = float(stats.reward_sums[1]) - float(stats.lost[1])
     assert abs(kept - truth) < 1e-3 < abs(plain - truth)
@@ -83,11 +95,19 @@ def test_sums_of_rewards_lose_nothing():
 
 def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     seen, real = [], gaussian.recomputed
-    monkeypatch.setattr(gaussian, "recomputed", lambda *given, **named: (seen.append(1), real(*given, **named))[1])
+    monkeypatch.setattr(
+        gaussian, "recomputed", lambda *given, **named: (seen.append(1), real(*given, **named))[1]
+    )
     for precision, often in (("float64", 0), ("float32", 1)):
         engine.program.cache_clear()
         settings = {**COMMON, "runs": 2, "max_samples": 100}
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(precision=precision, devices=1), **settings)
+        je.simulate(
+            INSTANCE,
+            je.BestArm(),
+            je.LinGapE(),
+            engine=je.Engine(precision=precision, devices=1),
+            **settings,
+        )
         assert (len(seen) > 0) == often, precision
     engine.program.cache_clear()
 
@@ -102,12 +122,16 @@ def test_runs_are_refreshed_in_float32_alone(monkeypatch):
 def test_layout_does_not_matter(rule, other):
     """When a run is refreshed goes by its own clock."""
     found = [
-        je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON)
+        je.simulate(
+            INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON
+        )
         for layout in ({}, other)
     ]
     assert found[0].samples.max() > 2 * gaussian.REFRESH
     for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "elimination_times"):
-        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name), err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(found[0], name), getattr(found[1], name), err_msg=name
+        )
 
 
 def test_a_trace_parts_late_if_at_all():
@@ -130,7 +154,9 @@ def test_partings_and_z_scores():
     assert parting(Trace([0, 1, 2]), Trace([0, 1, 2, 2])) is None
     assert parting(Trace([0, 1, 2]), Trace([0, 2, 2])) == 2
     x = np.arange(100.0)
-    assert z_score(x, x) == 0 and z_score(x + 3, x) == pytest.approx(3 / np.sqrt(2 * x.var(ddof=1) / 100))
+    assert z_score(x, x) == 0 and z_score(x + 3, x) == pytest.approx(
+        3 / np.sqrt(2 * x.var(ddof=1) / 100)
+    )
 
 
 @pytest.mark.slow

@@ -53,11 +53,13 @@ def test_kept_products_are_those_made_anew(form, m, owned):
 
         renewed = 0
         for t in range(60):
-            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)  # in two steps of three nobody's does
+            # in two steps of three nobody's does
+            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)
             arms = jnp.where(changes, jnp.asarray(rng.integers(0, K, shape), jnp.int32), arms)
             stale = np.asarray(kept.arms != arms)
             renewed += stale.sum()
-            weight = jnp.asarray(rng.random(B) < 0.8, float)  # a lane that stands still pulls with weight 0
+            # a lane that stands still pulls with weight 0
+            weight = jnp.asarray(rng.random(B) < 0.8, float)
             arm = jnp.asarray(rng.integers(0, K, B), jnp.int32)
             given = kept
             kept, anew, design, kept_on = step(jnp.int32(1), design, kept, arms, arm, weight)
@@ -65,12 +67,16 @@ def test_kept_products_are_those_made_anew(form, m, owned):
             np.testing.assert_allclose(kept.cross, anew, rtol=0, atol=1e-13)
             # Whoever else has changed, a lane whose arms have not keeps its numbers to the last bit.
             same = ~np.broadcast_to(stale, kept.cross.shape)
-            np.testing.assert_array_equal(np.asarray(kept.cross)[same], np.asarray(given.cross)[same])
+            np.testing.assert_array_equal(
+                np.asarray(kept.cross)[same], np.asarray(given.cross)[same]
+            )
             still = np.asarray(weight) == 0
             np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
             kept = kept_on
         assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        forgotten = step(jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight)
+        forgotten = step(
+            jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight
+        )
         np.testing.assert_array_equal(forgotten[0].cross, forgotten[1])
 
 
@@ -105,7 +111,9 @@ def test_problems_of_ones_own():
     check_problem(OfOnesOwn())
     given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
     rule = je.LinGapE()
-    one, other = (je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn()))
+    one, other = (
+        je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn())
+    )
     equal(one, other)
 
 
@@ -127,13 +135,25 @@ def forget_programs():
 
 @pytest.mark.parametrize(
     "problem, rule, form",
-    [(je.BestArm(), je.LinGapE(), "arms"), (je.BestArm(), je.LazyTaS(), "square"), (je.TopM(5), je.LinGapE(), "square")],
+    [
+        (je.BestArm(), je.LinGapE(), "arms"),
+        (je.BestArm(), je.LazyTaS(), "square"),
+        (je.TopM(5), je.LinGapE(), "square"),
+    ],
     ids=repr,
 )
 def test_nothing_kept_is_the_same_run(problem, rule, form, monkeypatch, own_programs):
     """Lazy TaS has lanes that stand still, and a `choose` for those that are gathered."""
-    given = dict(delta=0.05, runs=20, seed=11, max_samples=1500, stopping=(je.LLR(), je.SelectiveElimination()))
-    run = lambda: je.simulate(INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given)  # noqa: E731
+    given = dict(
+        delta=0.05,
+        runs=20,
+        seed=11,
+        max_samples=1500,
+        stopping=(je.LLR(), je.SelectiveElimination()),
+    )
+    run = lambda: je.simulate(  # noqa: E731
+        INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given
+    )
     usual = run()
     forget_programs()
     settled = gaussian.Gaussian.settled
@@ -144,9 +164,21 @@ def test_nothing_kept_is_the_same_run(problem, rule, form, monkeypatch, own_prog
 
 def test_lanes_do_not_matter_where_rows_are_kept():
     """Top m: whose rows are made anew depends on the lane alone, and not on who else has some that are."""
-    given = dict(delta=0.05, runs=40, seed=11, max_samples=2000, stopping=(je.LLR(), je.SelectiveElimination()))
+    given = dict(
+        delta=0.05,
+        runs=40,
+        seed=11,
+        max_samples=2000,
+        stopping=(je.LLR(), je.SelectiveElimination()),
+    )
     one, other = (
-        je.simulate(INSTANCE, je.TopM(5), je.LinGapE(), engine=je.Engine(lanes=lanes, devices=1, form="square"), **given)
+        je.simulate(
+            INSTANCE,
+            je.TopM(5),
+            je.LinGapE(),
+            engine=je.Engine(lanes=lanes, devices=1, form="square"),
+            **given,
+        )
         for lanes in (16, 48)
     )
     equal(one, other)
@@ -164,7 +196,14 @@ def test_where_products_are_kept():
         (near, je.BestArm(), False),
     ]
     for instance, problem, kept in cases:
-        settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2, max_samples=100, engine=je.Engine(devices=1))
+        settings = dict(
+            delta=[0.1],
+            stopping=(je.LLR(),),
+            elimination=None,
+            runs=2,
+            max_samples=100,
+            engine=je.Engine(devices=1),
+        )
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
             stats = engine.Program(spec).empty(inputs, queue).lane.stats

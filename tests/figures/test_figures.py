@@ -17,7 +17,10 @@ from jaxelim.lower_bound import Complexity, ExtraArm, InformationRegret, Search
 from jaxelim.lower_bound.pieces import Pieces
 
 RNG = np.random.default_rng(3)
-TAU = {"LinGapE": RNG.lognormal(7, 0.3, 60), "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan])}
+TAU = {
+    "LinGapE": RNG.lognormal(7, 0.3, 60),
+    "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan]),
+}
 DELTAS = 10.0 ** -np.arange(1, 6)
 RATIOS = {"LinGapE": 1 + RNG.random((5, 40)), "FWS": 1 + RNG.random((5, 40)) / 2}
 PULLS = {"LinGapE": RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], 30)}
@@ -31,13 +34,31 @@ def curve(slope):
 
 
 ACTIVE = {"LinGapE": curve(2), "LinGame": curve(1)}
-FOUR = {(kind, place): curve(1 + i) for i, kind in enumerate(("selective", "full")) for place in ("stopping", "both")}
+FOUR = {
+    (kind, place): curve(1 + i)
+    for i, kind in enumerate(("selective", "full"))
+    for place in ("stopping", "both")
+}
 REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.01),
            "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
-PANEL = figures.Panel("tau", "eps", "samples", DELTAS, {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
-                      {"1/eps": 1 / DELTAS})
-FOUND = Complexity(np.float64(0.1), np.append(np.arange(30, 0, -1), 0) / 465, np.full(4, 0.25), np.float64(1e-9), np.int32(9),
-                   np.bool_(True), np.array([0.1, 0.1, 0.3, 0.2, np.inf]), Pieces(*np.zeros((3, 1, 5))))
+PANEL = figures.Panel(
+    "tau",
+    "eps",
+    "samples",
+    DELTAS,
+    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
+    {"1/eps": 1 / DELTAS},
+)
+FOUND = Complexity(
+    np.float64(0.1),
+    np.append(np.arange(30, 0, -1), 0) / 465,
+    np.full(4, 0.25),
+    np.float64(1e-9),
+    np.int32(9),
+    np.bool_(True),
+    np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
+    Pieces(*np.zeros((3, 1, 5))),
+)
 PLANE = je.Instance([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]], [1.0, 0.5])
 HARD = Search(30.0, 60.0, je.Instance(PLANE.arms, [0.9, 0.6]), np.linspace(30, 60, 9))
 EXTRA = ExtraArm(30.0, 20.0, np.array([0.7, -0.7]), 0.4, np.linspace(30, 20, 9))
@@ -54,7 +75,9 @@ FIGURES = {
     "scaling": lambda: figures.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
     "design": lambda: figures.design_figure(PLANE, HARD, EXTRA),
-    "design-3d": lambda: figures.design_figure(je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA),
+    "design-3d": lambda: figures.design_figure(
+        je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA
+    ),
 }
 
 
@@ -63,7 +86,14 @@ def made(name):
     return FIGURES[name]()
 
 
-BARE = ("eps", "arm, by falling w*", "piece, by rising information", "gradient step", "first coordinate", "second coordinate")
+BARE = (
+    "eps",
+    "arm, by falling w*",
+    "piece, by rising information",
+    "gradient step",
+    "first coordinate",
+    "second coordinate",
+)
 """Axes of numbers without a unit."""
 
 
@@ -72,13 +102,20 @@ def test_axes_say_their_units(name):
     """Samples, nats, shares, or a ratio; what is counted names itself."""
     for axes in made(name).axes:
         for label in (axes.get_xlabel(), axes.get_ylabel()):
-            unit = re.search(r"samples?\b|\(nats\)|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau", label)
+            unit = re.search(
+                r"samples?\b|\(nats\)|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau",
+                label,
+            )
             assert unit or label.startswith(("arm, by falling weight", *BARE)), label
 
 
 def test_curves_are_told_apart_without_colour():
     for name in ("active", "middle", "survival"):
-        dashes = [str(line._dash_pattern) for line in made(name).axes[0].lines if not line.get_label().startswith("_")]
+        dashes = [
+            str(line._dash_pattern)
+            for line in made(name).axes[0].lines
+            if not line.get_label().startswith("_")
+        ]
         drawn = [one for one in dashes if one]
         assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
     assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
@@ -118,7 +155,10 @@ def test_axes_are_labelled_and_the_page_is_not_empty(name):
     ink = (pixels.min(-1) < 200).mean()
     assert 0.005 < ink < 0.6
     # drawn in the colours of the house, which differ in lightness or dash
-    assert any((np.abs(pixels.astype(int) - colour).sum(-1) < 12).any() for colour in ([0, 114, 178], [213, 94, 0]))
+    assert any(
+        (np.abs(pixels.astype(int) - colour).sum(-1) < 12).any()
+        for colour in ([0, 114, 178], [213, 94, 0])
+    )
 
 
 def lines(figure, label):
@@ -140,10 +180,15 @@ def test_active_arms_are_counted_run_by_run():
 
 def test_results_and_their_arrays_draw_the_same():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6)
+    result = je.simulate(
+        instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6
+    )
     arrays = figures.active_counts(result.elimination_times[0, 0], result.samples[0, 0])
-    for make, given in ((figures.active_arms_figure, arrays), (figures.survival_figure, result.samples[0, 0]),
-                        (figures.tau_figure, result.samples[0, 0])):
+    for make, given in (
+        (figures.active_arms_figure, arrays),
+        (figures.survival_figure, result.samples[0, 0]),
+        (figures.tau_figure, result.samples[0, 0]),
+    ):
         one, other = make({"x": result}), make({"x": given})
         for a, b in zip(one.axes[0].lines, other.axes[0].lines, strict=True):
             np.testing.assert_array_equal(a.get_xydata(), b.get_xydata())
@@ -151,7 +196,9 @@ def test_results_and_their_arrays_draw_the_same():
     marks = [one for one in shares.lines if one.get_marker() == "o"][0].get_ydata()
     np.testing.assert_allclose(marks, (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0))
     with pytest.raises(ArgumentError, match="eliminat"):
-        figures.active_arms_figure({"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)})
+        figures.active_arms_figure(
+            {"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)}
+        )
 
 
 def test_legends_count_runs_that_were_cut_off():
@@ -160,8 +207,13 @@ def test_legends_count_runs_that_were_cut_off():
                          max_samples=60)  # fmt: skip
     cut = int(result.truncated.sum())
     assert 0 < cut < 20
-    for figure in (figures.active_arms_figure({"x": result}), figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1])):
-        assert f"x ({cut} cut off)" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    for figure in (
+        figures.active_arms_figure({"x": result}),
+        figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1]),
+    ):
+        assert f"x ({cut} cut off)" in [
+            text.get_text() for text in figure.axes[0].get_legend().get_texts()
+        ]
 
 
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
@@ -210,7 +262,10 @@ def test_shares_of_pulls_and_the_rest():
     marks = [one for one in axes.lines if one.get_marker() == "o"][0].get_ydata()
     share = PULLS["LinGapE"].mean(0) / 1000
     np.testing.assert_allclose(marks[:4], share[:4])
-    assert marks[4] == pytest.approx(share[4:].sum()) and axes.get_xticklabels()[-1].get_text() == "other 2"
+    assert (
+        marks[4] == pytest.approx(share[4:].sum())
+        and axes.get_xticklabels()[-1].get_text() == "other 2"
+    )
 
 
 def test_the_regret_and_what_bounds_take_for_it():
@@ -235,7 +290,9 @@ def test_panels_hold_measured_values_and_references():
 
 def test_weights_and_searches():
     left, right = made("allocation").axes
-    np.testing.assert_allclose([bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465)
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
+    )
     assert "11 more share 11.8%" in left.get_xlabel()
     points = [line for line in right.lines if line.get_marker() == "."][0]
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, padding left out
@@ -243,16 +300,26 @@ def test_weights_and_searches():
     left, right = made("design").axes
     np.testing.assert_allclose(left.lines[0].get_ydata(), HARD.times)
     np.testing.assert_allclose(left.lines[1].get_ydata(), EXTRA.times)
-    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [(1.0, 0.5), (0.9, 0.6)]
+    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [
+        (1.0, 0.5),
+        (0.9, 0.6),
+    ]
 
 
 def test_saving(tmp_path):
     first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png")
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
     second = figures.save(FIGURES["ratio"](), tmp_path / "b")
-    assert first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
+    assert (
+        first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
+    )
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.v2.pdf", "a.v2.png", "b.pdf", "b.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.v2.pdf",
+        "a.v2.png",
+        "b.pdf",
+        "b.png",
+    ]
     with pytest.raises(ArgumentError, match="folder"):
         figures.save(made("ratio"), tmp_path / "missing" / "a.png")
 

@@ -23,7 +23,16 @@ LAYOUT = je.Engine(devices=1, chunk=16)
 def simulated(arms, **more):
     """A small job whose shapes are those of so many arms."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    return je.simulate(one, je.BestArm(), je.Uniform(), runs=2, max_samples=arms + 40, ridge=1, engine=LAYOUT, **more)
+    return je.simulate(
+        one,
+        je.BestArm(),
+        je.Uniform(),
+        runs=2,
+        max_samples=arms + 40,
+        ridge=1,
+        engine=LAYOUT,
+        **more,
+    )
 
 
 def test_the_one_not_used_for_longest_is_dropped():
@@ -35,7 +44,8 @@ def test_the_one_not_used_for_longest_is_dropped():
     c = cache("c", x)
     assert cache.values() == [a, c] and cache.peek("b", x) is None and cache.peek("a", x) is a
     assert cache.cache_info() == Info(hits=1, misses=3, maxsize=2, currsize=2)
-    assert cache("b", x) is not b and cache.values() == [c, ["b"]]  # a look, as at a above, is no use
+    # a look, as at a above, is no use
+    assert cache("b", x) is not b and cache.values() == [c, ["b"]]
     cache.cache_clear()
     assert cache.values() == [] and cache.cache_info() == Info(0, 0, 2, 0)
 
@@ -104,7 +114,10 @@ def two_programs(monkeypatch):
 def executables():
     """How many of the engine's there are."""
     gc.collect()
-    return sum(one.hlo_modules()[0].name == "jit_advance" for one in jax.devices()[0].client.live_executables())
+    return sum(
+        one.hlo_modules()[0].name == "jit_advance"
+        for one in jax.devices()[0].client.live_executables()
+    )
 
 
 def test_programs_are_bounded(two_programs):
@@ -118,7 +131,10 @@ def test_programs_are_bounded(two_programs):
     assert [loop() is not None for loop in loops] == [False, True, True]
     assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
     simulated(5)
-    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+    assert (
+        engine.program.cache_info().misses == 3
+        and sum(p.traces for p in engine.program.values()) == 2
+    )
 
 
 def test_a_program_in_use_outlives_its_place(two_programs):
@@ -137,7 +153,14 @@ def test_a_program_in_use_outlives_its_place(two_programs):
 def planned_for(arms, **more):
     """Spec and inputs of such a job."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 2, "max_samples": 100, "engine": LAYOUT}
+    settings = {
+        "delta": [0.1],
+        "stopping": (je.LLR(),),
+        "elimination": None,
+        "runs": 2,
+        "max_samples": 100,
+        "engine": LAYOUT,
+    }
     with scope.engine():
         spec, inputs, _ = planned((one, je.BestArm(), je.Uniform()), settings)
     return dataclasses.replace(spec, **more), inputs
@@ -191,7 +214,9 @@ def test_threads_share_a_cache():
 def test_threads_agree_on_one():
     cache = Cache(lambda key, arrays: object(), 60)
     x, seen = np.zeros(1), [[], [], [], []]
-    together(*(lambda mine=mine: mine.extend(cache(key % 60, x) for key in range(3000)) for mine in seen))
+    together(
+        *(lambda mine=mine: mine.extend(cache(key % 60, x) for key in range(3000)) for mine in seen)
+    )
     info = cache.cache_info()
     assert info.currsize == 60 and info.hits + info.misses == 4 * 3000
     assert all(len(set(ones)) == 1 for ones in zip(*seen, strict=True))
@@ -224,7 +249,9 @@ for n in range(200):
 @pytest.mark.slow
 def test_memory_levels_off():
     """200 calls of 200 shapes: below 2 GB, and no more than 250 MB for the last hundred."""
-    done = subprocess.run([sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True
+    )
     held = [int(line) for line in done.stdout.split()]
     print(held)
     assert len(held) == 10 and max(held) < 2000 and held[-1] - held[4] < 250

@@ -32,11 +32,21 @@ def both(f, *x):
 def test_reductions(n):
     rng = np.random.default_rng(n)
     x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
-    for name, plain in (("argmax", np.argmax), ("argmin", np.argmin), ("max", np.max), ("min", np.min), ("sum", np.sum)):
+    for name, plain in (
+        ("argmax", np.argmax),
+        ("argmin", np.argmin),
+        ("max", np.max),
+        ("min", np.min),
+        ("sum", np.sum),
+    ):
         for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
             np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
-        np.testing.assert_array_equal(getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
-    for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)):
+        np.testing.assert_array_equal(
+            getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2])
+        )
+    for got in both(
+        lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)
+    ):
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
         np.testing.assert_array_equal(got[2], (x == 0).sum(0))
@@ -59,8 +69,12 @@ def test_gathers():
     one = LaneOps(None)
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, 0]), jnp.asarray(i)), x[i, 0])
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, :1]), jnp.asarray(i)), x[i, 0])
-    np.testing.assert_array_equal(one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0])
-    np.testing.assert_array_equal(one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T)
+    np.testing.assert_array_equal(
+        one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0]
+    )
+    np.testing.assert_array_equal(
+        one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T
+    )
 
 
 def test_several_at_once():
@@ -93,7 +107,11 @@ def test_several_at_once():
 
 @pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
 def test_all_come_by_several(n):
-    seen = over_arm_blocks(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
+    seen = over_arm_blocks(
+        n,
+        lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1),
+        jnp.zeros(n, jnp.int32),
+    )
     assert seen.min() == 1 and seen.max() <= 2
     assert (seen == 1).all() or n % ARMS_A_BLOCK
 
@@ -121,9 +139,13 @@ def test_packed_bits(k):
     for words in both(pack, jnp.asarray(bits)):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
         for place in range(k):
-            np.testing.assert_array_equal((np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place])
+            np.testing.assert_array_equal(
+                (np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place]
+            )
         np.testing.assert_array_equal(unpack(words, k), bits)
-    np.testing.assert_array_equal(unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
+    np.testing.assert_array_equal(
+        unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0]
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
@@ -133,8 +155,12 @@ def test_inverse(d):
     a = np.einsum("dkb,ekb->deb", root, root)
     for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
         product = np.einsum("deb,efb->dfb", a, np.asarray(got))
-        np.testing.assert_allclose(product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9)
-    np.testing.assert_allclose(LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
+        np.testing.assert_allclose(
+            product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9
+        )
+    np.testing.assert_allclose(
+        LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("n", [3, 64, 70])
@@ -144,10 +170,19 @@ def test_products(method, n):
     rng = np.random.default_rng(n)
     matrix = rng.normal(size=(n, n, B))
     matrix += np.swapaxes(matrix, 0, 1)
-    for vector, sums in ((rng.normal(size=(n, B)), "pqb,qb->pb"), (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb")):
-        for got in both(lambda lanes, m, v: getattr(lanes, method)(m, v), jnp.asarray(matrix), jnp.asarray(vector)):
+    for vector, sums in (
+        (rng.normal(size=(n, B)), "pqb,qb->pb"),
+        (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb"),
+    ):
+        for got in both(
+            lambda lanes, m, v: getattr(lanes, method)(m, v),
+            jnp.asarray(matrix),
+            jnp.asarray(vector),
+        ):
             np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = getattr(LaneOps(None), method)(jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0]))
+        one = getattr(LaneOps(None), method)(
+            jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0])
+        )
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
@@ -166,7 +201,9 @@ def test_designs(owned):
     vs = [np.linalg.inv(ridge * np.eye(d) + phi.T @ (counts[:, b, None] * phi)) for b in range(B)]
     own = lambda x: jnp.asarray(np.repeat(x[..., None], B, -1))  # noqa: E731
     g0 = own(np.diag(phi @ v0 @ phi.T))
-    forms = [ArmDesign(g0, own(v0 @ phi.T)), SquareDesign(g0, own(v0))] + ([] if owned else [DiagonalDesign(g0)])
+    forms = [ArmDesign(g0, own(v0 @ phi.T)), SquareDesign(g0, own(v0))] + (
+        [] if owned else [DiagonalDesign(g0)]
+    )
     i, j = (jnp.asarray(rng.integers(0, k, B), jnp.int32) for _ in range(2))
     gram = np.stack([phi @ v @ phi.T for v in vs], -1)
     for form in forms:
@@ -175,7 +212,12 @@ def test_designs(owned):
             for row in pulls:
                 form, _, _ = form.add(space, jnp.asarray(row))
             cross = form.cross(space, i)
-            return form.g, cross, form.difference(space, cross, i, j), form.distances(space, cross, i)
+            return (
+                form.g,
+                cross,
+                form.difference(space, cross, i, j),
+                form.distances(space, cross, i),
+            )
 
         for g, cross, difference, distances in both(run, form):
             each = np.arange(B)
@@ -183,13 +225,20 @@ def test_designs(owned):
             np.testing.assert_allclose(cross, gram[:, i, each], atol=1e-12)
             np.testing.assert_allclose(difference, gram[:, i, each] - gram[:, j, each], atol=1e-12)
             norms = np.einsum("kkb->kb", gram)
-            np.testing.assert_allclose(distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12)
+            np.testing.assert_allclose(
+                distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12
+            )
 
         def of_two(lanes, form):
             space, arms = ArmContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
             cross = form.cross(space, arms)
-            singly = [(form.cross(space, k), form.distances(space, form.cross(space, k), k)) for k in (i, j)]
-            return (cross, form.distances(space, cross, arms)), jax.tree.map(lambda *x: jnp.stack(x, 1), *singly)
+            singly = [
+                (form.cross(space, k), form.distances(space, form.cross(space, k), k))
+                for k in (i, j)
+            ]
+            return (cross, form.distances(space, cross, arms)), jax.tree.map(
+                lambda *x: jnp.stack(x, 1), *singly
+            )
 
         for two, singly in both(of_two, form):
             for got, one in zip(two, singly, strict=True):
@@ -199,16 +248,25 @@ def test_designs(owned):
             space, g = ArmContext(lanes, jnp.asarray(features)), form.g
 
             def more(found, arms):
-                return jax.lax.dynamic_update_slice_in_dim(found, form.cross(space, arms), arms.first, 1)
+                return jax.lax.dynamic_update_slice_in_dim(
+                    found, form.cross(space, arms), arms.first, 1
+                )
 
             return over_arm_blocks(k, more, jnp.zeros((k, *g.shape)))
 
         start = np.repeat((phi @ v0 @ phi.T)[..., None], B, -1)
         for got in both(of_all, form):
             np.testing.assert_allclose(got, start, atol=1e-12)
-        np.testing.assert_allclose(of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi), start[..., 1], atol=1e-12)
+        np.testing.assert_allclose(
+            of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi),
+            start[..., 1],
+            atol=1e-12,
+        )
     weights = rng.random((k, B))
-    for got in both(lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
+    for got in both(
+        lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv,
+        jnp.asarray(weights),
+    ):
         for b in range(B):
             anew = np.linalg.inv(ridge * np.eye(d) + phi.T @ (weights[:, b, None] * phi))
             np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
@@ -232,7 +290,9 @@ def test_quadratic_forms_and_mixed_designs(d):
             squares = lambda lanes, form, y: form.squares(ArmContext(lanes, jnp.asarray(phi)), y)  # noqa: E731
             for got in both(squares, form, jnp.asarray(y)):
                 each = np.broadcast_to(y, (directions, d, B))
-                np.testing.assert_allclose(got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9)
+                np.testing.assert_allclose(
+                    got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
+                )
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
     mixed = lambda lanes, form, *x: form.mixed(ArmContext(lanes, jnp.asarray(phi)), *x)  # noqa: E731
     for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
@@ -252,7 +312,9 @@ def test_near_equal_arms_keep_their_distance():
     y = phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
     careful = ArmContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
-    np.testing.assert_allclose(design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8)
+    np.testing.assert_allclose(
+        design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8
+    )
     plain = ArmContext(LaneOps(None), jnp.asarray(phi))
     assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
 
@@ -289,7 +351,9 @@ def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
 def test_the_engines_program_does_not_copy_its_argmax(unpinned):
     """The whole loop of LinGapE: two trees a step, and two more where lanes begin anew; many times that without the pin."""
     arms, lanes = 9, 16
-    instance = je.Instance(arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3]))
+    instance = je.Instance(
+        arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3])
+    )
     selective = je.SelectiveElimination()
 
     def compares(seed):

@@ -79,4 +79,6 @@ def test_a_simulation_is_inside():
 
 def test_float64_is_switched_on_nowhere_else():
     root = Path(je.__file__).parent
-    assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == ["scope.py"]
+    assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == [
+        "scope.py"
+    ]

@@ -64,7 +64,13 @@ def test_arrays_are_copies_and_read_only():
     one = Instance(arms, theta)
     arms[0, 0] = theta[0] = 7.0
     assert one == Instance(PHI, THETA)
-    for array in (one.arms, one.theta, one.means, pickle.loads(pickle.dumps(one)).arms, copy.deepcopy(one).theta):
+    for array in (
+        one.arms,
+        one.theta,
+        one.means,
+        pickle.loads(pickle.dumps(one)).arms,
+        copy.deepcopy(one).theta,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -119,7 +125,19 @@ def test_bad_arms(arms):
 
 @pytest.mark.parametrize(
     "theta",
-    ["1", None, [], 1.0, [1.0], [1.0, 2.0, 3.0], [[1.0]], np.zeros((0, 2)), np.zeros((1, 1, 2)), [1.0, NAN], [1, INF]]
+    [
+        "1",
+        None,
+        [],
+        1.0,
+        [1.0],
+        [1.0, 2.0, 3.0],
+        [[1.0]],
+        np.zeros((0, 2)),
+        np.zeros((1, 1, 2)),
+        [1.0, NAN],
+        [1, INF],
+    ]
     + [[True, False], [1.0, True], [1j, 0], np.array([1.0, 2.0], dtype=object), ["1", "2"]],
     ids=str,
 )
@@ -127,7 +145,9 @@ def test_bad_theta(theta):
     refused(lambda: Instance(PHI, theta), "theta")
 
 
-@pytest.mark.parametrize("theta", [THETA, np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3)), np.ones((2, 3, 2))])
+@pytest.mark.parametrize(
+    "theta", [THETA, np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3)), np.ones((2, 3, 2))]
+)
 def test_theta_must_match_a_batch_of_arms(theta):
     refused(lambda: Instance(np.stack([PHI, PHI]), theta), "theta")
 
@@ -171,7 +191,9 @@ def test_overflow_is_refused():
     assert Instance(PHI, THETA * 1e200, 1e200).K == 3
 
 
-@pytest.mark.parametrize("index", [1.0, True, None, "0", (0,), [0], slice(2, 2), slice(5, None)], ids=str)
+@pytest.mark.parametrize(
+    "index", [1.0, True, None, "0", (0,), [0], slice(2, 2), slice(5, None)], ids=str
+)
 def test_bad_index(index):
     refused(lambda: Instance(PHI, [THETA, THETA])[index], "index")
 
@@ -195,11 +217,14 @@ def test_equality_and_hash_by_content(one):
     assert one == twin and hash(one) == hash(twin) and one != "instance"
     for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), dataclasses.replace(one)):
         assert again == one and again.name == one.name
-    negative = Instance(-(-one.arms + 0.0), -(-one.theta + 0.0), one.noise_std)  # zeros of the other sign
+    # zeros of the other sign
+    negative = Instance(-(-one.arms + 0.0), -(-one.theta + 0.0), one.noise_std)
     assert negative == one and hash(negative) == hash(one)
     moved = one.theta.copy()
     moved.flat[-1] = moved.flat[-1] + 1.0
-    assert one != Instance(one.arms, moved, one.noise_std) and one != Instance(one.arms, one.theta, one.noise_std * 2)
+    assert one != Instance(one.arms, moved, one.noise_std) and one != Instance(
+        one.arms, one.theta, one.noise_std * 2
+    )
     bent = one.arms.copy()
     bent.flat[0] = bent.flat[0] - 1.0
     assert one != Instance(bent, one.theta, one.noise_std)

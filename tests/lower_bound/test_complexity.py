@@ -47,11 +47,14 @@ def test_the_eight_instances_of_the_paper_in_one_padded_batch():
     found = solve_many(arms, theta, pieces, gap=1e-10)
     assert found.converged.all() and (found.gap <= 1e-10).all() and (found.iterations < 30).all()
     np.testing.assert_allclose(found.value, [value for *_, value in SHIPPED], rtol=1e-8)
-    for i, (name, problem, _) in enumerate(SHIPPED):  # the certificate, recomputed from the fields alone
+    # the certificate, recomputed from the fields alone
+    for i, (name, problem, _) in enumerate(SHIPPED):
         one = load_instance(name)
         w, q = found.allocation[i, : one.K], found.mixture[i]
         assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
-        level, slope = information(w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta))
+        level, slope = information(
+            w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta)
+        )
         assert np.max(q[: len(level)] @ slope) <= level.min() * (1 + 2e-10)
         assert q[len(level) :].max(initial=0) == 0
 
@@ -82,10 +85,14 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
         arms, theta = batch.arms[i], batch.theta[i]
         pieces = problem.half_spaces(arms, theta)
         low, high = cutting_planes(arms, theta, *pieces)
-        assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (1 + 1e-9)
+        assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (
+            1 + 1e-9
+        )
         # sequential quadratic programming on the epigraph form, rescaled to values near 1
         scale = found.value[i]
-        start = np.append(np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale)
+        start = np.append(
+            np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale
+        )
         answer = minimize(
             lambda x: -x[6], start, jac=lambda x: np.append(np.zeros(6), -1), method="SLSQP",
             bounds=[(1e-9, 1)] * 6 + [(0, None)], options=dict(maxiter=500, ftol=1e-12),
@@ -115,7 +122,8 @@ def test_two_dimensional_example():
 
 
 def test_two_arms_have_a_closed_form_and_a_singular_design():
-    instance = Instance([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 0.2, 5.0])  # two arms in R^3: V_w has rank 2
+    # two arms in R^3: V_w has rank 2
+    instance = Instance([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 0.2, 5.0])
     found = complexity(instance, BestArm(), gap=1e-10)
     assert found.value == pytest.approx(0.6**2 / 8, rel=1e-9)
 
@@ -140,11 +148,19 @@ def test_batch_equals_singles_and_scaling_laws():
     assert one.value == pytest.approx(found.value[1], rel=1e-9)
     noisy = complexity(Instance(batch.arms, batch.theta, noise_std=3.0), BestArm(), gap=1e-10)
     np.testing.assert_allclose(noisy.value * 9, found.value, rtol=1e-9)
-    level = complexity(Instance(3 * batch.arms, batch.theta, noise_std=3.0), Thresholding(0.3), gap=1e-10)
-    np.testing.assert_allclose(level.value, complexity(batch, Thresholding(0.1), gap=1e-10).value, rtol=1e-9)
-    mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0] @ np.diag([1.0, 10.0, 0.1])
+    level = complexity(
+        Instance(3 * batch.arms, batch.theta, noise_std=3.0), Thresholding(0.3), gap=1e-10
+    )
+    np.testing.assert_allclose(
+        level.value, complexity(batch, Thresholding(0.1), gap=1e-10).value, rtol=1e-9
+    )
+    mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0] @ np.diag(
+        [1.0, 10.0, 0.1]
+    )
     moved = Instance(batch.arms @ mixed, batch.theta @ np.linalg.inv(mixed).T)
-    np.testing.assert_allclose(complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8)
+    np.testing.assert_allclose(
+        complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8
+    )
 
 
 def test_optimistic_form_is_certified():
@@ -240,7 +256,11 @@ def test_other_refusals():
 ], ids=str)  # fmt: skip
 def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
     rng = np.random.default_rng(K + count)
-    arms = np.tile(np.eye(K), (count, 1, 1)) if d is None else rng.standard_normal((count, K, d)) / d**0.5
+    arms = (
+        np.tile(np.eye(K), (count, 1, 1))
+        if d is None
+        else rng.standard_normal((count, K, d)) / d**0.5
+    )
     theta = rng.standard_normal((count, K if d is None else d))
     if isinstance(problem, BestArm):  # a gap of 1e-4 between the two best of every other instance
         order = np.argsort((arms @ theta[..., None])[..., 0], 1)
@@ -249,7 +269,9 @@ def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count,
             if d is None:
                 theta[i, second] = theta[i, order[i, -1]] - 1e-4
             else:
-                arms[i, second] = first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+                arms[i, second] = (
+                    first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+                )
     found = complexity(Instance(arms, theta), problem, gap=1e-8)
     assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone

@@ -34,15 +34,28 @@ def threshold(t, delta):
 
 EYE = np.eye(4)
 LINEAR = [[1.0, 0.0], [0.0, 1.0], [0.8, -0.6], [-0.6, 0.8]]
-INSTANCES = {  # gaps below one standard deviation: a stop that comes too early is often wrong, and the runs are still short
-    "best-arm": (je.BestArm(), je.Instance([EYE, EYE], [[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0]])),
+# gaps below one standard deviation: a stop that comes too early is often wrong, and the runs are still short
+INSTANCES = {
+    "best-arm": (
+        je.BestArm(),
+        je.Instance([EYE, EYE], [[0.6, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0]]),
+    ),
     "top-m": (je.TopM(2), je.Instance([EYE, EYE], [[0.55, 0.55, 0.0, 0.0], [0.0, 0.5, 0.0, 0.5]])),
-    "thresholding": (je.Thresholding(), je.Instance([LINEAR, LINEAR], [[0.35, -0.3], [-0.25, 0.4]])),
+    "thresholding": (
+        je.Thresholding(),
+        je.Instance([LINEAR, LINEAR], [[0.35, -0.3], [-0.25, 0.4]]),
+    ),
 }
 
 
 PROBLEMS = [  # the two tests of a problem share a program
-    pytest.param(name, marks=[pytest.mark.xdist_group(f"delta {name}"), *([pytest.mark.slow] if name == "top-m" else [])])
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.xdist_group(f"delta {name}"),
+            *([pytest.mark.slow] if name == "top-m" else []),
+        ],
+    )
     for name in INSTANCES
 ]
 
@@ -52,8 +65,16 @@ def errors(name):
     """Wrong answers out of N: [instance, stopping rule, (right threshold, weak threshold)]."""
     problem, instance = INSTANCES[name]
     result = je.simulate(
-        instance, problem, je.LinGapE(), delta=[DELTA, WEAK], threshold=threshold, runs=N, seed=20, ridge=0.0,
-        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()), engine=je.Engine(chunk=32),
+        instance,
+        problem,
+        je.LinGapE(),
+        delta=[DELTA, WEAK],
+        threshold=threshold,
+        runs=N,
+        seed=20,
+        ridge=0.0,
+        stopping=(je.LLR(), je.SelectiveElimination(), je.FullElimination()),
+        engine=je.Engine(chunk=32),
     )
     assert result.stopped.all()
     return np.sum(~result.correct, -1)

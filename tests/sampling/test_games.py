@@ -21,8 +21,12 @@ KINDS = {
     "rank one": lambda rng, n: rng.normal(size=(n, 1)) * rng.normal(size=(1, COLUMNS)),
     "units": lambda rng, n: np.eye(COLUMNS)[rng.integers(COLUMNS, size=n)],
     "constant": lambda rng, n: np.full((n, COLUMNS), 0.7),
-    "one row apart": lambda rng, n: np.vstack([rng.random((n - 1, COLUMNS)), np.full((1, COLUMNS), -5.0)]),
-    "sizes far apart": lambda rng, n: rng.random((n, COLUMNS)) * 10.0 ** -rng.integers(0, 9, (n, 1)),
+    "one row apart": lambda rng, n: np.vstack(
+        [rng.random((n - 1, COLUMNS)), np.full((1, COLUMNS), -5.0)]
+    ),
+    "sizes far apart": lambda rng, n: (
+        rng.random((n, COLUMNS)) * 10.0 ** -rng.integers(0, 9, (n, 1))
+    ),
 }
 
 
@@ -51,7 +55,9 @@ def value(payoffs):
     below = np.column_stack([-(payoffs - low) / scale, np.ones(rows)])
     options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     cost, total = np.append(np.zeros(COLUMNS), -1.0), np.append(np.ones(COLUMNS), 0.0)[None]
-    solved = linprog(cost, below, np.zeros(rows), total, [1.0], (0, None), method="highs", options=options)
+    solved = linprog(
+        cost, below, np.zeros(rows), total, [1.0], (0, None), method="highs", options=options
+    )
     return solved.x[-1]
 
 
@@ -75,7 +81,9 @@ def test_games_are_solved_exactly(rows, lanes):
 
 def test_one_run_is_a_lane():
     payoffs, mask = batch(8, 24, 1)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
+        jnp.int32(1), payoffs, mask
+    )
     one = jax.jit(jax.vmap(lambda a, m: games.solve(LaneOps(), a, m), -1, -1))(payoffs, mask)
     np.testing.assert_allclose(one.value, tuned.value, rtol=1e-13)
     np.testing.assert_array_equal(one.pivots, tuned.pivots)

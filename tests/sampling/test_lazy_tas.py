@@ -16,7 +16,11 @@ from jaxelim.sampling.lazy_tas import averaged
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
-TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "lts"]
+TRACES = [
+    entry
+    for entry in json.loads((DATA / "traces" / "index.json").read_text())
+    if entry["rule"] == "lts"
+]
 SETTINGS = {
     "llr": (je.LLR(), None),
     "stop": (je.SelectiveElimination(), None),
@@ -43,12 +47,20 @@ def noise():
 
 def reproduce(entry, pulls):
     trace = np.load(DATA / "traces" / entry["file"])
-    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
+    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[
+        entry["problem"]
+    ]
     stopping, elimination = SETTINGS[entry["variant"]]
     n = min(pulls, int(trace["samples"]))
     ours = je.trace(
-        je.load_instance(entry["instance"]), problem, je.LazyTaS(), noise=noise(), stopping=stopping,
-        elimination=elimination, max_samples=n + 1, ridge=1,
+        je.load_instance(entry["instance"]),
+        problem,
+        je.LazyTaS(),
+        noise=noise(),
+        stopping=stopping,
+        elimination=elimination,
+        max_samples=n + 1,
+        ridge=1,
     )
     np.testing.assert_array_equal(ours.arms[:n], trace["arms"][:n])
     checks = n - len(ours.answer) + 1
@@ -126,7 +138,11 @@ def test_every_operation_of_the_average_is_rounded(form, design):
     last = () if form == "one run" else (B,)
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         given = arms[:, 0] if form == "one run" else arms, np.full((K, *last), 1 / K)
-        found = jax.jit(many).lower(*given).compile(cpu_options(None if design == "diagonal" else "1"))(*given)
+        found = (
+            jax.jit(many)
+            .lower(*given)
+            .compile(cpu_options(None if design == "diagonal" else "1"))(*given)
+        )
     expected = expected[0] if form == "one run" else expected.T
     np.testing.assert_array_equal(np.asarray(found), expected)
 
@@ -170,7 +186,12 @@ def test_the_allocations_are_the_plain_readings_bit_by_bit(pair, vmapped, monkey
 
 def batch(structure, count=3, K=5, d=3):
     rng = np.random.default_rng(5)
-    arms = np.stack([np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d)) for _ in range(count)])
+    arms = np.stack(
+        [
+            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
+            for _ in range(count)
+        ]
+    )
     return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
 
 
@@ -179,7 +200,9 @@ def batch(structure, count=3, K=5, d=3):
     [
         (je.BestArm(), ("bai",), "linear", "both"),
         pytest.param(je.TopM(2), ("topm", 2), "linear", "both", marks=pytest.mark.slow),
-        pytest.param(je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow),
+        pytest.param(
+            je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow
+        ),
     ],
     ids=lambda x: str(x),
 )
@@ -193,8 +216,13 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
     for i, one in enumerate(instances.unbatched):
         for run in range(2):
             theirs = twin.run(
-                one.arms, one.theta, spec, "lazy_tas", noise=eps[run],
-                stopping=("selective" if elimination else "llr",), elimination="selective" if elimination else None,
+                one.arms,
+                one.theta,
+                spec,
+                "lazy_tas",
+                noise=eps[run],
+                stopping=("selective" if elimination else "llr",),
+                elimination="selective" if elimination else None,
             )
             (end,) = theirs.stops.values()
             at = (i, 0, 0, run)
@@ -211,7 +239,9 @@ def test_one_run_at_a_time_gives_the_same_runs():
         max_samples=500, ridge=1,
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
-    plain = je.simulate(instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked)
+    plain = je.simulate(
+        instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked
+    )
     for name in ("samples", "pulls", "answer", "tests_sampling"):
         np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name))
 

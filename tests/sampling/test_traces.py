@@ -13,13 +13,20 @@ import jaxelim as je
 DATA = Path(__file__).parents[1] / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 SELECTIVE = je.SelectiveElimination()
-VARIANTS = {"llr": (je.LLR(), None), "stop": (SELECTIVE, None), "both": (SELECTIVE, SELECTIVE), "native": (je.Native(), None)}
+VARIANTS = {
+    "llr": (je.LLR(), None),
+    "stop": (SELECTIVE, None),
+    "both": (SELECTIVE, SELECTIVE),
+    "native": (je.Native(), None),
+}
 
 
 def oracle(entry):
     key = (entry["instance"], entry["problem"])
     known = json.loads((DATA / "oracle_weights.json").read_text())
-    return je.Oracle(next(one["weights"] for one in known if (one["instance"], one["problem"]) == key))
+    return je.Oracle(
+        next(one["weights"] for one in known if (one["instance"], one["problem"]) == key)
+    )
 
 
 RULES = {"lingape": lambda _: je.LinGapE(), "lingame": lambda _: je.LinGame(), "oracle": oracle}
@@ -40,7 +47,9 @@ ENTRIES = [pytest.param(e, id=(name := e["file"].removesuffix(".npz")), marks=[p
 def test_trace(entry):
     theirs = np.load(DATA / "traces" / entry["file"])
     pulls, stopped = len(theirs["arms"]), bool(theirs["stopped"])
-    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
+    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[
+        entry["problem"]
+    ]
     stopping, elimination = VARIANTS[entry["variant"]]
     ours = je.trace(
         je.load_instance(entry["instance"]),
@@ -69,5 +78,7 @@ def test_trace(entry):
     if stopping.eliminates and ours.elimination_times is not None:
         np.testing.assert_array_equal(ours.elimination_times, theirs["elimination_times"])
     means = je.load_instance(entry["instance"]).means
-    np.testing.assert_allclose(ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12
+    )
     np.testing.assert_array_equal(np.bincount(ours.arms, minlength=means.size), ours.pulls)

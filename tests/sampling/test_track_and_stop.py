@@ -17,7 +17,12 @@ from tests import twin
 
 def batch(structure, count=2, K=5, d=3):
     rng = np.random.default_rng(15)
-    arms = np.stack([np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d)) for _ in range(count)])
+    arms = np.stack(
+        [
+            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
+            for _ in range(count)
+        ]
+    )
     return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
 
 
@@ -41,7 +46,14 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
     ours = je.simulate(
-        instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None, ridge=1.0
+        instances,
+        problem,
+        rule,
+        runs=2,
+        noise=eps,
+        stopping=stopping,
+        elimination=stopping if eliminates else None,
+        ridge=1.0,
     )
     for i, one in enumerate(instances.unbatched):
         for run in range(2):
@@ -74,13 +86,24 @@ def test_every_solve_of_many_runs_is_certified_and_alone_it_is_the_same():
     result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked, ridge=1.0)
     assert np.all(result.answer.any(-1))  # the native answer is empty
     assert np.median(result.samples) > 60
-    alone = je.simulate(instance, je.BestArm(), Certified(schedule=3), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
+    alone = je.simulate(
+        instance,
+        je.BestArm(),
+        Certified(schedule=3),
+        engine=je.Engine(vmapped=True),
+        **asked,
+        ridge=1.0,
+    )
     np.testing.assert_array_equal(result.samples, alone.samples)
     np.testing.assert_array_equal(result.pulls, alone.pulls)
     # Pieces are read at every solve: once where the last pair still holds, and once more per iteration.
     solves = -(-(result.samples - 6) // 3)
     per_solve = result.tests_sampling / (5 * solves)
-    assert np.all(result.tests_sampling % 5 == 0) and np.all(per_solve >= 1) and np.mean(per_solve) < 12
+    assert (
+        np.all(result.tests_sampling % 5 == 0)
+        and np.all(per_solve >= 1)
+        and np.mean(per_solve) < 12
+    )
 
 
 @pytest.mark.slow
@@ -88,13 +111,19 @@ def test_pulls_approach_the_optimal_allocation():
     instance = je.instances.two_dimensional(4, 0.4)
     never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
     rule = je.TrackAndStop(schedule="powers")
-    result = je.simulate(instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0)
+    result = je.simulate(
+        instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0
+    )
     shares = result.pulls[0, 0] / 100_000
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
 def test_sizes_of_solves():
-    assert allocation._sizes(16, 8) == [16, 8, 4] and allocation._sizes(7, 8) == [7] and allocation._sizes(1, 1) == [1]
+    assert (
+        allocation._sizes(16, 8) == [16, 8, 4]
+        and allocation._sizes(7, 8) == [7]
+        and allocation._sizes(1, 1) == [1]
+    )
     for active, size in ((0, 4), (1, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16)):
         mask = jnp.asarray(np.random.default_rng(active).permutation(16) < active)
         assert [16, 8, 4][int(allocation._fitting([16, 8, 4], mask))] == size
@@ -113,14 +142,28 @@ def test_solves_over_the_active_pieces_alone():
     instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
     selective = je.SelectiveElimination()
     asked = dict(
-        delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective, elimination=selective, record="pair_times"
+        delta=1e-3,
+        runs=20,
+        seed=5,
+        max_samples=300,
+        stopping=selective,
+        elimination=selective,
+        record="pair_times",
     )
     few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked, ridge=1.0)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
-    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8  # of 12: four left, and less
-    whole = je.simulate(instance, je.TopM(2), Certified(schedule=2), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
+    # of 12: four left, and less
+    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
+    whole = je.simulate(
+        instance,
+        je.TopM(2),
+        Certified(schedule=2),
+        engine=je.Engine(vmapped=True),
+        **asked,
+        ridge=1.0,
+    )
     for name in ("samples", "pulls", "tests_sampling", "answer"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
 
@@ -135,7 +178,9 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
         @jax.jit
         def solve(theta, weights, mixture):
             live = jnp.ones(11, bool)
-            return climb(coordinates(arms, y), y @ theta, live, jnp.zeros(12), weights, mixture, 1e-9, 60)
+            return climb(
+                coordinates(arms, y), y @ theta, live, jnp.zeros(12), weights, mixture, 1e-9, 60
+            )
 
         cold = solve(theta, jnp.full(12, 1 / 12), jnp.zeros(11))
         again = solve(theta, cold.allocation, cold.mixture)
@@ -152,7 +197,12 @@ def test_a_start_that_leads_nowhere_is_given_up():
     """Met in a run: an arm that needs a quarter of the weight starts at 0.003, and from there every step is cut short."""
     arms = [[-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771], [0.3224, 1.235, 2.064],
             [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445], [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582]]  # fmt: skip
-    y = [[-2.176, 1.252, 8.186], [4.746, -3.867, 8.682], [9.467, -7.548, 8.216], [8.078, -6.822, 11.38]]
+    y = [
+        [-2.176, 1.252, 8.186],
+        [4.746, -3.867, 8.682],
+        [9.467, -7.548, 8.216],
+        [8.078, -6.822, 11.38],
+    ]
     gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
     weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
     with jax.enable_x64(True):
@@ -172,12 +222,20 @@ def test_a_start_that_leads_nowhere_is_given_up():
 
 def test_forced_exploration_feeds_the_starved():
     counts = np.array([1.0, 7.0, 40.0])
-    weights = tracking.force_exploration(LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8]))
+    weights = tracking.force_exploration(
+        LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8])
+    )
     np.testing.assert_allclose(weights, [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
     many = jnp.asarray(np.stack([counts, counts + 10], 1))
     with jax.numpy_rank_promotion("allow"):
-        weights = tracking.force_exploration(LaneOps(), many, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
-    np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)  # sqrt(99) - 3/2 = 8.45
+        weights = tracking.force_exploration(
+            LaneOps(),
+            many,
+            jnp.asarray([100.0, 100.0]),
+            jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]),
+        )
+    # sqrt(99) - 3/2 = 8.45
+    np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
 
 
 def test_schedules_and_settings_are_checked():

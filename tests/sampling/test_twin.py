@@ -29,7 +29,9 @@ def trajectory(name, problem, m, rule, at_sampling, pulls):
     settings = {}
     if rule == "oracle":
         weights = json.loads((DATA / "oracle_weights.json").read_text())
-        settings["weights"] = next(w["weights"] for w in weights if (w["instance"], w["problem"]) == (name, problem))
+        settings["weights"] = next(
+            w["weights"] for w in weights if (w["instance"], w["problem"]) == (name, problem)
+        )
     native = twin.RULES[rule].native
     return twin.run(
         arms,
@@ -110,7 +112,12 @@ def test_elimination_stops_in_order(rule, problem):
     stops = play(problem, rule, arms=arms, theta=theta, pulls=250, stopping=ALL).stops
     samples = {name: stop.samples for name, stop in stops.items()}
     assert samples["full"] <= samples["selective"] <= samples["llr"]
-    assert samples["full"] <= samples["full-definition"] <= samples["selective-definition"] <= samples["llr"]
+    assert (
+        samples["full"]
+        <= samples["full-definition"]
+        <= samples["selective-definition"]
+        <= samples["llr"]
+    )
     assert samples["selective"] <= samples["selective-definition"]
     assert stops["selective"].tests_stopping <= stops["selective-definition"].tests_stopping
 
@@ -137,7 +144,9 @@ def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
         assert stop.stopped
     if stop.stopped:
         np.testing.assert_array_equal(stop.answer, twin.Problem(arms, problem).answer(arms @ theta))
-    np.testing.assert_array_equal(stop.pulls, np.bincount(result.arms[: stop.samples], minlength=len(arms)))
+    np.testing.assert_array_equal(
+        stop.pulls, np.bincount(result.arms[: stop.samples], minlength=len(arms))
+    )
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
@@ -156,11 +165,17 @@ def test_resets_drop_pieces_and_bring_them_back(full, problem):
     resets = twin.Resets(full, alpha=lambda t, delta: 0.5, t0=2.0)
     arms, theta = span(1)
     plain = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",))
-    ours = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=resets)
-    reads, reads_plain = (run.stops["llr"].tests_sampling / (len(run.arms) - 6) for run in (ours, plain))
+    ours = play(
+        problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=resets
+    )
+    reads, reads_plain = (
+        run.stops["llr"].tests_sampling / (len(run.arms) - 6) for run in (ours, plain)
+    )
     assert reads < reads_plain
     never = twin.Resets(full, alpha=lambda t, delta: np.inf)
-    same = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=never)
+    same = play(
+        problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=never
+    )
     np.testing.assert_array_equal(same.arms, plain.arms)
 
 
@@ -170,7 +185,9 @@ def test_resets_need_constants_or_alpha():
     alpha = twin.paper_alpha(twin.heuristic)
     # At t = 50, beta(t, 1/t^2) = log(51 * 2500).
     c2 = np.log(3) / np.log(2)
-    expected = (np.sqrt(np.log(5100) + (4 * c2 - 1) * np.log(50)) + 4 * np.sqrt(c2 * np.log(51 * 2500))) ** 2
+    expected = (
+        np.sqrt(np.log(5100) + (4 * c2 - 1) * np.log(50)) + 4 * np.sqrt(c2 * np.log(51 * 2500))
+    ) ** 2
     np.testing.assert_allclose(alpha(50, 0.01), expected)
 
 

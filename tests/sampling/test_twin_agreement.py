@@ -79,7 +79,10 @@ RULES = {
     "oracle": lambda shape: (je.Oracle(weights(shape)), [{"weights": w} for w in weights(shape)]),
     "lingape": lambda shape: (je.LinGapE(), [{}] * INSTANCES),
     "lingame": lambda shape: (je.LinGame(), [{}] * INSTANCES),
-    "optimistic lingame": lambda shape: (je.LinGame(optimistic=True), [{"optimistic": True}] * INSTANCES),
+    "optimistic lingame": lambda shape: (
+        je.LinGame(optimistic=True),
+        [{"optimistic": True}] * INSTANCES,
+    ),
     "fws": lambda shape: (je.FWS(), [{}] * INSTANCES),
     "lazy_tas": lambda shape: (je.LazyTaS(), [{}] * INSTANCES),
     "lucb": lambda shape: (je.LUCB(), [{}] * INSTANCES),
@@ -141,16 +144,27 @@ def label(row) -> str:
     return f"{rule}, {problem}, {shape}, {elimination}"
 
 
-SLOW = ("uniform, top-m, K >> d, None", "oracle, top-m, identical, None", "lingape, top-m, near-equal, full",
-        "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective",
-        "lingame, thresholding, K = d, None", "lingape, top-m, unstructured, selective", "lingame, top-m, unstructured, None",
-        "lingame, best-arm, K >> d, selective", "lingape, thresholding, identical, selective",
-        "uniform, thresholding, K = d, None")
+SLOW = (
+    "uniform, top-m, K >> d, None",
+    "oracle, top-m, identical, None",
+    "lingape, top-m, near-equal, full",
+    "lingame, best-arm, identical, None",
+    "lingame, top-m, K >> d, full",
+    "lingame, thresholding, unstructured, selective",
+    "lingame, thresholding, K = d, None",
+    "lingape, top-m, unstructured, selective",
+    "lingame, top-m, unstructured, None",
+    "lingame, best-arm, K >> d, selective",
+    "lingape, thresholding, identical, selective",
+    "uniform, thresholding, K = d, None",
+)
 """Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS], ids=label
+    "row",
+    [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS],
+    ids=label,
 )
 def test_agreement(row):
     rule_name, problem_name, shape_name, elimination, deltas, threshold_name = row
@@ -164,26 +178,56 @@ def test_agreement(row):
     names = (elimination,) if elimination else ("llr", "selective", "full")
 
     ours = je.simulate(
-        instance, problem, rule, delta=deltas, stopping=tuple(STOPPING[name] for name in names), runs=RUNS, noise=noise,
-        elimination=STOPPING[elimination] if elimination else None, threshold=threshold, ridge=shape.ridge,
-        record=("pair_times",), engine=je.Engine(devices=1),
+        instance,
+        problem,
+        rule,
+        delta=deltas,
+        stopping=tuple(STOPPING[name] for name in names),
+        runs=RUNS,
+        noise=noise,
+        elimination=STOPPING[elimination] if elimination else None,
+        threshold=threshold,
+        ridge=shape.ridge,
+        record=("pair_times",),
+        engine=je.Engine(devices=1),
     )
     assert ours.samples.shape == (INSTANCES, len(names), len(deltas), RUNS)
 
     for i, d, r in np.ndindex(INSTANCES, len(deltas), RUNS):
         theirs = twin.run(
-            instance.arms[i], instance.theta[i], twins_problem, rule_name.split()[-1], noise=noise[r], delta=deltas[d],
-            beta=beta, stopping=names, elimination=elimination, ridge=shape.ridge, noise_std=shape.noise_std, **settings[i],
+            instance.arms[i],
+            instance.theta[i],
+            twins_problem,
+            rule_name.split()[-1],
+            noise=noise[r],
+            delta=deltas[d],
+            beta=beta,
+            stopping=names,
+            elimination=elimination,
+            ridge=shape.ridge,
+            noise_std=shape.noise_std,
+            **settings[i],
         )
         for s, name in enumerate(names):
             compare(ours, (i, s, d, r), theirs.stops[name], name)
 
 
-FIELDS = ("samples", "stopped", "truncated", "answer", "pulls", "elimination_times", "tests_stopping", "tests_sampling")
+FIELDS = (
+    "samples",
+    "stopped",
+    "truncated",
+    "answer",
+    "pulls",
+    "elimination_times",
+    "tests_stopping",
+    "tests_sampling",
+)
 
 
 def compare(ours: je.Result, at: tuple, theirs: Any, name: str) -> None:
     for field in FIELDS:
         if field == "elimination_times" and name == "llr":
             continue  # nothing is dropped; the engine's array is there only for those that drop
-        np.testing.assert_array_equal(getattr(ours, field)[at], getattr(theirs, field), f"{field} of {name} at {at}")
+        np.testing.assert_array_equal(
+            getattr(ours, field)[at], getattr(theirs, field), f"{field} of {name} at {at}"
+        )

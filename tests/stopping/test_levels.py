@@ -57,7 +57,11 @@ def test_what_cannot_be_traced(name):
 
 
 NO_LEVELS = {
-    "nan": (lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta), "at t = 51, delta = 0.2 it is nan", "finite"),
+    "nan": (
+        lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta),
+        "at t = 51, delta = 0.2 it is nan",
+        "finite",
+    ),
     "inf": (lambda t, delta: jnp.log(t) + jnp.inf, "at t = 3, delta = 0.2 it is inf", "finite"),
     "one": (lambda t, delta: jnp.float64(4.0), "of shape ()", "one real number per t"),
     "too many": (lambda t, delta: jnp.stack([t, t]), "of shape (2, 200)", "one real number per t"),
@@ -77,7 +81,9 @@ def test_an_alpha_is_looked_at_as_far_as_the_run_may_go():
     late = NO_LEVELS["nan"][0]
     error = refused("alpha", max_samples=10**6, **resets(late))
     assert "nan" in error.note
-    refused("form", max_samples=49, engine=je.Engine(form="diagonal"), instance=LINEAR, **resets(late))
+    refused(
+        "form", max_samples=49, engine=je.Engine(form="diagonal"), instance=LINEAR, **resets(late)
+    )
 
 
 class Undefined(je.Heuristic):
@@ -93,9 +99,13 @@ class FarOff(je.Heuristic):
 
 
 def test_the_papers_alpha_is_looked_at_too():
-    error = refused("threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination()))
+    error = refused(
+        "threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination())
+    )
     assert "it is nan" in error.note
-    error = refused("threshold", threshold=FarOff(), elimination=je.Resets(je.SelectiveElimination()))
+    error = refused(
+        "threshold", threshold=FarOff(), elimination=je.Resets(je.SelectiveElimination())
+    )
     assert error.note == "sqrt(x0) is 1e+20"
 
 
@@ -108,5 +118,13 @@ def test_the_first_reset(t0):
 
 def test_a_first_reset_beyond_every_t():
     assert je.Resets(je.SelectiveElimination(), t0=2**31).reset_times(je.Heuristic()).size == 0
-    assert je.Resets(je.SelectiveElimination(), t0=2**30).reset_times(je.Heuristic()).tolist() == [2**30]
-    assert je.Resets(je.SelectiveElimination()).reset_times(je.Heuristic()).tolist() == [2, 4, 16, 256, 65536]
+    assert je.Resets(je.SelectiveElimination(), t0=2**30).reset_times(je.Heuristic()).tolist() == [
+        2**30
+    ]
+    assert je.Resets(je.SelectiveElimination()).reset_times(je.Heuristic()).tolist() == [
+        2,
+        4,
+        16,
+        256,
+        65536,
+    ]

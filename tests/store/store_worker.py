@@ -38,7 +38,10 @@ class Cheap:
 
     def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
         self.asked.append(runs)
-        drawn = [np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms)) for run in runs]
+        drawn = [
+            np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms))
+            for run in runs
+        ]
         pulls = np.stack(drawn, 2).astype(np.int32)
         dims = ("stopping", "delta", "run")
         data = {
@@ -47,7 +50,9 @@ class Cheap:
             "correct": (dims, pulls[..., 1] > 1000),
             "pulls": ((*dims, "arm"), pulls),
         }
-        return xr.Dataset(data, {"stopping": ["llr", "selective"], "delta": [0.01], "run": runs}), {"samples_drawn": 1}
+        return xr.Dataset(data, {"stopping": ["llr", "selective"], "delta": [0.01], "run": runs}), {
+            "samples_drawn": 1
+        }
 
 
 def jobs() -> list[Cheap]:
@@ -75,7 +80,10 @@ def slowly() -> None:
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
     """The finished blocks: name -> (inode, time of the last change); a file written twice shows."""
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "blocks").glob("*.nc")}
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in (folder / "blocks").glob("*.nc")
+    }
 
 
 def wait_for_a_write(folder: Path) -> None:

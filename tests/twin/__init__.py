@@ -9,13 +9,32 @@ y = +phi_k (s = 1) or -phi_k (s = 0) for signs. Label arrays are int [P, 2], in 
 An answer is a bool [K]: the best arm, the m best arms, or the arms whose mean is at least the level.
 """
 
-from tests.twin.elimination import BaiArms, Definition, Nothing, OsiArms, Stats, TopmPairs, elimination_set
+from tests.twin.elimination import (
+    BaiArms,
+    Definition,
+    Nothing,
+    OsiArms,
+    Stats,
+    TopmPairs,
+    elimination_set,
+)
 from tests.twin.loop import RULES, Observer, run
 from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
 from tests.twin.problems import Problem, gradients, llr, squared_norms, top
 from tests.twin.resets import Resets, ResetSets, paper_alpha
 from tests.twin.rule import Rule, Stop, most_ambiguous, most_informative
-from tests.twin.rules import EPS, Fws, LazyTas, LinGame, LinGapE, LinGifa, OptimisticTas, Oracle, Tas, Uniform
+from tests.twin.rules import (
+    EPS,
+    Fws,
+    LazyTas,
+    LinGame,
+    LinGapE,
+    LinGifa,
+    OptimisticTas,
+    Oracle,
+    Tas,
+    Uniform,
+)
 from tests.twin.solver import best_allocation, maximin
 from tests.twin.thresholds import gk16, heuristic, linear, loglog
 

@@ -51,7 +51,9 @@ class BaiArms:
     def update(self, stats, threshold):
         K = self.problem.K
         judges = np.arange(K) if self.full else np.flatnonzero(stats.answer)
-        labels = np.array([(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]).reshape(-1, 2)
+        labels = np.array(
+            [(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]
+        ).reshape(-1, 2)
         y, c = self.problem.halfspaces(labels)
         for j in labels[llr(y, c, stats.theta, stats.inverse) > threshold, 1]:
             self.active[j] = False

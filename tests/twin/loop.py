@@ -9,7 +9,17 @@ from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
 from tests.twin.problems import Problem
 from tests.twin.resets import Resets, ResetSets
 from tests.twin.rule import Stop
-from tests.twin.rules import Fws, LazyTas, LinGame, LinGapE, LinGifa, OptimisticTas, Oracle, Tas, Uniform
+from tests.twin.rules import (
+    Fws,
+    LazyTas,
+    LinGame,
+    LinGapE,
+    LinGifa,
+    OptimisticTas,
+    Oracle,
+    Tas,
+    Uniform,
+)
 from tests.twin.thresholds import heuristic
 
 RULES = {

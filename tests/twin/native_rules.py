@@ -153,7 +153,9 @@ class Rage(Rule):
         w, rho = self._design(Y)
         delta_before = self.delta / max(self.phase - 1, 1) ** 2
         scale = 8.0 * 4.0 ** (self.phase - 1) * rho * 1.1
-        samples = int(max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0)))
+        samples = int(
+            max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0))
+        )
         self.left = self._round(w, samples)
 
     def _end(self, stats):
@@ -216,8 +218,12 @@ class XyAdaptive(Rule):
                 answer[self.active] = True
                 return Stop(answer)
         if self.repeat == 0:
-            Y = np.array([self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)])
-            fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (1.0 + squared_norms(self.phi, stats.inverse))
+            Y = np.array(
+                [self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)]
+            )
+            fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (
+                1.0 + squared_norms(self.phi, stats.inverse)
+            )
             worst = np.max(squared_norms(Y, stats.inverse)[:, None] - fall, axis=0)
             self.arm, self.rho = int(np.argmin(worst)), worst.min()
         self.repeat = (self.repeat + 1) % 10

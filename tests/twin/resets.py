@@ -24,7 +24,9 @@ class ResetSets:
         self.alpha = settings.alpha or paper_alpha(beta)
         t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
         self.reset_times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
-        shape = {"bai": (problem.K,), "topm": (problem.K, problem.K), "osi": (problem.K, 2)}[problem.kind]
+        shape = {"bai": (problem.K,), "topm": (problem.K, problem.K), "osi": (problem.K, 2)}[
+            problem.kind
+        ]
         self.helper = np.ones(shape, bool)
         self.last = np.ones(shape, bool)
 

@@ -52,7 +52,9 @@ def most_informative(stats, phi, y):
 
     By Sherman-Morrison the square falls by (phi_k' V^-1 y)^2 / (1 + phi_k' V^-1 phi_k); the arm with the largest fall.
     """
-    return int(np.argmax((phi @ stats.inverse @ y) ** 2 / (1.0 + squared_norms(phi, stats.inverse))))
+    return int(
+        np.argmax((phi @ stats.inverse @ y) ** 2 / (1.0 + squared_norms(phi, stats.inverse)))
+    )
 
 
 def most_ambiguous(B, m):

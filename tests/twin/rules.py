@@ -21,7 +21,9 @@ class Oracle(Rule):
 
     def configure(self, weights=None):
         if weights is None:
-            y, c = self.problem.halfspaces(self.problem.pieces(self.problem.answer(self.phi @ self.theta)))
+            y, c = self.problem.halfspaces(
+                self.problem.pieces(self.problem.answer(self.phi @ self.theta))
+            )
             weights = best_allocation(self.phi, y, c, self.theta)[0]
         self.w = np.asarray(weights, float)
 
@@ -91,7 +93,9 @@ class Fws(Rule):
     def _degenerate(self, means):
         if self.problem.kind == "bai":
             return np.sum(np.abs(means - means.max()) <= EPS) > 1
-        return self.problem.kind == "osi" and bool(np.any(np.abs(means - self.problem.level) <= EPS))
+        return self.problem.kind == "osi" and bool(
+            np.any(np.abs(means - self.problem.level) <= EPS)
+        )
 
     def choose(self, stats, t, active):
         r = float(t) ** -0.9 / self.K
@@ -164,7 +168,12 @@ class Tas(Rule):
     """
 
     def configure(self, tracking="D", exploration="wrapper", every=1, tolerance=1e-6):
-        self.tracking, self.exploration, self.every, self.tolerance = tracking, exploration, every, tolerance
+        self.tracking, self.exploration, self.every, self.tolerance = (
+            tracking,
+            exploration,
+            every,
+            tolerance,
+        )
 
     def start(self, stats):
         self.W = stats.counts.astype(float)
@@ -175,7 +184,9 @@ class Tas(Rule):
         if self.calls % self.every == 0:
             labels = active(stats.answer)
             y, c = self.problem.halfspaces(labels)
-            self.w, _, _, steps = best_allocation(self.phi, y, c, stats.theta, tolerance=self.tolerance)
+            self.w, _, _, steps = best_allocation(
+                self.phi, y, c, stats.theta, tolerance=self.tolerance
+            )
             self.reads = steps * len(labels)
         self.calls += 1
         w = self.w

@@ -29,7 +29,9 @@ def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations
         if upper - best <= tolerance * abs(upper):
             return best_w, best, upper, iteration
         w = 0.5 * (best_w + point)
-    raise ArithmeticError(f"allocation between {best} and {upper} after {max_iterations} iterations")
+    raise ArithmeticError(
+        f"allocation between {best} and {upper} after {max_iterations} iterations"
+    )
 
 
 def maximin(payoffs):
@@ -46,8 +48,13 @@ def maximin(payoffs):
     box = [(0.0, None)] * K + [(None, None)]
     # HiGHS now and then gives up at the tight tolerance; its default is the fallback.
     for tolerance in (1e-10, 1e-7):
-        options = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        solved = linprog(cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options)
+        options = {
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        solved = linprog(
+            cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options
+        )
         if solved.x is not None:
             break
     else:
