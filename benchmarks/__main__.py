@@ -1,6 +1,6 @@
-"""All measurements by one command: `make bench`, or `python -m benchmarks --sections targets --quick`.
+"""Run all measurements: `make bench`, or `python -m benchmarks --sections targets --quick`.
 
-docs/performance.md says what the figures mean.
+docs/performance.md explains the figures.
 """
 
 import dataclasses
@@ -46,21 +46,22 @@ class Options:
     """Time the engine on this machine."""
 
     sections: tuple[SectionName, ...] = get_args(SectionName)
-    """What to measure."""
+    """Sections to measure."""
     quick: bool = False
-    """Small sizes, for a look in about a minute; the figures are rough."""
+    """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of the targets, kernels, rules and elimination to measure; all (with --quick a few) if none is named."""
+    """Rows of targets, kernels, rules and elimination; if none is named, all (with --quick
+    a few)."""
     runs: int | None = None
-    """Runs, in place of the 1000 of targets and devices."""
+    """Runs, in place of each section's own number."""
     repeats: int | None = None
-    """Timed calls, of which the median counts, in place of each section's own number."""
+    """Timed calls, in place of each section's own number; their median is reported."""
     max_samples: int | None = None
     """Cap on a run's samples, in place of each section's own."""
     core: int | None = None
-    """The core that pinned measurements run on; the last one if none is named."""
+    """Core that pinned measurements run on; by default the last."""
     output: Path | None = None
-    """The JSON file; if none is named, one named by date and commit in benchmarks/results."""
+    """JSON file; by default one named by date and commit in benchmarks/results."""
 
     def __post_init__(self) -> None:
         known = list(dict.fromkeys([*TARGETS, *rules()]))
@@ -84,7 +85,7 @@ def _cores() -> list[int]:
 
 
 def _said(*command: str) -> str | None:
-    """The first line that a program prints; None where it is not there or fails."""
+    """The first line that a program prints; None if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return None
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -101,7 +102,7 @@ def _processor() -> str:
 
 
 def environment() -> dict:
-    """Where and with what the figures are made."""
+    """Machine, versions and flags that the figures depend on."""
     flags = Path("/proc/cpuinfo")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -127,7 +128,7 @@ def environment() -> dict:
 
 
 def main(options: Options) -> int:
-    """Measure section after section; the file is complete up to the last one that finished."""
+    """Measure the sections in order; rewrite the file after each of them."""
     try:
         here = environment()
     except MeasurementError as error:
@@ -141,7 +142,8 @@ def main(options: Options) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
     print(
-        f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}"
+        f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; "
+        f"jax {here['versions']['jax']}"
     )
     print(f"commit {state}; load average {here['load_average']}")
     found = {
@@ -157,8 +159,16 @@ def main(options: Options) -> int:
             else None
         )
         built = anchor.build(Path(folder)) if "targets" in options.sections else None
-        sitting = Sitting(options.quick, core, len(_cores()), built, options.repeats, options.runs, options.max_samples,
-                          options.rows)  # fmt: skip
+        sitting = Sitting(
+            options.quick,
+            core,
+            len(_cores()),
+            built,
+            options.repeats,
+            options.runs,
+            options.max_samples,
+            options.rows,
+        )
         for name in options.sections:
             print(f"\n{name} ..", flush=True)
             began = time.perf_counter()

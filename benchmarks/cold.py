@@ -1,4 +1,4 @@
-"""The first and the second process: what the cache of compiled programs saves."""
+"""Cold start: the first and the second process with a cache of compiled programs."""
 
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import apart, fresh_cache
@@ -8,7 +8,7 @@ ALLOWED = 0.5
 
 
 def run(sitting: Sitting) -> Section:
-    """Two processes one after the other on an empty cache, from the start of Python to the first result."""
+    """Time two processes in turn on an empty cache, from Python's start to the first result."""
     section = Section(
         "Cold start: seconds to the first result, the cache of compiled programs empty at first"
     )
