@@ -303,5 +303,5 @@ def test_the_state_of_a_lane_does_not_grow_with_their_number():
 def test_every_target_is_a_call_that_the_library_takes():
     for target in targets.TARGETS.values():
         given, settings = measure.arguments(target.case)
-        assert (settings["elimination"] is not None) == given[2].elimination
+        assert (settings["elimination"] is not None) == given[2].traits.elimination
         assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target

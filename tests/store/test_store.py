@@ -22,7 +22,7 @@ import xarray as xr
 
 import jaxelim as je
 from experiments import cells, workers
-from jaxelim import cli, store
+from jaxelim import cli, files, store
 from tests.store.store_worker import BLOCK, RUNS, Cheap, jobs, options
 
 ROOT = Path(__file__).parents[2]
@@ -412,7 +412,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
 def test_leftovers_of_dead_processes_are_swept_and_others_are_not(copy):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    folder, host = copy / "blocks", store.files.host()
+    folder, host = copy / "blocks", files.host()
     gone = folder / f".some-block.nc.{host}-{dead.pid}.part"
     for path in (gone, alive := folder / f".some-block.nc.{host}-{os.getpid()}.part",
                  elsewhere := folder / f".some-block.nc.not-{host}-{dead.pid}.part"):  # fmt: skip
