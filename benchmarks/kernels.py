@@ -52,9 +52,14 @@ def of(given: tuple, settings: dict) -> dict:
         if event.get("ph") == "X" and source is not None:
             spent[source] += 1e3 * event["dur"] / computed
             times[source] += 1
-    return {"functions": [{"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
-                          for name, ns in sorted(spent.items(), key=lambda x: -x[1])],
-            "seconds": result.timings["seconds"], "computed": computed}  # fmt: skip
+    return {
+        "functions": [
+            {"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
+            for name, ns in sorted(spent.items(), key=lambda x: -x[1])
+        ],
+        "seconds": result.timings["seconds"],
+        "computed": computed,
+    }
 
 
 def compiled_text(given: tuple, settings: dict) -> str:
@@ -148,7 +153,7 @@ def run(sitting: Sitting) -> Section:
         def row(found, name=name, case=case):
             kernels = found["kernels"]
             return {"row": name, "problem": described(case), **_total(kernels["functions"]),
-                    "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"]}  # fmt: skip
+                    "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"]}
 
         found = section.attempt(name, measure, row)
         if found is not None:

@@ -78,9 +78,20 @@ def planned(given: tuple, settings: dict) -> tuple:
     from jaxelim.simulation.job import Job
     from jaxelim.stopping import thresholds
 
-    job = Job.checked(*given, settings["delta"], settings["stopping"], settings["elimination"], thresholds.Heuristic(),
-                      settings["runs"], 0, settings["max_samples"],
-                      settings.get("ridge", 1.0), None, (), settings["engine"])  # fmt: skip
+    job = Job.checked(
+        *given,
+        settings["delta"],
+        settings["stopping"],
+        settings["elimination"],
+        thresholds.Heuristic(),
+        settings["runs"],
+        0,
+        settings["max_samples"],
+        settings.get("ridge", 1.0),
+        None,
+        (),
+        settings["engine"],
+    )
     spec = spec_of(job)
     return spec, inputs_of(job, spec), queue_of(job, spec)[0]
 

@@ -64,17 +64,49 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         parts = {
             "vector of K, in its place": (lambda s, i, v: (0.5 * v + 0.1,), v),
             "argmax over K": (lambda s, i, v: (0.5 * v + 1e-3 * s.lanes.argmax(v),), v),
-            "argmax of a ratio over K": (lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(v**2 / (1 + g)), 0.9 * g), v, v**2),
+            "argmax of a ratio over K": (
+                lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(v**2 / (1 + g)), 0.9 * g),
+                v,
+                v**2,
+            ),
             "argmax with a root over K": (
-                lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(jnp.sqrt(g) - v), 0.9 * g + 0.1), v, v**2),
+                lambda s, i, v, g: (
+                    0.5 * v + 1e-3 * s.lanes.argmax(jnp.sqrt(g) - v),
+                    0.9 * g + 0.1,
+                ),
+                v,
+                v**2,
+            ),
             "Phi u": (lambda s, i, u: (0.5 * s.lanes.dot(s.features, u)[:D] + 0.1,), u),
             "V^-1 u": (lambda s, i, m, u: (m, 0.5 * s.lanes.symmetric_dot(m, u) + 0.1), square, u),
-            "V^-1, updated": (lambda s, i, m, u: (m - u[:, None] * u[None], 0.99 * u), square, 0.01 * u),
-            "Phi V^-1, a row": (lambda s, i, m, k, x: (m, onward(k, i), x + s.lanes.column(m, k)), arms, arm, u),
-            "Phi V^-1, updated": (lambda s, i, m, u, v: (m - u[:, None] * v[None], 0.99 * u, 0.99 * v), arms, 0.01 * u, 0.01 * v),
-            "V_w^-1 and its diagonal over K": (lambda s, i, w: (0.9 * w + 1e-6 * weighted(s, w, 0.1).g + 0.01,), weights),
-            "V_w, inverted": (lambda s, i, m: (0.5 * m + 1e-3 * s.lanes.inverse(m) + 0.5 * jnp.eye(D)[..., None],), square),
-        }  # fmt: skip
+            "V^-1, updated": (
+                lambda s, i, m, u: (m - u[:, None] * u[None], 0.99 * u),
+                square,
+                0.01 * u,
+            ),
+            "Phi V^-1, a row": (
+                lambda s, i, m, k, x: (m, onward(k, i), x + s.lanes.column(m, k)),
+                arms,
+                arm,
+                u,
+            ),
+            "Phi V^-1, updated": (
+                lambda s, i, m, u, v: (m - u[:, None] * v[None], 0.99 * u, 0.99 * v),
+                arms,
+                0.01 * u,
+                0.01 * v,
+            ),
+            "V_w^-1 and its diagonal over K": (
+                lambda s, i, w: (0.9 * w + 1e-6 * weighted(s, w, 0.1).g + 0.01,),
+                weights,
+            ),
+            "V_w, inverted": (
+                lambda s, i, m: (
+                    0.5 * m + 1e-3 * s.lanes.inverse(m) + 0.5 * jnp.eye(D)[..., None],
+                ),
+                square,
+            ),
+        }
 
         def pull(space, i, design, k):
             return design.add(space, k)[0], onward(k, i)

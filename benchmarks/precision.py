@@ -55,20 +55,40 @@ def compare(name: str, options: Options) -> dict:
     stopping = je.SelectiveElimination()
     found = {
         precision: je.simulate(
-            instance, problem, rule, stopping=stopping, runs=options.runs, seed=options.seed, max_samples=options.max_samples,
-            ridge=1.0, engine=je.Engine(precision=precision),
+            instance,
+            problem,
+            rule,
+            stopping=stopping,
+            runs=options.runs,
+            seed=options.seed,
+            max_samples=options.max_samples,
+            ridge=1.0,
+            engine=je.Engine(precision=precision),
         )
         for precision in ("float32", "float64")
-    }  # fmt: skip
+    }
     single, double = (found[p].samples[0, 0].astype(float) for p in ("float32", "float64"))
     first = []
     for run in range(options.traces):
         length = int(max(single[run], double[run])) + 1
-        first.append(parting(*(
-            je.trace(instance, problem, rule, stopping=stopping, seed=options.seed, run=run, max_samples=max(length, instance.K),
-                     ridge=1.0, engine=je.Engine(lanes=1, devices=1, precision=precision))
-            for precision in ("float32", "float64")
-        )))  # fmt: skip
+        first.append(
+            parting(
+                *(
+                    je.trace(
+                        instance,
+                        problem,
+                        rule,
+                        stopping=stopping,
+                        seed=options.seed,
+                        run=run,
+                        max_samples=max(length, instance.K),
+                        ridge=1.0,
+                        engine=je.Engine(lanes=1, devices=1, precision=precision),
+                    )
+                    for precision in ("float32", "float64")
+                )
+            )
+        )
     parted = [pull for pull in first if pull is not None]
     us = {
         p: 1e6 * one.timings["seconds"] * one.layout["devices"] / one.timings["samples_drawn"]

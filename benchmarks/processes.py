@@ -62,16 +62,23 @@ def apart(
     settings["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )
-    spec = {"case": None if case is None else dataclasses.asdict(case), "timing": dataclasses.asdict(timing),
-            "anchor": anchor if timing.anchor else None}  # fmt: skip
+    spec = {
+        "case": None if case is None else dataclasses.asdict(case),
+        "timing": dataclasses.asdict(timing),
+        "anchor": anchor if timing.anchor else None,
+    }
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         asked, answer = Path(folder) / "spec.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(spec))
         wall, before = time.perf_counter(), os.times()
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)], cwd=ROOT, env=settings,
-            stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)],
+            cwd=ROOT,
+            env=settings,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         after = os.times()
         if done.returncode or not answer.exists():
             last = done.stderr.strip().splitlines()[-3:]

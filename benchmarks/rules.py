@@ -28,10 +28,15 @@ def cases(sitting: Sitting) -> list[Case]:
                     100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20)
                 )
                 case = Case(
-                    name, problem, m, instance=f"{instance}-osi" if problem == "thresholding" else instance, stopping=stopping,
-                    elimination=None, runs=sitting.runs or (16 if sitting.quick else 64 if name in SOLVING else 500),
+                    name,
+                    problem,
+                    m,
+                    instance=f"{instance}-osi" if problem == "thresholding" else instance,
+                    stopping=stopping,
+                    elimination=None,
+                    runs=sitting.runs or (16 if sitting.quick else 64 if name in SOLVING else 500),
                     max_samples=cap,
-                )  # fmt: skip
+                )
                 found.append(case)
                 if rule.traits.elimination:
                     found.append(dataclasses.replace(case, elimination="selective"))

@@ -96,8 +96,13 @@ def tail(sitting: Sitting, section: Section) -> None:
 
             def row(found, rule=rule, runs=runs, times=times):
                 times[runs] = typical(found)
-                return {"whole runs of": rule, "runs": runs, "us/sample": typical(found), "useful/computed": useful(found),
-                        "mean tau": found["mean_tau"]}  # fmt: skip
+                return {
+                    "whole runs of": rule,
+                    "runs": runs,
+                    "us/sample": typical(found),
+                    "useful/computed": useful(found),
+                    "mean tau": found["mean_tau"],
+                }
 
             section.attempt(f"whole runs of {rule}, {runs}", measure, row)
         if len(times) == 2:

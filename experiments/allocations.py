@@ -25,11 +25,15 @@ from jaxelim.lower_bound.bounds import region_of
 from jaxelim.simulation.result import BIASED
 
 SHIPPED = [
-    ("linear-d10", "bai", je.BestArm()), ("linear-d10-topm", "topm", je.TopM(3)), ("linear-d20", "bai", je.BestArm()),
-    ("linear-d20", "topm", je.TopM(5)), ("linear-d20-osi", "osi", je.Thresholding()),
-    ("unstructured-k40", "bai", je.BestArm()), ("unstructured-k40", "topm", je.TopM(3)),
+    ("linear-d10", "bai", je.BestArm()),
+    ("linear-d10-topm", "topm", je.TopM(3)),
+    ("linear-d20", "bai", je.BestArm()),
+    ("linear-d20", "topm", je.TopM(5)),
+    ("linear-d20-osi", "osi", je.Thresholding()),
+    ("unstructured-k40", "bai", je.BestArm()),
+    ("unstructured-k40", "topm", je.TopM(3)),
     ("unstructured-k40-osi", "osi", je.Thresholding()),
-]  # fmt: skip
+]
 
 DRAWN = {"bracket": ("allocation",), "design": ("design",), "regret": ("regret",),
          "runs": ("tau", "survival", "pulls")}  # fmt: skip
@@ -98,13 +102,18 @@ def bracket(config: Allocations) -> None:
             w = 0.9999 * found.allocation + 1e-4 * rng.dirichlet(np.ones(K))
         rows = np.concatenate(cuts)
         solved = linprog(
-            np.append(np.zeros(K), -1), A_ub=np.hstack([-rows, np.ones((len(rows), 1))]), b_ub=np.zeros(len(rows)),
-            A_eq=[np.append(np.ones(K), 0)], b_eq=[1],
-        )  # fmt: skip
+            np.append(np.zeros(K), -1),
+            A_ub=np.hstack([-rows, np.ones((len(rows), 1))]),
+            b_ub=np.zeros(len(rows)),
+            A_eq=[np.append(np.ones(K), 0)],
+            b_eq=[1],
+        )
         theirs = paper.oracle_weights(name, kind)
         theirs = je.allocation_value(instance, problem, theirs / theirs.sum()) / found.value - 1
-        print(f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
-              f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}")  # fmt: skip
+        print(
+            f"{name:21s} {problem!r:23s} {found.value:.10e} {found.gap:.1e} {found.iterations:4d}     "
+            f"[{low / found.value - 1:+.1e}, {-solved.fun - 1:+.1e}]   {theirs:+.1e}"
+        )
     instance = je.load_instance("linear-d20")
     save(
         config,
@@ -180,8 +189,10 @@ def gradients(config: Allocations, step: float = 1e-4) -> None:
 def example(config: Allocations) -> None:
     """The two-dimensional example: H_k against H_2, and the near-optimal allocations (paper, appendix on the example)."""
     rng = np.random.default_rng(0)
-    print("example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, is at least 1;\n  the least H_k "
-          "over Omega_(eps^2/16) is at least 1/64 = 0.015625: its certified lower value and the one attained")  # fmt: skip
+    print(
+        "example: H_k/(((1 - eps)/eps)^2 H_2), the least over 1000 random w and k > 2, is at least 1;\n  the least H_k "
+        "over Omega_(eps^2/16) is at least 1/64 = 0.015625: its certified lower value and the one attained"
+    )
     for eps in (0.3, 0.1, 0.03, 0.01):
         instance = two_dimensional(5, eps)
         region = region_of(instance, je.BestArm())
@@ -189,9 +200,11 @@ def example(config: Allocations) -> None:
         ratio = np.min(values[:, 1:] / values[:, :1]) / ((1 - eps) / eps) ** 2
         lower, upper = cx.least_information(region, eps**2 / 16)
         bounds = je.elimination_bounds(instance, je.BestArm())
-        print(f"  eps {eps}: H*/(eps^2/8) - 1 = {region.value / (eps**2 / 8) - 1:+.1e}, ratio {ratio:.4f}, "
-              f"least H_k in [{lower[1:].min():.4f}, {upper[1:].min():.4f}]; "
-              f"bounds at R = 0: LLR {bounds.llr}, full {bounds.full.tolist()}")  # fmt: skip
+        print(
+            f"  eps {eps}: H*/(eps^2/8) - 1 = {region.value / (eps**2 / 8) - 1:+.1e}, ratio {ratio:.4f}, "
+            f"least H_k in [{lower[1:].min():.4f}, {upper[1:].min():.4f}]; "
+            f"bounds at R = 0: LLR {bounds.llr}, full {bounds.full.tolist()}"
+        )
 
 
 def design(config: Allocations) -> None:
@@ -203,8 +216,10 @@ def design(config: Allocations) -> None:
     hard = je.hardest_instance(instance, je.BestArm(), radius, steps=60)
     extra = je.best_extra_arm(instance, je.BestArm(), steps=60)
     print(f"design: hardest instance within {radius:.3f}: T* {hard.before:.2f} -> {hard.after:.2f}")
-    print(f"  best extra arm {np.round(extra.features, 3).tolist()}: T* {extra.before:.2f} -> {extra.after:.2f}, "
-          f"weight {extra.weight:.3f}")  # fmt: skip
+    print(
+        f"  best extra arm {np.round(extra.features, 3).tolist()}: T* {extra.before:.2f} -> {extra.after:.2f}, "
+        f"weight {extra.weight:.3f}"
+    )
     save(config, figures.design_figure(instance, hard, extra), "design")
 
 
@@ -221,8 +236,13 @@ def regret(config: Allocations) -> None:
     print(
         f"regret: two-dimensional example, K = 5, eps = 0.1; R after {config.length} samples over H*, and bounds with it"
     )
-    for name, rule in (("none", None), ("Oracle", je.Oracle()), ("LinGame", je.LinGame()), ("FWS", je.FWS()),
-                       ("LinGapE", je.LinGapE())):  # fmt: skip
+    for name, rule in (
+        ("none", None),
+        ("Oracle", je.Oracle()),
+        ("LinGame", je.LinGame()),
+        ("FWS", je.FWS()),
+        ("LinGapE", je.LinGapE()),
+    ):
         given = None
         if rule is not None:
             common = dict(threshold=never, max_samples=config.length, ridge=1.0)
@@ -232,8 +252,10 @@ def regret(config: Allocations) -> None:
             given = cx.InformationRegret(times, drawn[name][1].max(0), value)
         bounds = je.elimination_bounds(instance, problem, 0.01, regret=given)
         last = given(config.length) / value if given else 0.0
-        print(f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, selective {bounds.selective.tolist()}, "
-              f"full {bounds.full.tolist()}, f = {bounds.difference:.0f}")  # fmt: skip
+        print(
+            f"  {name:8s} R/H* = {last:7.1f}   LLR {bounds.llr}, selective {bounds.selective.tolist()}, "
+            f"full {bounds.full.tolist()}, f = {bounds.difference:.0f}"
+        )
     save(config, figures.information_regret_figure(drawn, value), "regret")
 
 
@@ -257,9 +279,11 @@ def runs(config: Allocations) -> None:
     )
     for name, result in results.items():
         ratio, distance = result.efficiency()
-        print(f"  {name:8s} tau over the lower bound {np.nanmean(ratio):.2f}, pulls from w* {np.nanmean(distance):.3f} "
-              f"(total variation), price of the mean pulls {float(price(instance, problem, result)):.3f}, "
-              f"cut off {result.truncated.sum()}")  # fmt: skip
+        print(
+            f"  {name:8s} tau over the lower bound {np.nanmean(ratio):.2f}, pulls from w* {np.nanmean(distance):.3f} "
+            f"(total variation), price of the mean pulls {float(price(instance, problem, result)):.3f}, "
+            f"cut off {result.truncated.sum()}"
+        )
     if any(result.truncated.any() for result in results.values()):
         print(f"  runs that were cut off are in no mean of tau, and {BIASED}")
     save(config, figures.tau_figure(results, float(lower), practical), "tau")
@@ -279,8 +303,14 @@ def main(config: Allocations) -> None:
         for ending in config.endings:
             writable_file("output", config.output / f"{name}.{ending}")
     for name in config.parts:
-        {"bracket": bracket, "gradients": gradients, "example": example, "design": design, "regret": regret,
-         "runs": runs}[name](config)  # fmt: skip
+        {
+            "bracket": bracket,
+            "gradients": gradients,
+            "example": example,
+            "design": design,
+            "regret": regret,
+            "runs": runs,
+        }[name](config)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ class Job(Protocol):
         """Jobs for which this is equal run one compiled program."""
         ...
 
-    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
+    def compute(
+        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
+    ) -> tuple[xr.Dataset, dict]:
         """The arrays of these runs, with a dimension `run`, and what the work was."""
         ...
 
@@ -107,10 +109,21 @@ class Cell:
     ) -> tuple[xr.Dataset, dict]:
         """See `Job`."""
         result = je.simulate(
-            self.instance, self.problem, self.rule, delta=self.delta, stopping=self.stopping, elimination=self.elimination,
-            threshold=self.threshold, runs=runs, seed=self.seed, max_samples=self.max_samples, ridge=self.ridge,
-            record=self.record, engine=je.Engine(precision=self.precision, devices=1), progress=progress,
-        )  # fmt: skip
+            self.instance,
+            self.problem,
+            self.rule,
+            delta=self.delta,
+            stopping=self.stopping,
+            elimination=self.elimination,
+            threshold=self.threshold,
+            runs=runs,
+            seed=self.seed,
+            max_samples=self.max_samples,
+            ridge=self.ridge,
+            record=self.record,
+            engine=je.Engine(precision=self.precision, devices=1),
+            progress=progress,
+        )
         data = result.to_xarray()
         data.attrs = {}
         versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
@@ -303,8 +316,9 @@ class Board:
             print(
                 f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: {seconds:.1f} s, "
                 f"{_rate(samples, work.get('seconds', seconds))}; {self._left(self._computed)} left",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         """End the bars."""

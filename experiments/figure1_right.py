@@ -46,11 +46,17 @@ def jobs(options: Right) -> dict[str, cells.Cell]:
             rules["Oracle, authors' w"] = je.Oracle(paper.oracle_weights(INSTANCE, "bai"))
     return {
         name: cells.Cell(
-            options.named(f"figure1-right/{name}"), je.load_instance(INSTANCE), je.BestArm(), rule,
-            (je.LLR(), je.SelectiveElimination()), delta=options.delta, seed=options.seed, max_samples=options.max_samples,
+            options.named(f"figure1-right/{name}"),
+            je.load_instance(INSTANCE),
+            je.BestArm(),
+            rule,
+            (je.LLR(), je.SelectiveElimination()),
+            delta=options.delta,
+            seed=options.seed,
+            max_samples=options.max_samples,
         )
         for name, rule in rules.items()
-    }  # fmt: skip
+    }
 
 
 def ratios(data) -> np.ndarray:

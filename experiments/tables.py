@@ -31,9 +31,12 @@ LEVEL = 0.95
 """Of the Clopper-Pearson intervals."""
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
 _HEADS = {
-    "none": "No elimination (LLR)", "stopping": "Elim. stopping", "stopping+sampling": "Elim. stopping + sampling",
-    "selective": "Selective elim.", "full": "Full elim.",
-}  # fmt: skip
+    "none": "No elimination (LLR)",
+    "stopping": "Elim. stopping",
+    "stopping+sampling": "Elim. stopping + sampling",
+    "selective": "Selective elim.",
+    "full": "Full elim.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +51,24 @@ class Layout:
 
 LAYOUTS = {
     "table1": Layout(
-        "table1", "Table 1: linear instances, K = 50, d = 20",
-        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"}, ("none", "stopping", "stopping+sampling"),
+        "table1",
+        "Table 1: linear instances, K = 50, d = 20",
+        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"},
+        ("none", "stopping", "stopping+sampling"),
     ),
     "table3": Layout(
-        "table3", "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
-        {"bai": "linear-d10", "topm": "linear-d10-topm"}, ("none", "selective", "full"),
+        "table3",
+        "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
+        {"bai": "linear-d10", "topm": "linear-d10-topm"},
+        ("none", "selective", "full"),
     ),
     "table4": Layout(
-        "table4", "Table 4: unstructured instances, K = 40",
+        "table4",
+        "Table 4: unstructured instances, K = 40",
         {"bai": "unstructured-k40", "topm": "unstructured-k40", "osi": "unstructured-k40-osi"},
         ("none", "stopping", "stopping+sampling"),
     ),
-}  # fmt: skip
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,9 +201,15 @@ def _cell(
         "osi": je.Thresholding,
     }
     cell = cells.Cell(
-        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"), je.load_instance(name), problems[problem](),
-        rule, stopping, elimination, seed=options.seed, max_samples=options.max_samples,
-    )  # fmt: skip
+        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"),
+        je.load_instance(name),
+        problems[problem](),
+        rule,
+        stopping,
+        elimination,
+        seed=options.seed,
+        max_samples=options.max_samples,
+    )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
 
 
@@ -462,15 +476,20 @@ def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
     data: dict[str, Any] = {
         name: (flat, stacked(name), {"units": unit} if unit else {})
         for name, unit in (
-            ("samples", "samples"), ("stopped", ""), ("correct", ""), ("tests_stopping", "half-space tests"),
+            ("samples", "samples"),
+            ("stopped", ""),
+            ("correct", ""),
+            ("tests_stopping", "half-space tests"),
             ("tests_sampling", "half-space tests"),
         )
-    }  # fmt: skip
+    }
     data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
     data["answer"] = ((*flat, "arm"), padded("answer"))
     data["elimination_times"] = (
-        (*flat, "arm"), padded("elimination_times"), {"units": "samples", "note": "0: never, or not recorded"},
-    )  # fmt: skip
+        (*flat, "arm"),
+        padded("elimination_times"),
+        {"units": "samples", "note": "0: never, or not recorded"},
+    )
     data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
     for name in ("problem", "algorithm", "column"):
         data[name] = ("row", [getattr(row, name) for row in found])

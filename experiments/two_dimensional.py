@@ -105,9 +105,16 @@ def cell(
     )
     name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
     return cells.Cell(
-        name, batch, je.BestArm(), je.Oracle(), STOPPING, delta=tuple(delta), seed=config.seed, max_samples=config.max_samples,
+        name,
+        batch,
+        je.BestArm(),
+        je.Oracle(),
+        STOPPING,
+        delta=tuple(delta),
+        seed=config.seed,
+        max_samples=config.max_samples,
         ridge=0.0,
-    )  # fmt: skip
+    )
 
 
 def twin(batch: je.Instance) -> je.Instance:
@@ -205,8 +212,11 @@ def bounds_rows(
     config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
 ) -> list[dict]:
     """Means, bounds and bound over mean, by eps."""
-    measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
-                "full": worst_arm(result, FULL)}  # fmt: skip
+    measured = {
+        "llr": moments(stopping_times(result, 0)[:, 0]),
+        "selective": worst_arm(result, SELECTIVE),
+        "full": worst_arm(result, FULL),
+    }
     rows = []
     for i, eps in enumerate(config.eps):
         row = {
@@ -216,8 +226,11 @@ def bounds_rows(
             "lower bound": f"{curves['lower'][i]:.0f}",
         }
         for name, (mean, error) in measured.items():
-            row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{curves[name][i]:.0f}",
-                    f"over {name}": curves[name][i] / mean[i]}  # fmt: skip
+            row |= {
+                name: f"{mean[i]:.1f} ± {error[i]:.1g}",
+                f"bound {name}": f"{curves[name][i]:.0f}",
+                f"over {name}": curves[name][i] / mean[i],
+            }
         rows.append(row | {"cut off": int((~result.stopped[i]).any((0, 1)).sum())})
     return rows
 
@@ -245,14 +258,34 @@ def panels_of_times(
     steep = (eps / eps.max()) ** -2.0
     first = eps.argmax()
     return [
-        Panel(f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early", "eps", "time (samples)", eps, in_eps,
-              {"slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
-               "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean())}),
-        Panel(f"K = {config.arms}, eps = {config.at_eps:g}: against delta", "log(1/delta)", "time (samples)", logs, in_delta,
-              {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]}),
-        Panel(f"unstructured twin, delta = {config.at_delta:g}: nothing falls early", "eps", "time (samples)", eps, in_twins,
-              {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep}),
-    ]  # fmt: skip
+        Panel(
+            f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early",
+            "eps",
+            "time (samples)",
+            eps,
+            in_eps,
+            {
+                "slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
+                "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean()),
+            },
+        ),
+        Panel(
+            f"K = {config.arms}, eps = {config.at_eps:g}: against delta",
+            "log(1/delta)",
+            "time (samples)",
+            logs,
+            in_delta,
+            {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]},
+        ),
+        Panel(
+            f"unstructured twin, delta = {config.at_delta:g}: nothing falls early",
+            "eps",
+            "time (samples)",
+            eps,
+            in_twins,
+            {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep},
+        ),
+    ]
 
 
 def panels_of_tests(
@@ -289,13 +322,31 @@ def panels_of_tests(
 
     word, log = "half-space tests per sample", np.log(1 / config.at_delta)
     return [
-        Panel(f"eps = {config.at_eps:g}, delta = {config.at_delta:g}", "K (arms)", word, K, of_K,
-              laws(K, config.at_eps, log)),
-        Panel(f"K = {config.at_arms}, delta = {config.at_delta:g}", "eps", word, eps, measured(by_eps, np.s_[:, 0]),
-              laws(config.at_arms, eps, log)),
-        Panel(f"K = {config.at_arms}, eps = {config.at_eps:g}", "log(1/delta)", word, logs, measured(by_delta, 0),
-              laws(config.at_arms, config.at_eps, logs)),
-    ]  # fmt: skip
+        Panel(
+            f"eps = {config.at_eps:g}, delta = {config.at_delta:g}",
+            "K (arms)",
+            word,
+            K,
+            of_K,
+            laws(K, config.at_eps, log),
+        ),
+        Panel(
+            f"K = {config.at_arms}, delta = {config.at_delta:g}",
+            "eps",
+            word,
+            eps,
+            measured(by_eps, np.s_[:, 0]),
+            laws(config.at_arms, eps, log),
+        ),
+        Panel(
+            f"K = {config.at_arms}, eps = {config.at_eps:g}",
+            "log(1/delta)",
+            word,
+            logs,
+            measured(by_delta, 0),
+            laws(config.at_arms, config.at_eps, logs),
+        ),
+    ]
 
 
 def panels_of_bounds(
@@ -304,15 +355,31 @@ def panels_of_bounds(
     """Simulated times between their bounds."""
     eps = np.array(config.eps)
     return [
-        Panel(f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}", "eps", "tau (samples)", eps,
-              {"simulated": moments(stopping_times(result, 0)[:, 0])},
-              {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]}),
-        Panel("arms 3.., selective elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst_arm(result, SELECTIVE)},
-              {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]}),
-        Panel("arms 3.., full elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst_arm(result, FULL)}, {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]}),
-    ]  # fmt: skip
+        Panel(
+            f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}",
+            "eps",
+            "tau (samples)",
+            eps,
+            {"simulated": moments(stopping_times(result, 0)[:, 0])},
+            {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]},
+        ),
+        Panel(
+            "arms 3.., selective elimination",
+            "eps",
+            "elimination time (samples)",
+            eps,
+            {"simulated, worst arm": worst_arm(result, SELECTIVE)},
+            {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]},
+        ),
+        Panel(
+            "arms 3.., full elimination",
+            "eps",
+            "elimination time (samples)",
+            eps,
+            {"simulated, worst arm": worst_arm(result, FULL)},
+            {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]},
+        ),
+    ]
 
 
 def main(config: TwoDimensional) -> None:
@@ -351,9 +418,11 @@ def main(config: TwoDimensional) -> None:
     by_arms = [found[f"K = {K}"] for K in config.test_arms]
     costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]
     curves = bounds_of(config, batch)
-    print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
-          "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
-          "R the oracle's own; 'over' is bound over mean")  # fmt: skip
+    print(
+        f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
+        "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
+        "R the oracle's own; 'over' is bound over mean"
+    )
     print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
     times = panels_of_times(config, by_eps, by_delta, twins)
     for panel in times:
@@ -377,10 +446,17 @@ def main(config: TwoDimensional) -> None:
     for panel in tests:
         columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
         print(f"half-space tests per sample, {panel.title}:")
-        print("\n".join(aligned([
-            {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
-            for i, x in enumerate(panel.x)
-        ])))  # fmt: skip
+        print(
+            "\n".join(
+                aligned(
+                    [
+                        {panel.xlabel: f"{x:.3g}"}
+                        | {name: float(column[i]) for name, column in columns.items()}
+                        for i, x in enumerate(panel.x)
+                    ]
+                )
+            )
+        )
     written = []
     drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
     for path, panels in zip(paths, drawn, strict=True):

@@ -81,10 +81,13 @@ def measure(lanes: int = 64, steps: int = 1500, repeats: int = 5) -> float:
         rewards = instance.means[:, None] + rng.normal(size=(instance.K, lanes))
         own = lambda x: jnp.broadcast_to(jnp.asarray(x)[..., None], (*np.shape(x), lanes))  # noqa: E731
         state = {
-            "m": jnp.asarray(phi @ v_inv @ phi.T @ rewards), "t": jnp.full(lanes, instance.K, jnp.int32),
-            "active": jnp.ones((instance.K, lanes), bool), "g": own(np.diag(phi @ v_inv @ phi.T)), "w": own(phi @ v_inv),
+            "m": jnp.asarray(phi @ v_inv @ phi.T @ rewards),
+            "t": jnp.full(lanes, instance.K, jnp.int32),
+            "active": jnp.ones((instance.K, lanes), bool),
+            "g": own(np.diag(phi @ v_inv @ phi.T)),
+            "w": own(phi @ v_inv),
             "flag": jnp.int32(1),
-        }  # fmt: skip
+        }
         noise, mu = jnp.asarray(rng.normal(size=(steps, lanes))), jnp.asarray(instance.means)
         run = jax.jit(
             lambda state, noise: jax.lax.fori_loop(

@@ -24,8 +24,22 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop n
 def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
     output = tmp_path / "deeper" / "bench.json"
     rows = ["lucb"]
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--sections", "targets", "--rows", *rows, "--runs", "12",
-               "--max-samples", "150", "--output", str(output)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--quick",
+        "--sections",
+        "targets",
+        "--rows",
+        *rows,
+        "--runs",
+        "12",
+        "--max-samples",
+        "150",
+        "--output",
+        str(output),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(name in done.stdout for name in [*rows, "us/sample", "useful/computed", str(output)])
@@ -121,8 +135,14 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
         "samples_drawn": 1_000_000,
         "samples_computed": 1_000_000,
     }
-    found = {"device": "some device", "calls": [call], "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0,
-             "state_bytes_per_lane": 10_000.0, "plan": {"design": "arms"}}  # fmt: skip
+    found = {
+        "device": "some device",
+        "calls": [call],
+        "first": {"compile_seconds": 1.0},
+        "process_wall_seconds": 1.0,
+        "state_bytes_per_lane": 10_000.0,
+        "plan": {"design": "arms"},
+    }
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
     for platform, estimate in (("cpu", True), ("gpu", False)):
         here = {**found, "platform": platform}
@@ -222,8 +242,10 @@ StackFrames
 '''
     found = kernels.functions(text)
     assert {name: found[name] for name in ("and_fusion.1", "bare_fusion", "dot.2")} == {
-        "and_fusion.1": "TopM.drop (top_m.py)", "bare_fusion": "TopM.drop (top_m.py)", "dot.2": "dot.2"
-    }  # fmt: skip
+        "and_fusion.1": "TopM.drop (top_m.py)",
+        "bare_fusion": "TopM.drop (top_m.py)",
+        "dot.2": "dot.2",
+    }
 
 
 def test_a_profile_names_the_step_s_functions():

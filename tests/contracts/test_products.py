@@ -154,11 +154,21 @@ def test_the_program_of_a_rule(name):
     assert number > 0 and not bad, bad
 
 
-@pytest.mark.parametrize("changes", [
-    {"form": "arms"}, {"form": "square"}, {"precision": "float64"}, {"tuned": True}, {"vmapped": True},
-    {"problem": je.TopM(2)}, {"problem": je.Thresholding(0.1)}, {"stopping": (je.FullElimination(), je.LLR())},
-    {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
-], ids=lambda changes: ", ".join(changes))  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": "arms"},
+        {"form": "square"},
+        {"precision": "float64"},
+        {"tuned": True},
+        {"vmapped": True},
+        {"problem": je.TopM(2)},
+        {"problem": je.Thresholding(0.1)},
+        {"stopping": (je.FullElimination(), je.LLR())},
+        {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
+    ],
+    ids=lambda changes: ", ".join(changes),
+)
 def test_the_program_in_other_forms(changes):
     number, bad = low(program(je.LinGapE(), **changes))
     assert number > 0 and not bad, bad

@@ -334,8 +334,14 @@ def test_lanes_do_not_change_the_last_digit():
     inside = {}
     for lanes in (16, 64):
         given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
-        settings = {"delta": [0.01], "stopping": (je.LLR(),), "elimination": None, "runs": lanes, "max_samples": 10**6,
-                    "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        settings = {
+            "delta": [0.01],
+            "stopping": (je.LLR(),),
+            "elimination": None,
+            "runs": lanes,
+            "max_samples": 10**6,
+            "engine": je.Engine(lanes=lanes, devices=1),
+        }
         with scope.engine():
             spec, *host = planned(given, settings)
             program = engine.program(spec, host[0])

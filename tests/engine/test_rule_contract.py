@@ -155,36 +155,116 @@ def as_it_is(rule, view, state):
 
 FAULTS = {
     "an arm alone": (lambda rule, view, state: jnp.int32(0), {}, "what choose returned is int32[]"),
-    "three things": (lambda rule, view, state: (0, state, 1), {}, "what choose returned is a tuple of length 3"),
+    "three things": (
+        lambda rule, view, state: (0, state, 1),
+        {},
+        "what choose returned is a tuple of length 3",
+    ),
     "nothing": (lambda rule, view, state: None, {}, "what choose returned is None"),
-    "an if": (lambda rule, view, state: (0 if view.t > 5 else 1, state), {}, "choose raised TracerBoolConversionError"),
-    "numpy": (lambda rule, view, state: (int(np.log(view.means)[0]), state), {}, "choose raised TracerArrayConversionError"),
-    "an index": (lambda rule, view, state: ([0, 1, 2][view.t], state), {}, "choose raised TracerIntegerConversionError"),
-    "its own error": (lambda rule, view, state: 1 / 0, {}, "choose raised ZeroDivisionError: division by zero"),
-    "no such name": (lambda rule, view, state: (view.nonsense, state), {}, "choose raised AttributeError"),
+    "an if": (
+        lambda rule, view, state: (0 if view.t > 5 else 1, state),
+        {},
+        "choose raised TracerBoolConversionError",
+    ),
+    "numpy": (
+        lambda rule, view, state: (int(np.log(view.means)[0]), state),
+        {},
+        "choose raised TracerArrayConversionError",
+    ),
+    "an index": (
+        lambda rule, view, state: ([0, 1, 2][view.t], state),
+        {},
+        "choose raised TracerIntegerConversionError",
+    ),
+    "its own error": (
+        lambda rule, view, state: 1 / 0,
+        {},
+        "choose raised ZeroDivisionError: division by zero",
+    ),
+    "no such name": (
+        lambda rule, view, state: (view.nonsense, state),
+        {},
+        "choose raised AttributeError",
+    ),
     "another signature": (lambda rule, view: (0, ()), {}, "choose raised TypeError"),
-    "a float arm": (jitted_constant(lambda view: view.means[0]), {}, "the arm that choose returned is float64[]"),
-    "a Python float": (jitted_constant(lambda view: 1.0), {}, "the arm that choose returned is of type float"),
-    "a bool arm": (jitted_constant(lambda view: view.t > 5), {}, "the arm that choose returned is bool[]"),
-    "a vector arm": (jitted_constant(lambda view: jnp.arange(3)), {}, "the arm that choose returned is int64[3]"),
+    "a float arm": (
+        jitted_constant(lambda view: view.means[0]),
+        {},
+        "the arm that choose returned is float64[]",
+    ),
+    "a Python float": (
+        jitted_constant(lambda view: 1.0),
+        {},
+        "the arm that choose returned is of type float",
+    ),
+    "a bool arm": (
+        jitted_constant(lambda view: view.t > 5),
+        {},
+        "the arm that choose returned is bool[]",
+    ),
+    "a vector arm": (
+        jitted_constant(lambda view: jnp.arange(3)),
+        {},
+        "the arm that choose returned is int64[3]",
+    ),
     "no arm": (jitted_constant(lambda view: None), {}, "the arm that choose returned is None"),
-    "a name": (jitted_constant(lambda view: "first"), {}, "the arm that choose returned is of type str"),
-    "more state": (lambda rule, view, state: (0, (state, 1)), {}, "choose returned a state of structure"),
-    "another type": (lambda rule, view, state: (0, state.astype(jnp.float64)), start(lambda view: view.t),
-                     "state is int32[] after init and float64[] after choose"),
-    "another shape": (lambda rule, view, state: (0, {"x": state["x"][:2]}), start(lambda view: {"x": view.means}),
-                      "state['x'] is float64[3] after init and float64[2] after choose"),
-    "no arrays": (as_it_is, start(lambda view: "begun"), "a leaf of the state that init returned is of type str"),
-    "no pytree": (as_it_is, start(lambda view: Held()), "a leaf of the state that init returned is of type Held"),
+    "a name": (
+        jitted_constant(lambda view: "first"),
+        {},
+        "the arm that choose returned is of type str",
+    ),
+    "more state": (
+        lambda rule, view, state: (0, (state, 1)),
+        {},
+        "choose returned a state of structure",
+    ),
+    "another type": (
+        lambda rule, view, state: (0, state.astype(jnp.float64)),
+        start(lambda view: view.t),
+        "state is int32[] after init and float64[] after choose",
+    ),
+    "another shape": (
+        lambda rule, view, state: (0, {"x": state["x"][:2]}),
+        start(lambda view: {"x": view.means}),
+        "state['x'] is float64[3] after init and float64[2] after choose",
+    ),
+    "no arrays": (
+        as_it_is,
+        start(lambda view: "begun"),
+        "a leaf of the state that init returned is of type str",
+    ),
+    "no pytree": (
+        as_it_is,
+        start(lambda view: Held()),
+        "a leaf of the state that init returned is of type Held",
+    ),
     "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
-    "piece_tests": (as_it_is, {"piece_tests": lambda rule, view, state: view.means}, "what piece_tests returned is float64[3]"),
-    "fast": (as_it_is, {"fast": lambda rule, view, state: (0, state)}, "what fast returned is a tuple of length 2"),
-    "its arm": (as_it_is, {"fast": lambda rule, view, state: (0.5, state, OK)}, "the arm that fast returned is of type float"),
-    "its status": (as_it_is, {"fast": lambda rule, view, state: (0, state, True)},
-                   "the status that fast returned is of type bool"),
-    "beside fast": (lambda rule, view, state: 0, {"fast": lambda rule, view, state: (0, state, OK)},
-                    "what choose returned is of type int"),
-}  # fmt: skip
+    "piece_tests": (
+        as_it_is,
+        {"piece_tests": lambda rule, view, state: view.means},
+        "what piece_tests returned is float64[3]",
+    ),
+    "fast": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0, state)},
+        "what fast returned is a tuple of length 2",
+    ),
+    "its arm": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0.5, state, OK)},
+        "the arm that fast returned is of type float",
+    ),
+    "its status": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0, state, True)},
+        "the status that fast returned is of type bool",
+    ),
+    "beside fast": (
+        lambda rule, view, state: 0,
+        {"fast": lambda rule, view, state: (0, state, OK)},
+        "what choose returned is of type int",
+    ),
+}
 
 
 @pytest.fixture

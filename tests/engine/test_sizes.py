@@ -202,13 +202,17 @@ def too_large(call=je.simulate, instance=THREE, problem=je.BestArm(), **settings
 
 LARGE = {
     "runs": ("runs", 2**31, dict(runs=2**31)),
-    "runs of a batch": ("runs", 10**7, dict(runs=10**7, instance=je.Instance(np.eye(40), np.linspace(1, 0, 80).reshape(2, 40)))),
+    "runs of a batch": (
+        "runs",
+        10**7,
+        dict(runs=10**7, instance=je.Instance(np.eye(40), np.linspace(1, 0, 80).reshape(2, 40))),
+    ),
     "runs of many deltas": ("runs", 10**6, dict(runs=10**6, delta=np.linspace(0.01, 0.1, 100))),
     "chunk": ("chunk", 10**9, dict(runs=2, engine=je.Engine(chunk=10**9))),
     "chunk of few lanes": ("chunk", 10**8, dict(runs=2, engine=je.Engine(chunk=10**8, lanes=16))),
     "lanes": ("lanes", 2**20, dict(runs=2**20, engine=je.Engine(lanes=2**20))),
     "log": ("max_samples", 2**30, dict(call=je.trace, max_samples=2**30)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -257,8 +261,14 @@ def test_what_fits_is_not_refused(four_gigabytes, monkeypatch):
 def test_an_estimate_is_near_the_truth():
     """Beside what XLA says of the compiled program: its arguments, results and temporary arrays."""
     given = (je.load_instance("linear-d20"), je.BestArm(), je.LinGapE())
-    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 20_000, "max_samples": 100,
-                "engine": je.Engine(lanes=256, devices=1)}  # fmt: skip
+    settings = {
+        "delta": [0.1],
+        "stopping": (je.LLR(),),
+        "elimination": None,
+        "runs": 20_000,
+        "max_samples": 100,
+        "engine": je.Engine(lanes=256, devices=1),
+    }
     job = Job.checked(
         *given,
         [0.1],
@@ -305,12 +315,14 @@ V2 = {
     "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
 }  # fmt: skip
 V1 = {
-    **MEMINFO, "proc/self/cgroup": "9:name=systemd:/x\n4:memory,hugetlb:/job\n0::/\n",
-    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "7\n",
+    **MEMINFO,
+    "proc/self/cgroup": "9:name=systemd:/x\n4:memory,hugetlb:/job\n0::/\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/memory/memory.usage_in_bytes": "7\n",
     "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "3000000000\n",
     "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1500000000\n",
     "sys/fs/cgroup/memory/job/memory.stat": "inactive_file 5\ntotal_inactive_file 250000000\n",
-}  # fmt: skip
+}
 
 
 def test_how_much_there_is(tmp_path):

@@ -49,9 +49,20 @@ def test_settings_are_checked():
 
 def test_the_two_dimensional_example_in_small(tmp_path, capsys):
     config = two_dimensional.TwoDimensional(
-        runs=4, arms=5, eps=(0.3,), delta=(0.1,), test_arms=(5,), test_eps=(0.3,), at_arms=5, at_eps=0.3, at_delta=0.1,
-        output=tmp_path / "out" / "small", results=tmp_path / "results", block=2, processes=False,
-    )  # fmt: skip
+        runs=4,
+        arms=5,
+        eps=(0.3,),
+        delta=(0.1,),
+        test_arms=(5,),
+        test_eps=(0.3,),
+        at_arms=5,
+        at_eps=0.3,
+        at_delta=0.1,
+        output=tmp_path / "out" / "small",
+        results=tmp_path / "results",
+        block=2,
+        processes=False,
+    )
     for i in (1, 2):
         two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
         assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / "out").exists()

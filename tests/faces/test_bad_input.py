@@ -316,16 +316,42 @@ def above(theta):
 
 
 LOST = {
-    "best arm": (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 0]), je.BestArm(), "a gap of 0.1 between terms of 1e+04"),
-    "top m": (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 2e4]), je.TopM(2), "a gap of 0.1 between terms of 2e+04"),
-    "signs": (je.Instance(np.eye(3), [1, 7, 2e4]), je.Thresholding(2e4 + 0.1), "a gap of 0.1 between terms of 4e+04"),
-    "a shared coordinate": (je.Instance(np.hstack([PHI, np.ones((4, 1))]), [0.2, 0.05, -3e4]), je.BestArm(),
-                            "between terms of 3e+04"),
-    "half-spaces": (je.Instance(np.eye(2), [5e5, 5e5 + 1]), je.HalfSpaces(
-        above, [[[-1, -1]], [[1, 1]]], [[-1e6], [1e6]]), "a gap of 1 between terms of 2e+06"),
-    "one of a batch": (je.Instance(np.eye(2), [[1, 2], [1e6, 1e6 + 1]]), je.BestArm(), "of instance 1 rests on a gap of 1"),
-    "in units of the noise": (je.Instance(np.eye(2), [1e9, 1e9 + 1e3], 1e3), je.BestArm(), "a gap of 1e+03"),
-}  # fmt: skip
+    "best arm": (
+        je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 0]),
+        je.BestArm(),
+        "a gap of 0.1 between terms of 1e+04",
+    ),
+    "top m": (
+        je.Instance(np.eye(3), [1e4, 1e4 + 0.1, 2e4]),
+        je.TopM(2),
+        "a gap of 0.1 between terms of 2e+04",
+    ),
+    "signs": (
+        je.Instance(np.eye(3), [1, 7, 2e4]),
+        je.Thresholding(2e4 + 0.1),
+        "a gap of 0.1 between terms of 4e+04",
+    ),
+    "a shared coordinate": (
+        je.Instance(np.hstack([PHI, np.ones((4, 1))]), [0.2, 0.05, -3e4]),
+        je.BestArm(),
+        "between terms of 3e+04",
+    ),
+    "half-spaces": (
+        je.Instance(np.eye(2), [5e5, 5e5 + 1]),
+        je.HalfSpaces(above, [[[-1, -1]], [[1, 1]]], [[-1e6], [1e6]]),
+        "a gap of 1 between terms of 2e+06",
+    ),
+    "one of a batch": (
+        je.Instance(np.eye(2), [[1, 2], [1e6, 1e6 + 1]]),
+        je.BestArm(),
+        "of instance 1 rests on a gap of 1",
+    ),
+    "in units of the noise": (
+        je.Instance(np.eye(2), [1e9, 1e9 + 1e3], 1e3),
+        je.BestArm(),
+        "a gap of 1e+03",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", LOST)
@@ -347,13 +373,26 @@ def test_gaps_that_float32_loses(name):
     refused(lambda: call("float64", elimination=1), "elimination")
 
 
-@pytest.mark.parametrize("instance, problem", [
-    (je.Instance(np.eye(3), [1e4, 1e4 + 0.3, 0]), je.BestArm()), (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, -1e4]), je.TopM(2)),
-    (je.Instance(np.eye(3), [0.01, 1e6, -1e6]), je.Thresholding()),
-    *((je.load_instance(name), problem) for name, problem in (
-        ("linear-d10", je.BestArm()), ("linear-d10-topm", je.TopM(3)), ("linear-d20", je.TopM(5)),
-        ("linear-d20-osi", je.Thresholding()), ("unstructured-k40", je.TopM(3)), ("unstructured-k40-osi", je.Thresholding()))),
-], ids=lambda x: getattr(x, "name", None) or repr(x)[:30])  # fmt: skip
+@pytest.mark.parametrize(
+    "instance, problem",
+    [
+        (je.Instance(np.eye(3), [1e4, 1e4 + 0.3, 0]), je.BestArm()),
+        (je.Instance(np.eye(3), [1e4, 1e4 + 0.1, -1e4]), je.TopM(2)),
+        (je.Instance(np.eye(3), [0.01, 1e6, -1e6]), je.Thresholding()),
+        *(
+            (je.load_instance(name), problem)
+            for name, problem in (
+                ("linear-d10", je.BestArm()),
+                ("linear-d10-topm", je.TopM(3)),
+                ("linear-d20", je.TopM(5)),
+                ("linear-d20-osi", je.Thresholding()),
+                ("unstructured-k40", je.TopM(3)),
+                ("unstructured-k40-osi", je.Thresholding()),
+            )
+        ),
+    ],
+    ids=lambda x: getattr(x, "name", None) or repr(x)[:30],
+)
 def test_gaps_that_float32_keeps(instance, problem):
     layout = je.Engine(precision="float32")
     refused(

@@ -55,10 +55,15 @@ def test_the_version_has_one_source(capsys):
 # Paths are tried before anything runs
 
 FILES = {
-    ".": "it is a folder", "": "it is a folder", "folder": "it is a folder", "nope/x": "there is no folder 'nope'",
-    "file/x": "there is no folder 'file'", "/proc/x": "it cannot be written: No such file or directory",
-    "/dev/null": "it is no regular file", "x" * 300: "it cannot be written: File name too long",
-}  # fmt: skip
+    ".": "it is a folder",
+    "": "it is a folder",
+    "folder": "it is a folder",
+    "nope/x": "there is no folder 'nope'",
+    "file/x": "there is no folder 'file'",
+    "/proc/x": "it cannot be written: No such file or directory",
+    "/dev/null": "it is no regular file",
+    "x" * 300: "it cannot be written: File name too long",
+}
 
 
 @pytest.fixture
@@ -96,10 +101,18 @@ def test_a_name_with_nul():
         writable_file("output", "a\0b")
 
 
-@pytest.mark.parametrize("path, words", [
-    (".", "it is a folder"), ("nope/w.png", "there is no folder 'nope'"), ("/proc/w.png", "it cannot be written"),
-    ("w", "it ends in ''"), ("w.xyz", "it ends in '.xyz'"), ("w.pgf", "it ends in '.pgf'"), ("w.png.", "it ends in '"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path, words",
+    [
+        (".", "it is a folder"),
+        ("nope/w.png", "there is no folder 'nope'"),
+        ("/proc/w.png", "it cannot be written"),
+        ("w", "it ends in ''"),
+        ("w.xyz", "it ends in '.xyz'"),
+        ("w.pgf", "it ends in '.pgf'"),
+        ("w.png.", "it ends in '"),
+    ],
+)
 def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
     monkeypatch.setattr(cli, "complexity", never)
     assert cli.main(["complexity", "linear-d10", "--figure", path]) == 2
@@ -137,15 +150,25 @@ def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatc
 
 
 EXPERIMENTS = {
-    "figure1_left_tau.pdf": lambda folder: figure1_left.main(["--output", folder, "--rules", "lingape"]),
-    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(["--output", folder, "--rule", "lingape"]),
-    "figure1_right.csv": lambda folder: figure1_right.main(["--output", folder, "--rules", "lingape"]),
+    "figure1_left_tau.pdf": lambda folder: figure1_left.main(
+        ["--output", folder, "--rules", "lingape"]
+    ),
+    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(
+        ["--output", folder, "--rule", "lingape"]
+    ),
+    "figure1_right.csv": lambda folder: figure1_right.main(
+        ["--output", folder, "--rules", "lingape"]
+    ),
     "table4.nc": lambda folder: table4.main(["--output", folder, "--rules", "lucb"]),
     "small_instances.md": lambda folder: cells.script(
-        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]),
+        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]
+    ),
     "example-bounds.png": lambda folder: cells.script(
-        two_dimensional.TwoDimensional, two_dimensional.main, ["--results", "r", "--output", f"{folder}/example"]),
-}  # fmt: skip
+        two_dimensional.TwoDimensional,
+        two_dimensional.main,
+        ["--results", "r", "--output", f"{folder}/example"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -180,10 +203,16 @@ def result():
     return je.simulate(EASY, je.BestArm(), je.Uniform(), runs=4, delta=0.1)
 
 
-@pytest.mark.parametrize("number, words", [
-    (errno.ENOSPC, "the disk is full; files that were there before are kept. Free some space and give the same command again"),
-    (errno.EIO, "Input/output error"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "number, words",
+    [
+        (
+            errno.ENOSPC,
+            "the disk is full; files that were there before are kept. Free some space and give the same command again",
+        ),
+        (errno.EIO, "Input/output error"),
+    ],
+)
 def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, number, words):
     monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
     (here / "r.nc").write_text("older")
@@ -231,9 +260,13 @@ def start(*command: str, **environment: str) -> subprocess.Popen:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, **environment},
-        )  # fmt: skip
+        )
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -259,9 +292,21 @@ def test_ctrl_c_on_a_run(tmp_path, words):
     """While its program compiles, and while it runs for ever."""
     path = tmp_path / "hard.json"
     path.write_text(json.dumps({"arms": np.eye(3).tolist(), "theta": [1e-9, 0.0, -1e-9]}))
-    process = start("-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples", str(2**31 - 2**17),
-                    "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1", JAX_ENABLE_COMPILATION_CACHE="false",
-                    JAX_NUM_CPU_DEVICES="1")  # fmt: skip
+    process = start(
+        "-m",
+        "jaxelim.cli",
+        "run",
+        str(path),
+        "--runs",
+        "100",
+        "--max-samples",
+        str(2**31 - 2**17),
+        "--output",
+        str(tmp_path / "r.nc"),
+        JAX_LOG_COMPILES="1",
+        JAX_ENABLE_COMPILATION_CACHE="false",
+        JAX_NUM_CPU_DEVICES="1",
+    )
     said = interrupt(process, process.stderr, words)
     assert (
         process.returncode == 130
@@ -305,9 +350,11 @@ def test_what_is_guarded_leaves_signals_as_they_were(capsys):
 
 def test_the_demo_counts_errors_among_runs_that_stopped():
     result = types.SimpleNamespace(
-        stopped=np.array([[[True, True, True, False, False]]]), correct=np.array([[[True, False, True, False, False]]]),
-        samples=np.array([[[10, 20, 30, 40, 40]]]), work={"seconds": 1.0, "samples_drawn": 100},
-    )  # fmt: skip
+        stopped=np.array([[[True, True, True, False, False]]]),
+        correct=np.array([[[True, False, True, False, False]]]),
+        samples=np.array([[[10, 20, 30, 40, 40]]]),
+        work={"seconds": 1.0, "samples_drawn": 100},
+    )
     row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
 

@@ -127,9 +127,14 @@ def test_the_digest_tells_generators_apart(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("jax_default_prng_impl", "rbg"), ("jax_threefry_partitionable", False), ("jax_random_seed_offset", 3),
-     ("jax_transfer_guard", "disallow"), ("jax_default_matmul_precision", "bfloat16")],
-)  # fmt: skip
+    [
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 3),
+        ("jax_transfer_guard", "disallow"),
+        ("jax_default_matmul_precision", "bfloat16"),
+    ],
+)
 def test_flags_changed_between_two_calls(name, value):
     first = here()
     before = getattr(jax.config, name)

@@ -52,8 +52,10 @@ def test_statistics_afresh_are_those_of_the_definition(form):
     theta = np.linalg.solve(v, exact.T @ sums)
     inverse = np.linalg.inv(v)
     for ours, truth in (
-        (new.theta_hat, theta), (new.means, exact @ theta), (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
-    ):  # fmt: skip
+        (new.theta_hat, theta),
+        (new.means, exact @ theta),
+        (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
+    ):
         np.testing.assert_allclose(
             np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max()
         )

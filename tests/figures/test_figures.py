@@ -203,8 +203,15 @@ def test_results_and_their_arrays_draw_the_same():
 
 def test_legends_count_runs_that_were_cut_off():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=20,
-                         max_samples=60)  # fmt: skip
+    result = je.simulate(
+        instance,
+        je.BestArm(),
+        je.Uniform(),
+        stopping=je.SelectiveElimination(),
+        delta=0.1,
+        runs=20,
+        max_samples=60,
+    )
     cut = int(result.truncated.sum())
     assert 0 < cut < 20
     for figure in (
@@ -324,30 +331,42 @@ def test_saving(tmp_path):
         figures.save(made("ratio"), tmp_path / "missing" / "a.png")
 
 
-@pytest.mark.parametrize("call, word", [
-    (lambda: figures.active_arms_figure({}), "at least one entry"),
-    (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
-    (lambda: figures.active_arms_figure({"x": 3}), "curves"),
-    (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
-    (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
-    (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
-    (lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}), "elimination, place"),
-    (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
-    (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
-    (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
-    (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
-    (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
-    (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
-    (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
-    (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
-    (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
-    (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
-    (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
-    (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
-    (lambda: figures.scaling_figure([]), "panel"),
-    (lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]), "above 0"),
-    (lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]), "measured"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, word",
+    [
+        (lambda: figures.active_arms_figure({}), "at least one entry"),
+        (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
+        (lambda: figures.active_arms_figure({"x": 3}), "curves"),
+        (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
+        (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
+        (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
+        (
+            lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}),
+            "elimination, place",
+        ),
+        (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
+        (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
+        (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
+        (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
+        (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
+        (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
+        (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
+        (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
+        (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
+        (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
+        (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
+        (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
+        (lambda: figures.scaling_figure([]), "panel"),
+        (
+            lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]),
+            "above 0",
+        ),
+        (
+            lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]),
+            "measured",
+        ),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(ArgumentError, match=word):
         call()

@@ -129,7 +129,10 @@ def test_programs_are_bounded(two_programs):
         loops.append(weakref.ref(engine.program.values()[-1].loop))
     assert engine.program.cache_info().currsize == 2 and executables() - before == 2
     assert [loop() is not None for loop in loops] == [False, True, True]
-    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+    assert (
+        engine.program.cache_info().misses == 3
+        and sum(p.traces for p in engine.program.values()) == 2
+    )
     simulated(5)
     assert (
         engine.program.cache_info().misses == 3

@@ -88,9 +88,14 @@ def test_several_at_once():
     def at_once(lanes, x, w, matrix, square, i, q):
         vectors = lanes.column(w, i)
         return (
-            lanes.take(x, i), vectors, lanes.row(w, q), lanes.row(matrix, i), lanes.dot(matrix, vectors),
-            lanes.dot(jnp.swapaxes(w, 0, 1), vectors), lanes.symmetric_dot(square, vectors),
-        )  # fmt: skip
+            lanes.take(x, i),
+            vectors,
+            lanes.row(w, q),
+            lanes.row(matrix, i),
+            lanes.dot(matrix, vectors),
+            lanes.dot(jnp.swapaxes(w, 0, 1), vectors),
+            lanes.symmetric_dot(square, vectors),
+        )
 
     arrays = tuple(map(jnp.asarray, (x, w, matrix, square, i, q)))
     for got in both(at_once, *arrays):
@@ -357,8 +362,15 @@ def test_the_engines_program_does_not_copy_its_argmax(unpinned):
     selective = je.SelectiveElimination()
 
     def compares(seed):
-        settings = {"delta": 0.1, "stopping": selective, "elimination": selective, "runs": lanes, "seed": seed,
-                    "max_samples": 300, "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        settings = {
+            "delta": 0.1,
+            "stopping": selective,
+            "elimination": selective,
+            "runs": lanes,
+            "seed": seed,
+            "max_samples": 300,
+            "engine": je.Engine(lanes=lanes, devices=1),
+        }
         return comparisons(compiled_text((instance, je.BestArm(), je.LinGapE()), settings), lanes)
 
     pinned = compares(0)

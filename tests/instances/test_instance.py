@@ -161,8 +161,16 @@ def test_bad_name():
     refused(lambda: Instance(PHI, THETA, name=3), "name")
 
 
-@pytest.mark.parametrize("name, words", [("a\0b", "'\\x00' at [1]"), ("\0", "at [0]"), ("ab\ud800", "'\\ud800' at [2]"),
-                                         ("\udfff", "at [0]")], ids=ascii)  # fmt: skip
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("a\0b", "'\\x00' at [1]"),
+        ("\0", "at [0]"),
+        ("ab\ud800", "'\\ud800' at [2]"),
+        ("\udfff", "at [0]"),
+    ],
+    ids=ascii,
+)
 def test_names_that_no_file_can_hold(tmp_path, name, words):
     text = refused(lambda: Instance(PHI, THETA, name=name), "name", words)
     assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
@@ -286,8 +294,17 @@ def test_known_keys_of_a_file(tmp_path):
         assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
 
 
-@pytest.mark.parametrize("key, nearest", [("noise_sd", "noise_std"), ("Theta", "theta"), ("features", "theta"),
-                                          ("noise", "noise_std"), ("arm", "arms"), ("", "name")])  # fmt: skip
+@pytest.mark.parametrize(
+    "key, nearest",
+    [
+        ("noise_sd", "noise_std"),
+        ("Theta", "theta"),
+        ("features", "theta"),
+        ("noise", "noise_std"),
+        ("arm", "arms"),
+        ("", "name"),
+    ],
+)
 def test_unknown_keys_of_a_file(tmp_path, key, nearest):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace("_other", key))

@@ -94,13 +94,22 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
             np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale
         )
         answer = minimize(
-            lambda x: -x[6], start, jac=lambda x: np.append(np.zeros(6), -1), method="SLSQP",
-            bounds=[(1e-9, 1)] * 6 + [(0, None)], options=dict(maxiter=500, ftol=1e-12),
+            lambda x: -x[6],
+            start,
+            jac=lambda x: np.append(np.zeros(6), -1),
+            method="SLSQP",
+            bounds=[(1e-9, 1)] * 6 + [(0, None)],
+            options=dict(maxiter=500, ftol=1e-12),
             constraints=[
                 dict(type="eq", fun=lambda x: x[:6].sum() - 1),
-                dict(type="ineq", fun=lambda x, a=arms, t=theta, y=pieces, s=scale: information(x[:6], a, t, *y)[0] / s - x[6]),  # noqa: E501
+                dict(
+                    type="ineq",
+                    fun=lambda x, a=arms, t=theta, y=pieces, s=scale: (
+                        information(x[:6], a, t, *y)[0] / s - x[6]
+                    ),
+                ),  # noqa: E501
             ],
-        )  # fmt: skip
+        )
         assert -answer.fun == pytest.approx(1, abs=1e-6)
 
 
@@ -251,9 +260,16 @@ def test_other_refusals():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K, d, count, problem", [
-    (200, 50, 40, BestArm()), (200, 50, 8, Thresholding()), (40, 12, 200, TopM(3)), (30, None, 200, BestArm()),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "K, d, count, problem",
+    [
+        (200, 50, 40, BestArm()),
+        (200, 50, 8, Thresholding()),
+        (40, 12, 200, TopM(3)),
+        (30, None, 200, BestArm()),
+    ],
+    ids=str,
+)
 def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
     rng = np.random.default_rng(K + count)
     arms = (

@@ -64,7 +64,9 @@ def value(payoffs):
 @pytest.mark.parametrize("rows, lanes", [(8, 96), (60, 216)])
 def test_games_are_solved_exactly(rows, lanes):
     payoffs, mask = batch(rows, lanes, rows)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
+        jnp.int32(1), payoffs, mask
+    )
     strategy = np.asarray(tuned.strategy)
     assert (strategy >= 0).all()
     np.testing.assert_allclose(strategy.sum(0), 1, rtol=1e-14)

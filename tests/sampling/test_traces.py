@@ -39,8 +39,13 @@ def noise():
 
 # Compiles longest, and pulls as its neighbour, `llr`, does: in the slow suite.
 HEAVY = "linear-d20_topm_lingame_stop"
-ENTRIES = [pytest.param(e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY))
-           for e in INDEX if e["rule"] in RULES]  # fmt: skip
+ENTRIES = [
+    pytest.param(
+        e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY)
+    )
+    for e in INDEX
+    if e["rule"] in RULES
+]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

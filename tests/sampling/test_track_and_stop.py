@@ -29,16 +29,36 @@ def batch(structure, count=2, K=5, d=3):
 @pytest.mark.parametrize(
     ("problem", "spec", "structure", "eliminates", "rule", "name", "settings"),
     [
-        (je.BestArm(), ("bai",), "unstructured", False, je.TrackAndStop(gap=1e-10), "tas", {"tolerance": 1e-7}),
-        (je.TopM(2), ("topm", 2), "linear", False, je.OptimisticTaS(gap=1e-10), "optimistic_tas", {"tolerance": 1e-8}),
         (
-            je.Thresholding(0.1), ("osi", 0.1), "linear", True,
+            je.BestArm(),
+            ("bai",),
+            "unstructured",
+            False,
+            je.TrackAndStop(gap=1e-10),
+            "tas",
+            {"tolerance": 1e-7},
+        ),
+        (
+            je.TopM(2),
+            ("topm", 2),
+            "linear",
+            False,
+            je.OptimisticTaS(gap=1e-10),
+            "optimistic_tas",
+            {"tolerance": 1e-8},
+        ),
+        (
+            je.Thresholding(0.1),
+            ("osi", 0.1),
+            "linear",
+            True,
             je.TrackAndStop(tracking="C", exploration="paper", schedule=7, gap=1e-10),
-            "tas", {"tracking": "C", "exploration": "paper", "every": 7, "tolerance": 1e-7},
+            "tas",
+            {"tracking": "C", "exploration": "paper", "every": 7, "tolerance": 1e-7},
         ),
     ],
     ids=["D-unstructured-bai", "optimistic-linear-topm", "C-paper-linear-signs"],
-)  # fmt: skip
+)
 def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rule, name, settings):
     # Few steps: the plain solver's weights are right to 1e-4, and their errors add up in W.
     # Where one piece phi_i - phi_j is all that counts, w* = (1/2, 1/2) and its pulls are ties: no such case is here.
@@ -195,8 +215,16 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
 
 def test_a_start_that_leads_nowhere_is_given_up():
     """Met in a run: an arm that needs a quarter of the weight starts at 0.003, and from there every step is cut short."""
-    arms = [[-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771], [0.3224, 1.235, 2.064],
-            [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445], [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582]]  # fmt: skip
+    arms = [
+        [-2.085, 3.708, -5.650],
+        [3.021, -3.451, -3.237],
+        [-1.701, 0.2295, -2.771],
+        [0.3224, 1.235, 2.064],
+        [0.8448, -2.199, 4.949],
+        [7.767, -7.318, 5.445],
+        [-0.3111, -0.4963, -5.933],
+        [-2.227, 2.262, -2.582],
+    ]
     y = [
         [-2.176, 1.252, 8.186],
         [4.746, -3.867, 8.682],

@@ -442,15 +442,31 @@ EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 CELL = cells.Cell("one", EASY, je.BestArm(), je.LinGapE(), (je.LLR(), je.SelectiveElimination()))
 
 
-@pytest.mark.parametrize("change", [
-    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.25])},
-    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], noise_std=2.0)},
-    {"problem": je.TopM(1)}, {"rule": je.LinGame()}, {"rule": je.LinGapE(rate=1.0)}, {"stopping": (je.LLR(),)},
-    {"stopping": (je.SelectiveElimination(), je.LLR())}, {"elimination": je.SelectiveElimination()}, {"delta": (0.1,)},
-    {"delta": (0.01, 0.1)}, {"seed": 1}, {"max_samples": 100}, {"threshold": je.GK16()}, {"ridge": 0.5},
-    {"record": ("pair_times",)}, {"precision": "float32"}, {"rule": je.Oracle()}, {"rule": je.Oracle([0.25] * 4)},
-    {"rule": je.Oracle([0.5, 0.5, 0, 0])},
-], ids=lambda change: str(change)[:60])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.25])},
+        {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], noise_std=2.0)},
+        {"problem": je.TopM(1)},
+        {"rule": je.LinGame()},
+        {"rule": je.LinGapE(rate=1.0)},
+        {"stopping": (je.LLR(),)},
+        {"stopping": (je.SelectiveElimination(), je.LLR())},
+        {"elimination": je.SelectiveElimination()},
+        {"delta": (0.1,)},
+        {"delta": (0.01, 0.1)},
+        {"seed": 1},
+        {"max_samples": 100},
+        {"threshold": je.GK16()},
+        {"ridge": 0.5},
+        {"record": ("pair_times",)},
+        {"precision": "float32"},
+        {"rule": je.Oracle()},
+        {"rule": je.Oracle([0.25] * 4)},
+        {"rule": je.Oracle([0.5, 0.5, 0, 0])},
+    ],
+    ids=lambda change: str(change)[:60],
+)
 def test_every_setting_counts(change):
     seen = {store.digest(dataclasses.replace(CELL, **one).settings()) for one in ({}, change)}
     assert len(seen) == 2
