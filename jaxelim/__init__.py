@@ -30,7 +30,7 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Gaussian
+from jaxelim.families import Bernoulli, Gaussian, OneParameter
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -93,6 +93,7 @@ __all__ = [
     "MemoryLimitError",
     "Native",
     "OK",
+    "OneParameter",
     "PieceSet",
     "PrecisionError",
     "Problem",

@@ -111,7 +111,10 @@ class InstanceFileError(ArgumentError):
     """
 
     def __init__(self, path: Any, problem: str):
-        allowed = "a JSON file with an object that holds theta [d], arms [K][d] and optionally name and noise_std"
+        allowed = (
+            "a JSON file with an object that holds theta [d], arms [K][d] and optionally name, "
+            "noise_std or family"
+        )
         super().__init__("name_or_path", path, allowed, problem)
         self.args = (path, problem)
         self.path = path

@@ -66,10 +66,10 @@ class Step:
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
         """What `draw` gets, [length, B], of runs [B] from t = start [B] on."""
-        dtype = self.spec.dtype
+        kind, dtype = self.spec.family.noise, self.spec.dtype
         if inputs.noise is not None:
-            return random.given(inputs.noise, row, start, length, dtype)
-        return random.seeded(self.spec.family.noise, inputs.key, run, start, length, dtype)
+            return random.given(kind, inputs.noise, row, start, length, dtype)
+        return random.seeded(kind, inputs.key, run, start, length, dtype)
 
     def _ending(
         self, inputs: Inputs, view: View, lane: Lane, live: Array, observed: Observed,
@@ -204,12 +204,12 @@ class Step:
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """Of one pull of each arm: [K, B], noise likewise."""
-        lanes, none = self.lanes(inputs), jnp.zeros((), jnp.int32)
+        lanes, each = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         draw = partial(self.spec.family.draw, lanes, nature)
         arms = jnp.arange(noise.shape[0], dtype=jnp.int32)
-        return jax.vmap(lambda arm, noise: draw(arm, none, noise))(arms, noise)
+        return jax.vmap(lambda arm, noise: draw(each + arm, each, noise))(arms, noise)
 
     def _started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array

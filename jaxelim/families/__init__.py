@@ -3,6 +3,7 @@
 from jaxelim.contracts import Family
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.gaussian import Gaussian
+from jaxelim.families.one_parameter import OneParameter
 
 
 def known() -> dict[str, type[Family]]:
@@ -10,4 +11,4 @@ def known() -> dict[str, type[Family]]:
     return {kind.name: kind for kind in (Gaussian, Bernoulli)}
 
 
-__all__ = ["Bernoulli", "Gaussian", "known"]
+__all__ = ["Bernoulli", "Gaussian", "OneParameter", "known"]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian
+from jaxelim.families import Gaussian, known
 
 _FEW_NUMBERS = 24  # arms with at most so many entries are shown in full by repr
 
@@ -113,7 +113,12 @@ class Instance:
         if theta.shape[-1] < 2 or theta.shape[0] < 1:
             allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
-        return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+        try:
+            return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+        except ArgumentError as error:
+            if error.argument != "theta":
+                raise
+            raise ArgumentError("means", means, error.allowed, error.note) from None
 
     @property
     def noise_std(self) -> float:
@@ -249,9 +254,14 @@ class Instance:
         """Write the instance (or batch) to a file that `load_instance` reads back exactly; an old file is replaced.
 
         Raises:
+            UnsupportedError: a family that a file cannot name, such as one of one's own.
             OSError: the file cannot be written.
         """
         gaussian = isinstance(self.family, Gaussian)
+        kind = known().get(self.family.name)
+        if not gaussian and (kind is None or self.family != kind()):
+            allowed = f"one that load_instance knows: {', '.join(known())}"
+            raise UnsupportedError("family", self.family, allowed)
         rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
         family = f'"noise_std": {json.dumps(self.noise_std)}' if gaussian else f'"family": {json.dumps(self.family.name)}'
         text = (

@@ -54,7 +54,8 @@ def simulate(
         ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that span R^d. None:
             that of a `LinearThreshold`, else 0. The paper's experiments have 1. A ridge above 0
             biases theta_hat, and only a `LinearThreshold` accounts for that.
-        noise: standard normals [runs, T] in place of the seeded ones; a run that uses its row up is truncated.
+        noise: [runs, T] in place of the seeded noise: standard normals for Gaussian rewards, uniforms
+            on [0, 1) for others. A run that uses its row up is truncated.
         record: ("pair_times",) to keep, for top m, when each ordered pair of arms was eliminated.
         engine: how the work is laid out.
         progress: True to show runs done, samples per second and time left.
@@ -102,7 +103,8 @@ def trace(
     Args:
         instance, problem, rule, stopping, elimination, delta, threshold, max_samples, seed, ridge, engine: as in `simulate`,
             one of each.
-        noise: standard normals [T] in place of the seeded ones: sample s has reward mean[arm] + noise[s].
+        noise: [T] in place of the seeded noise, as in `simulate`: sample s has reward
+            mean[arm] + noise_std noise[s] (Gaussian), or 1 where noise[s] < mean[arm] (Bernoulli).
         run: the run index, where the noise is seeded.
 
     Returns:

@@ -332,15 +332,16 @@ def test_derivatives_of_pairs_by_the_counts():
         np.testing.assert_allclose(slope, DIVERGENCE(mean, u), rtol=1e-6, atol=1e-12)
 
 
-def drawn(mean, noise, dtype=np.float64):
-    nature, noise = array([mean], [noise], dtype=dtype)
-    return FAMILY.draw(LaneOps(), nature, jnp.int32(0), jnp.int32(0), noise[0])
-
-
 def test_draws():
-    noise = np.array([0.0, 0.2, 0.3, 0.7, 1 - EPS])
-    for mean, known in ((0.0, 0), (1.0, 5), (0.3, 2), (0.7, 3)):
-        assert sum(drawn(mean, one) for one in noise) == known
-    assert drawn(0.5, 0.25, np.float32).dtype == np.float32
+    """Of one run's arm, and of lanes; 1 where the noise is below the mean."""
+    noise, means = array([0.0, 0.2, 0.3, 0.7, 1 - EPS], [0.0, 1.0, 0.3, 0.7])
+    zero = jnp.zeros(5, jnp.int32)
+    for arm, known in enumerate((0, 5, 2, 3)):
+        rewards = FAMILY.draw(LaneOps(), means, zero + np.int32(arm), zero, noise)
+        assert rewards.sum() == known and rewards.dtype == np.float64
+        one = FAMILY.draw(LaneOps(), means, jnp.int32(arm), jnp.int32(7), noise[2])
+        assert float(one) == (0.3 < float(means[arm])) and one.shape == ()
+    single = FAMILY.draw(LaneOps(), means.astype(np.float32), zero, zero, noise.astype(np.float32))
+    assert single.dtype == np.float32
     assert Bernoulli() == FAMILY and hash(Bernoulli()) == hash(FAMILY)
     assert not jax.tree.leaves(FAMILY)

@@ -1,0 +1,127 @@
+"""Reward families of a user's own, for the tests."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import binom
+
+import jaxelim as je
+from jaxelim.families.one_parameter import h, poisson
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometric(je.OneParameter):
+    """Rewards 0, 1, .. with P(X >= k) = (mu/(1 + mu))^k."""
+
+    name: ClassVar[str] = "geometric"
+    low: ClassVar[float] = 0.0
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        mean = lanes.take(nature, arm)
+        ratio = mean / (1 + mean)
+        steps = jnp.log1p(-noise) / jnp.log(jnp.where(ratio > 0, ratio, 0.5))
+        return jnp.where(ratio > 0, jnp.floor(steps), 0)
+
+    def divergence(self, x, y):
+        p, q = 1 / (1 + x), 1 / (1 + y)
+        apart = (y - x) * p * q
+        return (1 + x) * (poisson(p, q, apart) + poisson(x * p, y * q, -apart))
+
+    def variance(self, y):
+        return y + y * y
+
+    def bracket(self, mean, radius):
+        rest = radius + (1 + mean) * jnp.log1p(mean)
+        lower = jnp.where(mean > 0, mean * jnp.exp(-rest / jnp.where(mean > 0, mean, 1)), 0)
+        return lower, (1 + mean) * jnp.exp(1 + radius) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Textbook(Geometric):
+    """The same with the textbook's divergence, which cancels where x is near y."""
+
+    name: ClassVar[str] = "textbook"
+
+    def divergence(self, x, y):
+        inside = jnp.where(y > 0, y, 1)
+        ratio = jnp.where((x > 0) & (y > 0), x / inside, 1)
+        value = x * jnp.log(ratio) - (1 + x) * jnp.log((1 + x) / (1 + y))
+        return jnp.where((y > 0) | (x == 0), value, jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exponential(je.OneParameter):
+    """Rewards above 0 with P(X > x) = exp(-x/mu), means above 0: no two are ever equal."""
+
+    name: ClassVar[str] = "exponential"
+    low: ClassVar[float] = 0.0
+
+    def check(self, instance):
+        super().check(instance)
+        if np.any(instance.means <= 0):
+            raise je.ArgumentError("theta", instance.means, "means above 0 for exponential rewards")
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return jnp.maximum(-lanes.take(nature, arm) * jnp.log1p(-noise), 1e-30)
+
+    def divergence(self, x, y):
+        inside = jnp.where(y > 0, y, 1)
+        return jnp.where(y > 0, h((x - y) / inside), jnp.where(x > 0, jnp.inf, 0))
+
+    def variance(self, y):
+        return y * y
+
+    def bracket(self, mean, radius):
+        wide = 1 + radius + jnp.sqrt(radius * (radius + 2))
+        return mean / wide, mean * jnp.exp(1 + radius)
+
+
+@dataclasses.dataclass(frozen=True)
+class Binomial(je.OneParameter):
+    """Successes in some trials, drawn from a table of each arm's distribution function.
+
+    Args:
+        trials: how many, at least 1.
+    """
+
+    trials: int = 5
+    name: ClassVar[str] = "binomial"
+    low: ClassVar[float] = 0.0
+
+    @property
+    def high(self):
+        return float(self.trials)
+
+    @property
+    def inmost(self):
+        return self.trials * (1 - 2.0**-53)
+
+    def nature(self, instance):
+        p = super().nature(instance)[..., None] / self.trials
+        return np.stack([binom.cdf(k, self.trials, p[..., 0]) for k in range(self.trials)], -1)
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return jnp.sum((lanes.row(nature, arm) <= noise).astype(noise.dtype), 0)
+
+    def divergence(self, x, y):
+        apart, n = x - y, self.trials
+        return poisson(x, y, apart) + poisson(n - x, n - y, -apart)
+
+    def variance(self, y):
+        return y * (1 - y / self.trials)
+
+    def bracket(self, mean, radius):
+        lower, upper = je.Bernoulli().bracket(mean / self.trials, radius / self.trials)
+        return self.trials * lower, self.trials * upper
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbered(je.Bernoulli):
+    """Not random: the reward is the number of the pull over 1000."""
+
+    name: ClassVar[str] = "numbered"
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return jnp.minimum(pull, 1000).astype(noise.dtype) / 1000
