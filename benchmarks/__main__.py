@@ -1,4 +1,4 @@
-"""Run all measurements: `make bench`, or `python -m benchmarks --sections targets --quick`.
+"""Run the measurements: `make bench` or `python -m benchmarks --quick`.
 
 docs/performance.md explains the figures.
 """
@@ -50,7 +50,7 @@ class Options:
     quick: bool = False
     """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of targets, kernels, rules and elimination; if none is named, all (with --quick
+    """Rows of targets, kernels, rules and elimination; by default all (with --quick
     a few)."""
     runs: int | None = None
     """Runs, in place of each section's own number."""

@@ -21,10 +21,10 @@ class Case:
         rule, problem, m: names of the command line.
         instance: a shipped instance, or "K x d": K directions uniform on the sphere,
             with gaps so small that no run stops on its own.
-        elimination: at sampling, for rules that support it: "selective", "full" or None.
+        elimination: at sampling, if the rule supports it: "selective", "full" or None.
         max_samples: the cap; runs that reach it are equally long.
         lanes, devices: None leaves the choice to the engine.
-        schedule: samples between two solves for the allocation; None: the rule's default.
+        schedule: samples between two allocation solves; None: the rule's default.
     """
 
     rule: str

@@ -8,7 +8,7 @@ ALLOWED = 0.5
 
 
 def run(sitting: Sitting) -> Section:
-    """Time two processes in turn on an empty cache, from Python's start to the first result."""
+    """Time two processes in turn on an empty cache, up to their first result."""
     section = Section(
         "Cold start: seconds to the first result, the cache of compiled programs empty at first"
     )

@@ -1,4 +1,4 @@
-"""Time the solver of H* and its gradient: `python -m benchmarks.complexity [instances]`.
+"""Time the solver of H* and its gradient: `python -m benchmarks.complexity`.
 
 Times are processor time, summed over threads: what one core would take.
 """
@@ -29,7 +29,7 @@ def draw(count, seed=0):
 
 
 def scipy_solve(arms, theta):
-    """H* by sequential quadratic programming on the epigraph form, with exact derivatives."""
+    """H* by sequential quadratic programming in epigraph form, exact derivatives."""
     directions, _ = BestArm().half_spaces(arms, theta)
     gaps = directions @ theta
 

@@ -9,7 +9,7 @@ ALLOWED = 1.3
 
 
 def run(sitting: Sitting) -> Section:
-    """Time LinGame on best arm, without elimination at sampling, with one observer and more."""
+    """Time LinGame on best arm, its trajectory observed once and several times."""
     section = Section("Deltas: LinGame on linear-d20, observers of one trajectory")
     runs = sitting.runs or (64 if sitting.quick else 256)
     cap = sitting.max_samples or whole_chunks(2 if sitting.quick else 16)
@@ -41,7 +41,7 @@ def run(sitting: Sitting) -> Section:
             return apart(case, sitting.pinned(1 if whole or sitting.quick else 3))
 
         def row(found, case=case, whole=whole):
-            # Per computed step: lanes that idle at the end are no cost of the observers.
+            # Per computed step: idle lanes at the end are no cost of the observers.
             step = typical(found) * useful(found)
             if len(case.delta) * len(case.stopping) == 1:
                 one[whole] = step

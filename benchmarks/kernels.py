@@ -1,4 +1,4 @@
-"""Where a step's time goes: the kernels of the compiled loop, by the function of the library that each is made from."""
+"""Time of a step's kernels, by the library's function that each kernel comes from."""
 
 import collections
 import dataclasses
@@ -25,11 +25,14 @@ CONTAINERS = (
     "constant",
     "bitcast",
 )
-"""Instructions that only hold others, or take no time."""
+"""Instructions that only contain others, or take no time."""
 
 
 def of(given: tuple, settings: dict) -> dict:
-    """Nanoseconds a computed sample, and kernels a step, by function, of one call: needs runs of equal length, one a lane."""
+    """Nanoseconds per computed sample and kernels per step of one call, by function.
+
+    Runs must be equally long, one per lane.
+    """
     import jax
 
     import jaxelim as je
@@ -63,10 +66,10 @@ def of(given: tuple, settings: dict) -> dict:
 
 
 def compiled_text(given: tuple, settings: dict) -> str:
-    """The optimised program of the loop, as XLA prints it."""
+    """The optimized program of the loop, as XLA prints it."""
     import numpy as np
 
-    from benchmarks.measure import planned
+    from benchmarks.calls import planned
     from jaxelim import engine, scope
 
     with scope.engine():
@@ -77,14 +80,16 @@ def compiled_text(given: tuple, settings: dict) -> str:
 
 
 def functions(text: str) -> dict[str, str]:
-    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `LaneOps`, of the
-    kernel itself or, where XLA names none for it, of the last operation within that has one.
+    """The library's function behind each kernel of a program, by the kernel's name.
 
-    From the tables of stack frames that XLA prints; where there are none, the kernel's own name."""
+    It is the innermost function of the kernel's stack frames, primitives of `LaneOps`
+    excepted. A kernel without frames takes those of its computation's last operation.
+    The fallback is the kernel's own name.
+    """
     tables: dict[str, dict[int, Any]] = collections.defaultdict(dict)
     table = inside = ""
-    kernels: dict[str, tuple[int, str]] = {}  # frame, and what is called
-    last: dict[str, int] = {}  # frame, by computation
+    kernels: dict[str, tuple[int, str]] = {}  # name: frame, called computation
+    last: dict[str, int] = {}  # computation: frame of its last operation
     for line in text.splitlines():
         begun = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*\{$", line)
         if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
@@ -116,7 +121,7 @@ def _fields(text: str) -> dict[str, int]:
 
 
 def _function(tables: dict, frame: int) -> str | None:
-    """The innermost function of a stack that is written in the library, but not in lanes.py."""
+    """The innermost function of a stack that is in the library, but not in lanes.py."""
     while frame in tables["StackFrames"]:
         entry = tables["StackFrames"][frame]
         place = tables["FileLocations"].get(entry["file_location_id"], {})
@@ -135,9 +140,10 @@ def _function(tables: dict, frame: int) -> str | None:
 
 
 def run(sitting: Sitting) -> Section:
-    """The steps of the targets' rows, 64 runs of equal length: for each a row of totals, and one per function."""
+    """Profile the targets' steps: for each a row of totals, then one per function."""
     section = Section(
-        "Kernels: where a step's time goes, by the function that a kernel's last operation comes from"
+        "Kernels: where a step's time goes, "
+        "by the function that a kernel's last operation comes from"
     )
     chunks = 1 if sitting.quick else 4
     for name in sitting.rows or (("lingape",) if sitting.quick else TARGETS):
@@ -152,8 +158,12 @@ def run(sitting: Sitting) -> Section:
 
         def row(found, name=name, case=case):
             kernels = found["kernels"]
-            return {"row": name, "problem": described(case), **_total(kernels["functions"]),
-                    "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"]}
+            return {
+                "row": name,
+                "problem": described(case),
+                **_total(kernels["functions"]),
+                "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"],
+            }
 
         found = section.attempt(name, measure, row)
         if found is not None:
@@ -164,7 +174,8 @@ def run(sitting: Sitting) -> Section:
                 {"of": name, **part, "share": part["ns/sample"] / whole} for part in parts
             ]
     section.notes.append(
-        f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, which itself takes time."
+        f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, "
+        "which itself takes time."
     )
     return section
 

@@ -1,6 +1,7 @@
-"""What the parts of a step cost, each alone in a compiled loop: the sum is what a step can come down to in XLA's kernels.
+"""The cost of a step's parts, each alone in a compiled loop.
 
-Shares of a running step are `benchmarks.kernels`'s; where a kernel takes a microsecond, JAX's profiler takes longer than it.
+Their sum bounds what a step can reach in XLA's kernels. Shares of a running step are in
+`benchmarks.kernels`; JAX's profiler takes longer than a kernel of one microsecond.
 """
 
 import json
@@ -17,7 +18,10 @@ K, D, LANES = 50, 20, 64
 
 
 def measured(steps: int, repeats: int) -> dict[str, float]:
-    """Microseconds of processor time a step of 64 lanes, K = 50, d = 20: the median of some calls, less that of the bare loop."""
+    """Microseconds of processor time of each part, for one step of 64 lanes.
+
+    Each is the median of `repeats` calls less that of the empty loop. K = 50, d = 20.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -30,7 +34,10 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
 
     def timed(f, *state):
-        """`f(space, step, *state)` gives the next state (trees too): inputs change, lest XLA takes them out of the loop."""
+        """Time `f(space, step, *state)`, which returns the next state (a pytree).
+
+        Its inputs must change each step, or XLA hoists it out of the loop.
+        """
 
         def run(flag, phi, *state):
             space = ArmContext(LaneOps(flag), phi)
@@ -122,7 +129,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
 
 
 def run(sitting: Sitting) -> Section:
-    """A row a part; one process, on one core."""
+    """Time all parts in one process on one core, a row each."""
     section = Section(
         f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64"
     )

@@ -1,4 +1,4 @@
-"""Every case in a process of its own: its environment is settled before JAX starts, and its memory is its own."""
+"""Run every case in its own process, with its own environment and memory."""
 
 import dataclasses
 import json
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[1]
 
 
 class MeasurementError(Exception):
-    """A process that was to time a case ended without a result."""
+    """A timing process ended without a result."""
 
 
 @contextmanager
 def fresh_cache() -> Iterator[dict]:
-    """The environment that names an empty cache of compiled programs, which is removed afterwards."""
+    """An environment with an empty cache of compiled programs, removed on exit."""
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         yield {"JAX_COMPILATION_CACHE_DIR": folder}
 
@@ -39,17 +39,18 @@ def apart(
     """Time a case in a new process with one thread a device (`benchmarks.measure`).
 
     Args:
-        case: None only asks which device there is.
-        anchor: what `benchmarks.anchor.build` gave, where it is to run around every call.
+        case: None only asks for the device.
+        anchor: the result of `benchmarks.anchor.build`, to run around every call.
         devices: CPU devices.
-        platform: what JAX may run on; None: whatever it finds.
-        environment: variables on top of this process's own.
+        platform: JAX's platform; None: its default.
+        environment: variables added to this process's own.
 
     Returns:
-        What was measured; process_wall_seconds and process_cpu_seconds are the whole process's, Python's start included.
+        The measurements; process_wall_seconds and process_cpu_seconds cover the whole
+        process, Python's start included.
 
     Raises:
-        MeasurementError: the process failed; the end of what it said.
+        MeasurementError: the process failed; the message ends with its last lines.
     """
     settings = {
         **os.environ,

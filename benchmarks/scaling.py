@@ -1,4 +1,4 @@
-"""How LinGapE's time per sample, and the memory, go with lanes, runs, K, d, m and the number of deltas."""
+"""LinGapE's time per sample and memory against lanes, runs, K, d, m and deltas."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ LINGAPE = Case("lingape")
 
 
 def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case]]:
-    """(axis, size, case), every run of a case cut off after as many chunks, or at the cap: all are equally long."""
+    """Yield (axis, size, case); runs are cut off after as many chunks or at the cap."""
 
     def case(arms: int = 50, **more) -> Case:
         return dataclasses.replace(
@@ -40,7 +40,7 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
 
 
 def run(sitting: Sitting) -> Section:
-    """A row per size; those of K also say how far they are from proportional to K d + d^2."""
+    """Time a row per size; rows of K are also compared with K d + d^2."""
     section = Section(
         "Scaling of LinGapE, one size changed at a time: processor time per sample on one core"
     )
@@ -54,7 +54,7 @@ def run(sitting: Sitting) -> Section:
                 "axis": axis,
                 "size": size,
                 "us/sample": typical(found),
-                "over K d + d^2": None,  # filled in below, once K = 50 has been measured
+                "over K d + d^2": None,  # filled in below, once K = 50 is measured
                 "useful/computed": useful(found),
                 "design": found["plan"]["design"],
                 "lanes": found["plan"]["lanes"],
@@ -75,9 +75,12 @@ def run(sitting: Sitting) -> Section:
         if row["axis"] == "K" and 50 in cost:
             row["over K d + d^2"] = cost[row["size"]] / cost[50]
     section.notes += [
-        "Runs are cut short, all after as many chunks. State: what a lane carries from step to step.",
-        "'over K d + d^2': time per sample over that of K = 50, each divided by its K d + d^2 (1: proportional).",
-        "Peak: of the whole process, its compiler included; above start: less what Python and its libraries take.",
+        "Runs are cut short, all after as many chunks. "
+        "State: what a lane carries from step to step.",
+        "'over K d + d^2': time per sample over that of K = 50, each divided by its K d + d^2 "
+        "(1: proportional).",
+        "Peak: of the whole process, its compiler included; "
+        "above start: less what Python and its libraries take.",
     ]
     if not sitting.quick:
         tail(sitting, section)
@@ -85,7 +88,7 @@ def run(sitting: Sitting) -> Section:
 
 
 def tail(sitting: Sitting, section: Section) -> None:
-    """Whole runs, few of them: what the last ones cost, when lanes run empty."""
+    """Time few and many whole runs: the cost of lanes that idle at the end."""
     for rule in ("lingape", "fws"):
         times = {}
         for runs in (100, 1000):
@@ -108,5 +111,6 @@ def tail(sitting: Sitting, section: Section) -> None:
         if len(times) == 2:
             ratio = times[100] / times[1000]
             section.notes.append(
-                f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time of one at 1000."
+                f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time "
+                "of one at 1000."
             )

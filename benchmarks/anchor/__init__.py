@@ -1,4 +1,4 @@
-"""The hand-written C loop that speeds are held against: built and run on the machine at hand, in the same sitting."""
+"""The hand-written C loop that speeds are compared with, built on this machine."""
 
 import os
 import re
@@ -16,7 +16,11 @@ _LINE = re.compile(r"runs (\d+) mean tau (\S+) err (\d+)\s+us/step (\S+)")
 
 
 def build(folder: Path) -> dict | None:
-    """Compile the anchor into a folder and write its instance: what `measure` takes; None where there is no gcc."""
+    """Compile the anchor into a folder and write its instance.
+
+    Returns:
+        The arguments of `measure` but for `runs`; None without gcc.
+    """
     compiler = shutil.which("gcc")
     if compiler is None:
         return None
@@ -32,7 +36,7 @@ def build(folder: Path) -> dict | None:
 
 
 def measure(program: str, instance: str, runs: int) -> dict:
-    """What the anchor finds, on the cores that this process may use: processor time per step in microseconds, and tau."""
+    """Run the anchor: mean tau, errors and processor time per step, in microseconds."""
     said = subprocess.run(
         [program, str(runs), instance], check=True, capture_output=True, text=True
     ).stdout
@@ -48,7 +52,10 @@ def measure(program: str, instance: str, runs: int) -> dict:
 
 
 def prototype(core: int | None) -> float | None:
-    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`) on one core; None where that fails."""
+    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`), on one core.
+
+    None if it fails.
+    """
 
     def pinned() -> None:
         if core is not None:

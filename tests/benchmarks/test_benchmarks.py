@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
-from benchmarks import anchor, elimination, gpu, kernels, measure, parts, report, rules, targets
+from benchmarks import anchor, calls, elimination, gpu, kernels, measure, parts, report, rules, targets
 from benchmarks.__main__ import Options
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
@@ -201,7 +201,7 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
                     defined and rule.traits.elimination
                 )
     for case in cases:  # each can be asked for
-        given, asked = measure.arguments(case)
+        given, asked = calls.arguments(case)
         shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
         Job.checked(*given, *shared, 1, 0, asked["max_samples"], 1.0, None, (), asked["engine"])
 
@@ -250,7 +250,7 @@ StackFrames
 
 def test_a_profile_names_the_step_s_functions():
     case = Case("lucb", instance="unstructured-k40", runs=64, max_samples=whole_chunks(1, 40))
-    found = kernels.of(*measure.arguments(case))
+    found = kernels.of(*calls.arguments(case))
     assert found["computed"] % (64 * CHUNK) == 0 and found["seconds"] > 0
     by_name = {one["function"]: one for one in found["functions"]}
     assert {"BestArm.drop (best_arm.py)", "DiagonalDesign.add (design.py)"} & set(by_name)
@@ -277,7 +277,7 @@ def test_eliminations_are_held_against_llr(monkeypatch):
     assert len(rows) == len(elimination.CASES) * len(elimination.VARIANTS) == len(asked)
     assert [row["x LLR"] for row in rows[:2]] == [1.0, 1.5] and rows[5]["x LLR"] == 1.0
     for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
-        given, settings = measure.arguments(case)
+        given, settings = calls.arguments(case)
         assert (settings["elimination"] is None) == (case.elimination is None)
         assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
             given[1].name
@@ -315,7 +315,7 @@ def test_wrong_options_are_refused(wrong):
 def test_the_state_of_a_lane_does_not_grow_with_their_number():
     sizes = {}
     for lanes in (16, 64):
-        given, settings = measure.arguments(Case("lingape", runs=64, lanes=lanes))
+        given, settings = calls.arguments(Case("lingape", runs=64, lanes=lanes))
         sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
     assert sizes[16] == sizes[64] and sizes[16]["noise_bytes_per_lane"] == 8 * (50 + 256)
     # V^-1 and some vectors of K
@@ -324,6 +324,6 @@ def test_the_state_of_a_lane_does_not_grow_with_their_number():
 
 def test_every_target_is_a_call_that_the_library_takes():
     for target in targets.TARGETS.values():
-        given, settings = measure.arguments(target.case)
+        given, settings = calls.arguments(target.case)
         assert (settings["elimination"] is not None) == given[2].traits.elimination
         assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.families import gaussian
 from jaxelim.lanes import LaneOps, places_type

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
 
