@@ -1,4 +1,4 @@
-"""The benchmark command at its smallest, and the arithmetic of its figures."""
+"""The benchmark command at its smallest sizes, and the arithmetic of its figures."""
 
 import json
 import math
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
-from benchmarks import anchor, calls, elimination, gpu, kernels, measure, parts, report, rules, targets
+from benchmarks import anchor, elimination, gpu, kernels, measure, parts, report, rules, targets
 from benchmarks.__main__ import Options
+from benchmarks.calls import arguments
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from jaxelim import catalogue
@@ -73,7 +74,7 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
             row["useful/computed"] <= 1
             and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
         )
-        # cut short: nobody stops so early
+        # The cap is too small for any run to stop.
         assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]
         drawn = 12 * (150 - 40)  # the initial pulls are not counted
         assert call["samples_drawn"] == drawn and not call["compiled"] and raw["first"]["compiled"]
@@ -89,7 +90,7 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
 
 
 def test_parts_of_a_step():
-    """One process times them all; what does a thousand times the arithmetic of another takes longer."""
+    """A part with a thousand times the arithmetic of another takes longer."""
     section = parts.run(report.Sitting(quick=True, core=None, cores=1, anchor=None))
     assert not section.failed
     found = {row["part"]: row["us"] for row in section.rows}
@@ -102,7 +103,7 @@ def test_parts_of_a_step():
 def test_the_c_loop_finds_what_the_library_finds(tmp_path):
     found = anchor.measure(**anchor.build(tmp_path), runs=40)
     assert found["runs"] == 40 and found["errors"] == 0 and 0 < found["us_per_step"] < 100
-    # of 3000 runs of ours; their standard deviation
+    # 31,448 and 8,650: mean and standard deviation of the library's tau, 3000 runs.
     assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)
 
 
@@ -111,7 +112,7 @@ def test_without_gcc_there_is_no_anchor(tmp_path, monkeypatch):
     assert anchor.build(tmp_path) is None
 
 
-def test_ratios_go_by_the_c_loop_just_before_and_just_after():
+def test_ratios_use_the_c_loop_just_before_and_just_after():
     samples = {"samples_drawn": 1_000_000, "samples_computed": 1_250_000}
     calls = [{"cpu_seconds": cpu, "wall_seconds": 1.5 * cpu, **samples} for cpu in (2.0, 6.0)]
     found = {"calls": calls, "anchors": [{"us_per_step": x} for x in (0.5, 1.5, 2.5)]}
@@ -152,7 +153,7 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
         assert {row["estimate"] for row in section.rows} == {estimate} and (
             "ESTIMATES" in str(section)
         ) == estimate
-        # two lanes' worth of bytes take twice the time of one's; launches take the same for any number
+        # Bytes moved are proportional to lanes; launches take the same time.
         if estimate:
             moving = [row["of which moving bytes"] for row in section.rows]
             assert (
@@ -200,13 +201,13 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
                 assert ((name, problem, places, "selective") in seen) == (
                     defined and rule.traits.elimination
                 )
-    for case in cases:  # each can be asked for
-        given, asked = calls.arguments(case)
+    for case in cases:  # each is a valid call
+        given, asked = arguments(case)
         shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
         Job.checked(*given, *shared, 1, 0, asked["max_samples"], 1.0, None, (), asked["engine"])
 
 
-def test_kernels_are_told_by_the_functions_they_come_from():
+def test_kernels_are_named_by_the_functions_they_come_from():
     text = '''HloModule m
 FileNames
 1 "/here/jaxelim/lanes.py"
@@ -214,7 +215,7 @@ FileNames
 3 "/there/script.py"
 
 FunctionNames
-1 "Lanes.pin"
+1 "LaneOps.materialize"
 2 "TopM.drop.<locals>.<lambda>"
 3 "<module>"
 
@@ -235,9 +236,9 @@ StackFrames
 
 %inner (x: f64[2,64]) -> f64[2,64] {
   %bare_fusion = f64[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f.1
-  %and_fusion.1 = pred[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f, metadata={op_name="a" stack_frame_id=3}
+  %and_fusion.1 = pred[2,64]{1,0} fusion(%x), calls=%f, metadata={op_name="a" stack_frame_id=3}
   %dot.2 = f64[2]{0} dot(%x, %x), metadata={op_name="b" stack_frame_id=1}
-  ROOT %cond.3 = (f64[2,64]{1,0}, s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
+  ROOT %cond.3 = (f64[2,64], s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
 }
 '''
     found = kernels.functions(text)
@@ -248,19 +249,19 @@ StackFrames
     }
 
 
-def test_a_profile_names_the_step_s_functions():
+def test_a_profile_names_the_functions_of_a_step():
     case = Case("lucb", instance="unstructured-k40", runs=64, max_samples=whole_chunks(1, 40))
-    found = kernels.of(*calls.arguments(case))
+    found = kernels.of(*arguments(case))
     assert found["computed"] % (64 * CHUNK) == 0 and found["seconds"] > 0
     by_name = {one["function"]: one for one in found["functions"]}
-    assert {"BestArm.drop (best_arm.py)", "DiagonalDesign.add (design.py)"} & set(by_name)
+    assert {"ArmSet.drop (best_arm.py)", "DiagonalDesign.add (designs.py)"} & set(by_name)
     assert any("lucb.py" in name for name in by_name) and any("step.py" in name for name in by_name)
     assert all(one["ns/sample"] > 0 and one["kernels/step"] > 0 for one in found["functions"])
     order = [one["ns/sample"] for one in found["functions"]]
     assert order == sorted(order, reverse=True) and sum(order) < 1e9 * found["seconds"]
 
 
-def test_eliminations_are_held_against_llr(monkeypatch):
+def test_eliminations_are_compared_with_llr(monkeypatch):
     asked = []
 
     def found(case, _):
@@ -276,15 +277,15 @@ def test_eliminations_are_held_against_llr(monkeypatch):
     rows = elimination.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
     assert len(rows) == len(elimination.CASES) * len(elimination.VARIANTS) == len(asked)
     assert [row["x LLR"] for row in rows[:2]] == [1.0, 1.5] and rows[5]["x LLR"] == 1.0
-    for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
-        given, settings = calls.arguments(case)
+    for case in asked:  # elimination at sampling is that at stopping, or none
+        given, settings = arguments(case)
         assert (settings["elimination"] is None) == (case.elimination is None)
         assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
             given[1].name
         )
 
 
-def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
+def test_a_failed_case_is_recorded_and_the_others_run(capfd):
     section = report.Section("title")
     assert (
         section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {})
@@ -299,7 +300,7 @@ def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
         and "no-such-rule" in section.failed[0]
         and "failed: bad" in str(section)
     )
-    # the process's own last words
+    # the last words of the failed process
     assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]
     assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
 
@@ -312,18 +313,18 @@ def test_wrong_options_are_refused(wrong):
         Options(**wrong)
 
 
-def test_the_state_of_a_lane_does_not_grow_with_their_number():
+def test_the_state_of_a_lane_does_not_grow_with_the_number_of_lanes():
     sizes = {}
     for lanes in (16, 64):
-        given, settings = calls.arguments(Case("lingape", runs=64, lanes=lanes))
+        given, settings = arguments(Case("lingape", runs=64, lanes=lanes))
         sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
     assert sizes[16] == sizes[64] and sizes[16]["noise_bytes_per_lane"] == 8 * (50 + 256)
-    # V^-1 and some vectors of K
+    # V^-1 and some vectors of K entries
     assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20
 
 
 def test_every_target_is_a_call_that_the_library_takes():
     for target in targets.TARGETS.values():
-        given, settings = calls.arguments(target.case)
+        given, settings = arguments(target.case)
         assert (settings["elimination"] is not None) == given[2].traits.elimination
         assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target

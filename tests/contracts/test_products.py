@@ -1,4 +1,7 @@
-"""Every product asks for the highest precision: a GPU's TF32 must not reach a pull or a certificate."""
+"""Every matrix product asks for the highest precision.
+
+A GPU's TF32 would change pulls and certificates.
+"""
 
 import dataclasses
 
@@ -23,7 +26,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 
 
 def equations(value):
-    """All equations of a jaxpr and of those inside it."""
+    """Yield all equations of a jaxpr, nested ones included."""
     if isinstance(value, jex.core.ClosedJaxpr):
         value = value.jaxpr
     if isinstance(value, jex.core.Jaxpr):
@@ -37,7 +40,7 @@ def equations(value):
 
 
 def low(traced) -> tuple[int, list[str]]:
-    """How many products there are, and those that do not ask for the highest precision."""
+    """The number of products, and those that do not ask for the highest precision."""
     found = [one for one in equations(traced) if one.primitive.name in PRODUCTS]
     bad = [
         str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))
@@ -45,7 +48,7 @@ def low(traced) -> tuple[int, list[str]]:
     return len(found), bad
 
 
-def test_the_walk_sees_what_it_should():
+def test_the_walk_finds_nested_products():
     x = jnp.ones((2, 2), jnp.float32)
 
     def hidden(x):
@@ -60,7 +63,10 @@ def test_the_walk_sees_what_it_should():
 
 @pytest.fixture
 def traced(monkeypatch):
-    """The jaxprs of all that `jaxelim.lower_bound` jits; nothing is compiled, every result is ones."""
+    """The jaxprs of all that `jaxelim.lower_bound` jits.
+
+    Nothing is compiled; every result is ones.
+    """
     seen, jit = [], jax.jit
 
     def spied(jitted):
@@ -83,7 +89,7 @@ def traced(monkeypatch):
 
 
 def test_complexity(traced):
-    """What is called plainly: H*, its derivatives, the searches, the near-optimal allocations."""
+    """Public calls: H*, its derivatives, the searches, the near-optimal allocations."""
     problem = je.BestArm()
     je.complexity(LINEAR, problem)
     je.complexity_gradients(LINEAR, problem)
