@@ -5,6 +5,7 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -190,6 +191,12 @@ class Instance:
     def unbatched(self) -> list["Instance"]:
         """The instances one by one: those of the batch, or this one."""
         return list(self) if self.batched else [self]
+
+    @property
+    def singles(self) -> list["Instance"]:
+        """Deprecated name of `unbatched`."""
+        warnings.warn("Instance.singles is Instance.unbatched now", DeprecationWarning, stacklevel=2)
+        return self.unbatched
 
     def __len__(self) -> int:
         return self.size

@@ -320,3 +320,5 @@ def test_old_names_of_a_result_work_and_say_so():
         assert result.work is result.timings
     with pytest.warns(DeprecationWarning, match="Result.plan is Result.layout now"):
         assert result.plan is result.layout
+    with pytest.warns(DeprecationWarning, match="Instance.singles is Instance.unbatched now"):
+        assert EASY.singles == EASY.unbatched

@@ -151,12 +151,12 @@ def test_layout_does_not_matter(watched, layout):
 def test_devices_and_order_of_runs(watched):
     """Two devices and one; runs in another order, and some of them alone."""
     if len(jax.devices()) > 1:
-        assert watched.plan["devices"] == 2
+        assert watched.layout["devices"] == 2
     order = np.random.default_rng(0).permutation(40)
     for runs in (order, [31], [17, 2]):
         layout = je.Engine(devices=1)
         some = je.simulate(HARD, je.BestArm(), je.LUCB(), engine=layout, **{**COMMON, "runs": runs})
-        assert some.plan["devices"] == 1
+        assert some.layout["devices"] == 1
         equal(some, watched, runs)
 
 
@@ -265,7 +265,7 @@ def drawn(family, means, noise):
     with je.testing.scope.engine():
         nature = jnp.asarray(nature.astype(noise.dtype))
         zero = jnp.zeros(noise.shape, jnp.int32)
-        of = lambda k: family.draw(je.testing.Lanes(), nature, zero + np.int32(k), zero, jnp.asarray(noise))  # noqa: E731
+        of = lambda k: family.draw(je.testing.LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise))  # noqa: E731
         return np.stack([of(k) for k in range(len(means))])
 
 
@@ -378,7 +378,7 @@ def test_the_family_survives(instance):
         assert [one.family for one in instance] == [family] * 2 == [instance[-1].family] * 2
         assert instance[:1].family == family and stack(list(instance)) == instance
         assert stack([instance, instance[0]]).family == family
-    assert stack(instance).family == family == instance.singles[0].family
+    assert stack(instance).family == family == instance.unbatched[0].family
 
 
 def test_equality_looks_at_the_family():
@@ -417,7 +417,7 @@ def test_canonical_forms():
     assert canonical(je.LUCB()) == {"class": "jaxelim.LUCB"}
     assert canonical(je.LUCB(pulls=2)) == {"class": "jaxelim.LUCB", "pulls": 2}
     for family, told in ((je.Bernoulli(), {"class": "jaxelim.Bernoulli"}),
-                         (Binomial(3), {"class": "tests.family_cases.Binomial", "trials": 3})):
+                         (Binomial(3), {"class": "tests.families.family_cases.Binomial", "trials": 3})):
         form = canonical(je.Instance.unstructured(ONE, family))
         assert form == {"arms": arms, "theta": theta, "family": told}
         assert digest(form) != digest(known)
