@@ -1,4 +1,4 @@
-"""A run's outcome depends on (instance, rule, settings, seed) and nothing else; and one configuration compiles once."""
+"""Runs depend on instance, rule, settings and seed alone; programs compile once."""
 
 import dataclasses
 
@@ -39,7 +39,7 @@ def equal(one, other, take=slice(None)):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Hesitant(je.LinGapE):
-    """LinGapE that now and then asks for its full definition: the same choices."""
+    """LinGapE that at times asks for its full `choose`: the same choices."""
 
     traits = dataclasses.replace(je.LinGapE.traits, batch=4, patience=0.25)
 
@@ -56,7 +56,7 @@ class Hesitant(je.LinGapE):
 
 
 @pytest.fixture(scope="module")
-def watched():
+def observed():
     return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
 
 
@@ -70,48 +70,48 @@ def watched():
     ],
     ids=repr,
 )
-def test_layout_does_not_matter(watched, layout):
+def test_layout_does_not_matter(observed, layout):
     equal(
-        watched,
+        observed,
         je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON),
     )
 
 
-def test_two_devices_and_one(watched):
+def test_two_devices_and_one(observed):
     if len(jax.devices()) < 2:
-        # the suite is to be run with two: see conftest.py
+        # conftest.py asks for two devices
         assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ
-    assert watched.layout["devices"] == min(2, len(jax.devices()))
+    assert observed.layout["devices"] == min(2, len(jax.devices()))
     one = je.simulate(
         INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON
     )
     assert one.layout["devices"] == 1
-    equal(watched, one)
+    equal(observed, one)
 
 
-def test_order_and_choice_of_runs(watched):
+def test_order_and_choice_of_runs(observed):
     order = np.random.default_rng(0).permutation(40)
     settings = {**COMMON, "runs": order}
     equal(
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), watched, order
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), observed, order
     )
     some = np.array([31, 2, 17])
     equal(
         je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}),
-        watched,
+        observed,
         some,
     )
 
 
-def test_an_observer_does_not_steer(watched):
+def test_observers_do_not_change_the_run(observed):
     for s, rule in enumerate(ALL[:2]):
         alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
         for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling"):
             np.testing.assert_array_equal(
-                getattr(alone, name)[0], getattr(watched, name)[s], err_msg=name
+                getattr(alone, name)[0], getattr(observed, name)[s], err_msg=name
             )
-    assert (watched.samples[2] <= watched.samples[1]).all() and (
-        watched.samples[1] <= watched.samples[0]
+    assert (observed.samples[2] <= observed.samples[1]).all() and (
+        observed.samples[1] <= observed.samples[0]
     ).all()
 
 
@@ -132,7 +132,10 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
     [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)],
 )
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
-    """LinGame ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
+    """LinGame ignores delta: one trajectory serves all deltas.
+
+    LinGapE uses delta: each delta has its own trajectory, of the same shape.
+    """
     deltas = np.array([0.1, 0.001, 0.02])
     common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
     swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
@@ -147,7 +150,7 @@ def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
             )
 
 
-def test_a_batch_of_instances_is_its_instances():
+def test_a_batch_of_instances_equals_single_instances():
     batch = je.instances.linear_d20(3, n=3, K=24)
     together = je.simulate(batch, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
     assert together.samples.shape == (3, 3, 1, 6)
@@ -160,7 +163,7 @@ def test_a_batch_of_instances_is_its_instances():
 
 
 def test_scaling():
-    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) lead to the same pulls."""
+    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
     base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), ridge=1.0, **common)
     for scaled, ridge in (
@@ -171,7 +174,7 @@ def test_scaling():
 
 
 def test_permuted_arms_permute_the_result():
-    """Where no ties occur. The initial pulls are in index order, so the noise given must be permuted with them."""
+    """Without ties. The initial pulls are in index order: the noise is permuted too."""
     rng = np.random.default_rng(5)
     k, runs, length = INSTANCE.K, 8, 900
     order = rng.permutation(k)
@@ -215,7 +218,7 @@ def test_design_forms_agree():
 
 
 def test_one_compile_per_configuration():
-    """What changes from call to call is traced: delta, seed, runs of about the same number, theta, features, the cap, weights."""
+    """Delta, seed, number of runs, theta, features, cap and weights are traced."""
     engine.program.cache_clear()
     traced = lambda: sum(p.traces for p in programs)  # noqa: E731
     programs = []
@@ -255,7 +258,7 @@ def larger_mean(theta):
 
 
 def test_problems_of_one_shape_share_a_program():
-    """The numbers of a user's own problem are traced; and its repr, the name of the answer map being known, gives it back."""
+    """The numbers of a user's problem are traced; its repr evaluates back to it."""
     engine.program.cache_clear()
     instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
     before = set(engine.program.values())
@@ -272,7 +275,7 @@ def test_problems_of_one_shape_share_a_program():
                 instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
             )
         )
-    # the same half-spaces, written twice
+    # the same half-spaces at another scale
     np.testing.assert_array_equal(results[0].samples, results[1].samples)
     other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
     harder = je.simulate(
@@ -282,15 +285,18 @@ def test_problems_of_one_shape_share_a_program():
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
 
-def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
-    """Where the queue is empty the runs left move to smaller programs, compiled once; no number changes, on one device or two."""
+def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
+    """When the queue is empty, the remaining runs move to programs of fewer lanes.
+
+    Those compile once, and no number changes, on one device or two.
+    """
     monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
     for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
         layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
         moved = je.simulate(
             INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON
         )
-        equal(watched, moved)
+        equal(observed, moved)
         stayed = je.simulate(
             INSTANCE,
             je.BestArm(),
@@ -299,15 +305,15 @@ def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
             engine=dataclasses.replace(layout, shrink=False),
             **COMMON,
         )
-        equal(watched, stayed)
+        equal(observed, stayed)
         assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
         assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
     assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
 
 
 def test_few_runs_take_few_lanes():
-    """About eight runs a lane, where nobody says how many lanes; what a run does is the same on any number of them."""
-    few = jax.default_backend() == "cpu"  # a GPU takes as many as there are runs
+    """By default a lane takes about eight runs; runs do not depend on the lanes."""
+    few = jax.default_backend() == "cpu"  # a GPU takes a lane per run
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     results = {}
     sizes = (
@@ -330,7 +336,7 @@ def test_few_runs_take_few_lanes():
 
 
 def test_lanes_do_not_change_the_last_digit():
-    """What a rule carries is equal to the bit on any number of lanes: else long runs part, sooner or later."""
+    """A rule's state is bitwise equal on any number of lanes, else long runs differ."""
     inside = {}
     for lanes in (16, 64):
         given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
@@ -355,7 +361,7 @@ def test_lanes_do_not_change_the_last_digit():
 
 
 def test_useful_samples():
-    """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
+    """Lanes are refilled from the queue: most computed samples are drawn by runs."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     result = je.simulate(
         easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1)

@@ -1,4 +1,4 @@
-"""Rules and answer maps that break their contract are refused: while they are traced, or after the chunk in which they did."""
+"""Rules and answer maps that break their contract are refused."""
 
 import dataclasses
 from typing import Any
@@ -19,7 +19,7 @@ SLOW = je.Engine(devices=1, chunk=64)
 
 
 def a_rule(choose, **more):
-    """A rule of one's own: `choose` and other members, given as functions of (rule, view, ..)."""
+    """A user's rule: `choose` and other members, as functions of (rule, view, ..)."""
     traits = je.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
     members = {"choose": choose, "traits": traits, **more}
     kind = type("Mine", (je.SamplingRule,), members)
@@ -40,7 +40,7 @@ def refused(rule, instance=ONE, **settings):
 
 @dataclasses.dataclass(frozen=True)
 class Late(je.SamplingRule):
-    """The arms in turn, and at t = 150 another; by which method is a matter of the subclass.
+    """Pulls the arms in turn, but `arm` at t = 150; subclasses do so in other methods.
 
     The arm is traced, so that all share a program.
     """
@@ -68,7 +68,7 @@ class Fast(LanesLast):
 
 
 class Slow(LanesLast):
-    """`fast` asks for `choose` at every other t."""
+    """Its `fast` asks for `choose` at every other t."""
 
     def fast(self, view, state):
         return jnp.int64(0), state, jnp.where(view.t % 2 == 0, ASK, OK)
@@ -76,7 +76,7 @@ class Slow(LanesLast):
 
 MOST = np.iinfo(np.int32).max
 ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOST, -(2**40): -MOST}
-"""What is chosen, and what is said of it: what does not fit into 32 bits is not taken for an arm."""
+"""Arm chosen: arm reported. An arm beyond 32 bits is clipped, not wrapped."""
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -93,12 +93,12 @@ def test_an_arm_out_of_range(kind, arm):
 
 
 def by_run(rule, view, state):
-    """Out of range where the first mean is small, so in some runs only, and at different t."""
+    """Out of range when the first mean is small: in some runs, at different t."""
     return jnp.where(view.means[0] < 0.8, 99, view.t % K), state
 
 
 def test_the_earliest_run_is_named():
-    """Whatever the layout, as long as the chunks are as long: that of lowest index among those of the first such chunk."""
+    """On any layout with equal chunks: the lowest run of the first faulty chunk."""
     found = [
         refused(a_rule(by_run), BATCH, runs=np.arange(40) + 5, engine=engine)
         for engine in (SLOW, je.Engine(devices=1, chunk=64, lanes=64))
@@ -113,7 +113,7 @@ def test_the_earliest_run_is_named():
     assert one.t == first.t
 
 
-def test_a_trace_is_refused_too():
+def test_a_trace_is_refused():
     with pytest.raises(je.RuleError, match=r"arm 200 at t = 150 of run 7\)"):
         je.trace(ONE, je.BestArm(), Late(200), run=7, ridge=1)
 
@@ -123,7 +123,7 @@ def test_all_devices_name_the_same_run():
     assert (error.run, error.t) == (0, 150)
 
 
-def test_an_arm_that_is_never_pulled_is_no_fault():
+def test_an_arm_that_is_never_pulled_is_accepted():
     """At the cap the rule is asked, but nothing is drawn."""
     result = je.simulate(
         ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW
@@ -140,7 +140,7 @@ def jitted_constant(value):
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """A state that is no pytree."""
+    """A state that is not a pytree."""
 
     x: Any = 0
 
@@ -283,7 +283,7 @@ def test_a_method_that_returns_something_else(name, nothing_compiles):
     assert (error.__cause__ is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
 
 
-def test_lanes_last_rules_too(nothing_compiles):
+def test_lanes_last_rules_are_refused(nothing_compiles):
     error = refused(
         a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True})
     )
@@ -309,7 +309,7 @@ NATIVE = {
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_a_stopping_test_of_its_own(name, nothing_compiles):
+def test_a_native_stopping_test_is_checked(name, nothing_compiles):
     native, note = NATIVE[name]
     assert (
         refused(
@@ -335,7 +335,7 @@ Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
     "call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)]
 )
 def test_an_answer_out_of_range(call, beyond, said):
-    """Right at the true theta, where alone it is looked at beforehand."""
+    """The answer is in range at the true theta, the only point checked beforehand."""
     def answer(theta):
         return jnp.where(theta[0] < 0.7, beyond, 0)
 
@@ -351,7 +351,7 @@ def test_an_answer_out_of_range(call, beyond, said):
     )
 
 
-def test_an_answer_that_only_numpy_can_give(nothing_compiles):
+def test_an_answer_that_needs_numpy(nothing_compiles):
     with pytest.raises(je.ArgumentError, match="TracerArrayConversionError") as caught:
         je.simulate(
             ONE,
@@ -370,7 +370,7 @@ class Broken(je.Uniform):
         raise KeyError("nothing there")
 
 
-def test_the_other_error_is_the_cause():
+def test_the_original_error_is_the_cause():
     error = refused(Broken())
     assert isinstance(error.__cause__, KeyError) and "Broken()" in str(error)
 
@@ -391,7 +391,7 @@ class MutableThreshold:
 @pytest.mark.parametrize(
     "argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str
 )
-def test_what_cannot_be_hashed(argument, given, nothing_compiles):
+def test_unhashable_arguments(argument, given, nothing_compiles):
     with pytest.raises(je.ArgumentError) as caught:
         je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
     assert caught.value.argument == argument and "unhashable type" in caught.value.note

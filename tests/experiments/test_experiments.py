@@ -1,4 +1,4 @@
-"""Each experiment, tiny, from its command line; and what the tables say of their runs."""
+"""Each experiment at a tiny size from its command line, and its tables."""
 
 import csv
 import math
@@ -29,7 +29,7 @@ from experiments import (
 from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[2]
-HERE = "--no-processes"  # what this process has compiled is not compiled again
+HERE = "--no-processes"  # reuse what this process has compiled
 TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 
 
@@ -49,7 +49,7 @@ def test_the_tables_have_all_cells_of_the_paper():
         )
         names = [job.name for job in tables.jobs(found)]
         assert len(names) == len(set(names))
-        # Columns without elimination at sampling watch the same runs.
+        # Columns without elimination at sampling observe the same runs.
         for row in found:
             watched = row.column in ("none", "stopping") or (
                 name == "table3" and "elim" not in row.algorithm
@@ -110,24 +110,16 @@ def test_cells_are_those_of_the_paper():
 
 
 def test_table4(tmp_path, capsys):
-    """LUCB on signs: every run stops; the numbers are those of `simulate`."""
+    """LUCB on thresholding: every run stops; the numbers are those of `simulate`."""
     arguments = [
-        "--runs",
-        "6",
-        "--rules",
-        "lucb",
-        "--problems",
-        "osi",
-        HERE,
-        "--output",
-        str(tmp_path),
-    ]
+        "--runs", "6", "--rules", "lucb", "--problems", "osi", HERE, "--output", str(tmp_path),
+    ]  # fmt: skip
     assert table4.main(arguments) == 0
     page = capsys.readouterr().out
     lines = {line["column"]: line for line in read_csv(tmp_path / "table4.csv")}
     instance = je.load_instance("unstructured-k40-osi")
     both = je.SelectiveElimination()
-    one = je.Engine(devices=1)  # as cells are run: no further compilation
+    one = je.Engine(devices=1)  # as for cells: no further compilation
     watched = je.simulate(
         instance,
         je.Thresholding(),
@@ -190,7 +182,7 @@ def test_table4(tmp_path, capsys):
         and "3 of the paper's cells" in page
         and "†" not in page
     )
-    # More runs: only the new ones are done, and the first stay.
+    # More runs: only the new ones are computed, and the first blocks stay.
     before = {path: path.read_bytes() for path in (tmp_path / "blocks").iterdir()}
     arguments[1] = "8"
     assert table4.main(arguments) == 0
@@ -199,7 +191,10 @@ def test_table4(tmp_path, capsys):
 
 
 def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
-    """The oracle at 2000 samples, far too few: restricted means, daggers, and the number of runs; never in silence."""
+    """At 2000 samples every run of the oracle is cut off.
+
+    The table then shows restricted means, daggers and the number of runs.
+    """
     assert (
         table3.main([*TINY, "--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)])
         == 0
@@ -220,8 +215,8 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     tex = (tmp_path / "table3.tex").read_text()
     assert tex.count("^{\\dagger6}") == 6 and "restricted mean" in tex and "\\toprule" in tex
     assert [line.count("&") for line in tex.splitlines() if line.startswith("& ")] == [7, 7]
-    assert all(line["z"] == "" for line in lines)  # the paper's cap was another
-    # Figure 1, left, shares these runs; of runs that were cut off it has nothing to draw, and says so.
+    assert all(line["z"] == "" for line in lines)  # the paper's cap is different
+    # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
     assert figure1_left.main([*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
     shown = capsys.readouterr().err
     assert "0 runs computed, 6 were there already" in shown and "ArgumentError" in shown
@@ -248,7 +243,8 @@ def wait_for_blocks(folder: Path, count: int, process: subprocess.Popen) -> None
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "experiments.table1", *arguments, "--output", str(folder)]
-    # A suite that a shell started in the background hands on that Ctrl-C is ignored; preexec_fn would fork under JAX's threads.
+    # A shell's background job ignores Ctrl-C, and so would its children.
+    # preexec_fn would fork under JAX's threads.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
@@ -280,24 +276,16 @@ def compare_with_undisturbed(
     assert (disturbed / "table1.nc").read_bytes() == (whole / "table1.nc").read_bytes()
 
 
-# blocks: two oracles, 24 runs; so many that no process is through with them before it is stopped
+# Two oracles, 24 runs each: no process finishes them all before it is stopped.
 COUNT = 48
 BLOCKS = [
-    "--runs",
-    "24",
-    "--block",
-    "1",
-    "--rules",
-    "oracle",
-    "--problems",
-    "bai",
-    "--max-samples",
-    "10000",
-]
+    "--runs", "24", "--block", "1", "--rules", "oracle", "--problems", "bai",
+    "--max-samples", "10000",
+]  # fmt: skip
 
 
 def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
-    """Ctrl-C says how to go on; then kill -9; in the end all is as if nothing had happened."""
+    """Ctrl-C prints the command to resume; neither it nor kill -9 changes the result."""
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", 2, process)
     process.send_signal(signal.SIGINT)
@@ -307,7 +295,7 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", kept + 2, process)
     process.kill()
-    # until those that compute for it have ended too: they hold the other end of the pipes
+    # its workers hold the other end of the pipes: wait until they end too
     process.communicate(timeout=60)
     assert 2 <= kept < len(arrays(tmp_path / "disturbed")) < COUNT
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", BLOCKS, COUNT)
@@ -315,7 +303,7 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_table_that_is_killed_at_random_moments(tmp_path):
-    """50 times: as soon as there is another block, or up to 0.15 s later, while the next are computed and written."""
+    """Kill it 50 times, up to 0.15 s after a new block, while others are written."""
     rng = np.random.default_rng(0)
     many = ["--runs", "100", *BLOCKS[2:]]
     for _ in range(50):
@@ -329,20 +317,11 @@ def test_a_table_that_is_killed_at_random_moments(tmp_path):
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", many, 200)
 
 
-def test_sharded_tables_are_the_whole(tmp_path, capsys):
+def test_sharded_tables_equal_the_whole(tmp_path, capsys):
     arguments = [
-        "--runs",
-        "4",
-        "--block",
-        "2",
-        "--rules",
-        "oracle",
-        "--problems",
-        "bai",
-        "--max-samples",
-        "2000",
-        HERE,
-    ]
+        "--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai",
+        "--max-samples", "2000", HERE,
+    ]  # fmt: skip
     for i in (1, 2):
         assert (
             table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
@@ -360,7 +339,7 @@ def test_sharded_tables_are_the_whole(tmp_path, capsys):
     ).read_bytes()
 
 
-def test_options_are_refused_in_a_sentence(tmp_path, capsys):
+def test_bad_options_are_refused(tmp_path, capsys):
     common = ["--output", str(tmp_path)]
     assert table1.main(["--rules", "lingap", *common]) == 2 and "lingape" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
@@ -376,8 +355,11 @@ def test_options_are_refused_in_a_sentence(tmp_path, capsys):
         assert left.value.code == 2 and re.search(bad[0][2:], capsys.readouterr().err)
 
 
-def test_a_long_job_says_how_far_it_is(capsys, monkeypatch):
-    """Where there are no bars: a line now and then, though no block ends, with the whole job and each block at work."""
+def test_a_long_job_prints_its_progress(capsys, monkeypatch):
+    """Without progress bars it prints a line at intervals, even if no block ends.
+
+    The line shows the whole job and each block at work.
+    """
     job = cells.Cell(
         "a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),)
     )
@@ -398,7 +380,7 @@ def test_a_long_job_says_how_far_it_is(capsys, monkeypatch):
     board.close()
 
 
-def test_seeds_have_names_of_their_own():
+def test_names_contain_the_seed():
     assert (
         cells.Options().named("x") == "x"
         and cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
@@ -420,7 +402,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
     assert set(cells_) == {
         f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")
     }
-    # A rule that the table does not have, and that does not look at pieces: two curves.
+    # A rule outside the table and without elimination at sampling: two curves.
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or ())
     assert (
@@ -440,7 +422,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
         "full, at stopping",
     ]
     assert all(line.get_ydata()[0] == 52 > line.get_ydata()[-1] for line in axes.lines)
-    # Figure 1, left, draws from the same runs.
+    # Figure 1, left, uses the same runs.
     assert (
         figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)])
         == 0
@@ -451,21 +433,11 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
 
 
 def test_figure1_right(tmp_path, capsys):
-    """The ratios are those of the runs; none is below 1; all deltas are read off one trajectory."""
+    """The ratios are those of the runs, none is below 1; deltas share a trajectory."""
     arguments = [
-        "--runs",
-        "6",
-        "--rules",
-        "oracle",
-        "--delta",
-        "0.1",
-        "1e-4",
-        "--error",
-        "sd",
-        HERE,
-        "--output",
-        str(tmp_path),
-    ]
+        "--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", HERE,
+        "--output", str(tmp_path),
+    ]  # fmt: skip
     assert figure1_right.main(arguments) == 0
     assert all(Path(name).stat().st_size > 0 for name in capsys.readouterr().out.split())
     data = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
@@ -485,16 +457,20 @@ def test_figure1_right(tmp_path, capsys):
         )
         assert math.isclose(float(line["sd"]), ratio.std(ddof=1)) and line["cut_off"] == "0"
     for one in data.values():
-        # later at the smaller delta, run by run
+        # each run stops later at the smaller delta
         assert (np.diff(one["samples"].values, axis=1) > 0).all()
     assert store.Store(tmp_path).cells()[0].held.blocks[0].work["plan_deltas_per_trajectory"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["oracle", "lingame"])
-def test_the_ratio_of_stopping_times_falls_towards_one(rule):
-    """Paired, 500 runs: never below 1, and falling with log(1/delta) (paper, Figure 1, right). Of 64 runs the paired slopes
-    gave |t| = 2.0 to 2.8, which makes 5.5 to 8 of 500: a fall as large as that is missed in less than one case of a hundred."""
+def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
+    """500 paired runs: the ratio is at least 1 and decreases with log(1/delta).
+
+    Source: Figure 1, right, of the paper. The paired slopes of 64 runs had |t| = 2.0 to
+    2.8, so 5.5 to 8 for 500 runs. The test misses such a slope with probability below
+    0.01.
+    """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
     options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
     for cell in figure1_right.jobs(options).values():

@@ -1,4 +1,4 @@
-"""One small job in a process of its own, for `test_flags`: prints its arrays' digest or the error."""
+"""One small job for `test_flags`: prints the digest of its arrays, or the error."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ import jaxelim as je
 
 
 def digest() -> str:
-    """Of samples, stopped, answer and pulls of two observers."""
+    """SHA-256 of samples, stopped, answer and pulls of two observers."""
     arms = np.array(
         [[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, -0.8, 0.3], [-0.5, 0.5, 0.9], [0.3, 0.3, -1.0]]
     )

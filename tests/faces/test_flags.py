@@ -1,7 +1,6 @@
-"""A run is a function of (instance, rule, settings, seed, run): under every flag of JAX and XLA the
-same numbers come out, or a sentence.
+"""Every flag of JAX and XLA either leaves the numbers equal or is refused.
 
-`python -m tests.faces.test_flags` prints the table of all flags: which give equal numbers, which are refused.
+`python -m tests.faces.test_flags` prints a table of all flags.
 """
 
 import functools
@@ -75,7 +74,7 @@ FAST = {
 
 
 def plain() -> dict[str, str]:
-    """The environment of this process without what JAX or XLA would read."""
+    """The environment of this process without variables that JAX or XLA read."""
     kept = ("JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES")
     return {
         key: value for key, value in os.environ.items()
@@ -84,7 +83,7 @@ def plain() -> dict[str, str]:
 
 
 def said(flag: str) -> dict:
-    """What the job says under a flag."""
+    """The job's output under a flag."""
     name, _, value = flag.partition("=")
     environment = plain() | ({name: value} if flag else {})
     command = [sys.executable, "-m", "tests.faces.flags_job"]
@@ -110,13 +109,13 @@ def test_numbers_are_the_same_under(flag):
 
 
 @pytest.mark.parametrize("flag", [marked(flag) for flag in REFUSED])
-def test_a_sentence_under(flag):
+def test_refused_under(flag):
     found = said(flag)
     assert found["error"] == "SetupError" and found["text"].startswith(REFUSED[flag])
 
 
-def test_the_digest_tells_generators_apart(monkeypatch):
-    """It does change where the key does."""
+def test_the_digest_depends_on_the_generator(monkeypatch):
+    """Another key gives another digest."""
     from jaxelim.families import noise
 
     monkeypatch.setattr(
@@ -185,7 +184,7 @@ def test_a_forked_child():
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     child = context.Process(target=_in_child, args=(there,))
-    with pytest.warns(RuntimeWarning, match="fork"):  # JAX's own
+    with pytest.warns(RuntimeWarning, match="fork"):  # from JAX itself
         child.start()
     assert here.poll(60) and here.recv() == "refused"
     child.join(10)
@@ -201,7 +200,7 @@ def test_use_all_cores_after_jax_has_started(monkeypatch):
         cli.use_all_cores()
 
 
-def test_nothing_is_compiled_anew_when_flags_change():
+def test_nothing_is_recompiled_when_flags_change():
     here()
     before = {program: program.traces for program in engine.program.values()}
     assert before
@@ -211,7 +210,7 @@ def test_nothing_is_compiled_anew_when_flags_change():
 
 
 def main() -> None:
-    """The table of `Must show`: flags tried, equal, refused."""
+    """Print the table: flags tried, equal and refused."""
     base = said("")
     rows = {flag: said(flag) for flag in (*EQUAL, *REFUSED)}
     for flag, found in rows.items():
@@ -226,7 +225,8 @@ def main() -> None:
     equal = sum(found == base for found in rows.values())
     refusals = sum("error" in found for found in rows.values())
     print(
-        f"{len(rows)} flags tried, {equal} equal, {refusals} refused, {len(rows) - equal - refusals} differ"
+        f"{len(rows)} flags tried, {equal} equal, {refusals} refused, "
+        f"{len(rows) - equal - refusals} differ"
     )
 
 
