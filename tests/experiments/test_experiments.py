@@ -285,7 +285,7 @@ BLOCKS = [
 
 
 def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
-    """Ctrl-C prints the command to resume; neither it nor kill -9 changes the result."""
+    """Ctrl-C prints the command to resume; Ctrl-C and kill -9 change no result."""
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", 2, process)
     process.send_signal(signal.SIGINT)

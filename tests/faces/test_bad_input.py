@@ -1,5 +1,7 @@
-"""Every argument times the ways it can be wrong: a named exception that says which argument, what it was given and what is
-allowed, raised before anything compiles."""
+"""Every argument in each of its wrong forms is refused before anything compiles.
+
+The exception names the argument, what it was given and what is allowed.
+"""
 
 import dataclasses
 import json
@@ -62,7 +64,7 @@ def trace(**changes):
 
 
 def each(table):
-    """(name, value) for every value listed under a name."""
+    """A (name, value) parameter for every value listed under a name."""
     return [
         pytest.param(name, value, id=f"{name}: {type(value).__name__} {i}")
         for name, values in table.items()
@@ -86,7 +88,7 @@ NOT_REAL = [
 ]
 NOT_WHOLE = [True, np.True_, 1.0, 1.5, NAN, INF, 1j, "1", None, [], object()]
 
-# What both calls refuse.
+# Refused by both calls.
 COMMON = {
     "instance": [None, PHI, "linear-d20", (PHI, [2.0, 0.5]), je.Instance],
     "problem": [None, "best-arm", je.BestArm, 1],
@@ -199,9 +201,10 @@ def test_trace(name, value):
     refused(lambda: trace(**{name: value}), name)
 
 
-def test_the_value_and_what_is_allowed_are_said():
+def test_the_message_names_the_value_and_what_is_allowed():
     assert str(refused(lambda: simulate(delta=1.5), "delta")) == (
-        "delta: got 1.5; allowed: a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
+        "delta: got 1.5; allowed: "
+        "a number strictly between 0 and 1, or a non-empty 1-D array of such numbers"
     )
     refused(lambda: simulate(delta=[0.1, 7.25]), "delta", "7.25", "strictly between 0 and 1")
     refused(lambda: simulate(runs=0), "runs", "got 0", "n >= 1")
@@ -304,7 +307,7 @@ def test_noise_whose_squares_overflow(precision, most, beyond):
             error.allowed == f"standard normals, at most {most:g} in absolute value in {precision}"
         )
         refused(lambda noise=noise: trace(noise=noise[1], engine=layout), "noise", "at [0, 3]")
-        # at the bound it passes: the next argument is named
+        # the bound itself passes: the next argument is refused
         fine = np.where(noise == 0, 0, np.sign(value) * most)
         refused(
             lambda fine=fine: simulate(noise=fine, engine=layout, elimination="none"), "elimination"
@@ -401,8 +404,8 @@ def test_gaps_that_float32_keeps(instance, problem):
     )
 
 
-def test_a_threshold_is_looked_at_as_far_as_the_run_may_go():
-    """NaN beyond max_samples is nobody's business; NaN before it is refused even where it is rare."""
+def test_a_threshold_is_checked_up_to_the_cap():
+    """NaN beyond max_samples passes; NaN below it is refused even if it is rare."""
     refused(
         lambda: simulate(threshold=undefined_late, max_samples=1_000_000),
         "threshold",
@@ -410,7 +413,7 @@ def test_a_threshold_is_looked_at_as_far_as_the_run_may_go():
         "t = ",
     )
     refused(lambda: simulate(threshold=undefined_late, max_samples=49, delta=2), "delta")
-    # the threshold passes, the next wrong argument is named
+    # the threshold passes: the next wrong argument is refused
     with pytest.raises(je.ArgumentError) as caught:
         simulate(threshold=undefined_late, max_samples=49, elimination="none")
     assert caught.value.argument == "elimination"
@@ -531,8 +534,8 @@ def test_the_answer_must_be_unique():
     refused(lambda: simulate(instance=identical), "instance", "[0, 1]", kind=je.TieError)
 
 
-def test_ties_that_are_not_in_question_are_fine():
-    """They pass every check: what is refused is the argument that is checked after the instance."""
+def test_ties_that_do_not_matter_are_accepted():
+    """The instance passes: the next wrong argument is refused."""
     tie = je.Instance(np.eye(4), [1.0, 0.5, 0.5, 1.0])
     for problem, instance in (
         (je.TopM(2), tie),
@@ -562,7 +565,7 @@ def test_ties_that_are_not_in_question_are_fine():
         '{"theta": "x", "arms": [[1, 0], [0, 1]]}',
     ],
 )
-def test_a_file_that_is_no_instance(tmp_path, text):
+def test_a_file_without_an_instance(tmp_path, text):
     path = tmp_path / "instance.json"
     path.write_text(text)
     refused(
@@ -663,7 +666,7 @@ def test_answer_maps(answer, word):
     refused(lambda: simulate(problem=je.HalfSpaces(answer, Y)), "answer", word)
 
 
-def test_half_spaces_and_instances_must_match():
+def test_half_spaces_must_match_the_instance():
     refused(
         lambda: simulate(problem=je.HalfSpaces(larger, np.ones((2, 1, 3)))), "directions", "d = 2"
     )
@@ -724,7 +727,7 @@ def test_oracle(weights):
     refused(lambda: je.Oracle(weights), "weights")
 
 
-def test_oracle_weights_within_rounding_are_fine():
+def test_oracle_weights_within_rounding_are_accepted():
     je.Oracle(W * (1 + 5e-10))
     je.Oracle([W, W])
 
@@ -747,14 +750,12 @@ def test_oracle_weights_must_match_the_instance(instance, weights):
 
 @dataclasses.dataclass(frozen=True)
 class Narrow(je.SamplingRule):
-    """A rule that is defined for little."""
+    """A rule defined for few problems and structures."""
 
-    traits = je.Traits(
-        problems=("best-arm",), structures=("unstructured",), stopping=("llr",)
-    )
+    traits = je.Traits(problems=("best-arm",), structures=("unstructured",), stopping=("llr",))
 
 
-def test_combinations_that_are_not_defined():
+def test_undefined_combinations():
     unsupported = {"kind": je.UnsupportedError}
     narrow = {"rule": Narrow(), "instance": UNSTRUCTURED}
     refused(
@@ -832,7 +833,7 @@ def test_engine(name, value):
     refused(lambda: je.Engine(**{name: value}), name)
 
 
-def test_a_form_that_is_wrong_for_the_instance():
+def test_a_form_that_does_not_fit_the_instance():
     refused(lambda: simulate(engine=je.Engine(form="diagonal")), "form", "'diagonal'", "'square'")
     refused(
         lambda: simulate(problem=je.HalfSpaces(larger, Y), engine=je.Engine(form="arms")),
@@ -877,12 +878,12 @@ def test_unknown_names_on_the_command_line(capsys, option, value, nearest):
         (["linear-d20", "--rule", "uniform", "--elimination", "full"], "elimination"),
     ],
 )
-def test_the_command_line_refuses_too(capsys, arguments, argument):
+def test_the_command_line_refuses(capsys, arguments, argument):
     assert cli.main(["run", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"jaxelim: {argument}: got ")
 
 
-def test_a_file_that_is_no_instance_on_the_command_line(capsys, tmp_path):
+def test_a_file_without_an_instance_on_the_command_line(capsys, tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json.dumps({"samples": [1, 2]}))
     assert cli.main(["run", str(path)]) == 2

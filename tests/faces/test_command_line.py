@@ -1,4 +1,4 @@
-"""What the command line and the experiments do before, after and instead of the work: paths, options, Ctrl-C, full disks."""
+"""Paths, options, Ctrl-C and full disks in the command line and the experiments."""
 
 import errno
 import json
@@ -52,7 +52,7 @@ def test_the_version_has_one_source(capsys):
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "jaxelim.__version__"}
 
 
-# Paths are tried before anything runs
+# Paths are checked before anything runs
 
 FILES = {
     ".": "it is a folder",
@@ -81,13 +81,14 @@ def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
     shown = repr(str(Path(path)))
     if len(path) < 100:
         assert capsys.readouterr().err == (
-            f"jaxelim: output: got {shown} ({FILES[path]}); allowed: a file in a folder that exists and can be written to\n"
+            f"jaxelim: output: got {shown} ({FILES[path]}); "
+            "allowed: a file in a folder that exists and can be written to\n"
         )
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
     assert (here / "file").read_text() == "mine" and not list((here / "folder").iterdir())
 
 
-def test_files_that_can_be_written_are_left_alone(here):
+def test_checking_a_path_changes_no_file(here):
     for name in ("file", "new", Path("folder") / "new"):
         assert writable_file("output", name) == Path(name)
     assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [
@@ -172,8 +173,8 @@ EXPERIMENTS = {
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiments_try_their_files_first(here, monkeypatch, capsys, name):
-    """A folder stands where a figure or a table would go."""
+def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
+    """A folder has the name of a figure or of a table."""
     monkeypatch.setattr(cells, "run_cells", never)
     (here / "results" / name).mkdir(parents=True)
     assert EXPERIMENTS[name]("results") == 2
@@ -187,7 +188,7 @@ def test_the_example_in_two_dimensions_needs_a_name():
         two_dimensional.TwoDimensional(output=Path("."))
 
 
-def test_allocations_try_their_files_first(here, monkeypatch):
+def test_allocations_check_their_files_first(here, monkeypatch):
     monkeypatch.setattr(je, "complexity", never)
     (here / "results" / "survival.pdf").mkdir(parents=True)
     with pytest.raises(je.ArgumentError, match="survival.pdf"):
@@ -195,7 +196,7 @@ def test_allocations_try_their_files_first(here, monkeypatch):
     assert allocations.DRAWN.keys() <= set(allocations.Allocations().parts)
 
 
-# What cannot be written in the end
+# Failures while writing
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,8 @@ def result():
     [
         (
             errno.ENOSPC,
-            "the disk is full; files that were there before are kept. Free some space and give the same command again",
+            "the disk is full; files that were there before are kept. "
+            "Free some space and give the same command again",
         ),
         (errno.EIO, "Input/output error"),
     ],
@@ -256,7 +258,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 
 
 def start(*command: str, **environment: str) -> subprocess.Popen:
-    # A suite that a shell started in the background hands on that Ctrl-C is ignored.
+    # A shell's background job ignores Ctrl-C, and so would its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
@@ -272,7 +274,7 @@ def start(*command: str, **environment: str) -> subprocess.Popen:
 
 
 def interrupt(process: subprocess.Popen, stream, words: str) -> str:
-    """Ctrl-C once the process has said the words; what it says after them on standard error."""
+    """Send Ctrl-C once the process prints the words; return its later error output."""
     late = threading.Timer(120, process.kill)
     late.start()
     try:
@@ -289,24 +291,14 @@ def interrupt(process: subprocess.Popen, stream, words: str) -> str:
     "words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"]
 )
 def test_ctrl_c_on_a_run(tmp_path, words):
-    """While its program compiles, and while it runs for ever."""
+    """While its program compiles, and while it runs without end."""
     path = tmp_path / "hard.json"
     path.write_text(json.dumps({"arms": np.eye(3).tolist(), "theta": [1e-9, 0.0, -1e-9]}))
     process = start(
-        "-m",
-        "jaxelim.cli",
-        "run",
-        str(path),
-        "--runs",
-        "100",
-        "--max-samples",
-        str(2**31 - 2**17),
-        "--output",
-        str(tmp_path / "r.nc"),
-        JAX_LOG_COMPILES="1",
-        JAX_ENABLE_COMPILATION_CACHE="false",
-        JAX_NUM_CPU_DEVICES="1",
-    )
+        "-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples",
+        str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1",
+        JAX_ENABLE_COMPILATION_CACHE="false", JAX_NUM_CPU_DEVICES="1",
+    )  # fmt: skip
     said = interrupt(process, process.stderr, words)
     assert (
         process.returncode == 130
@@ -317,7 +309,7 @@ def test_ctrl_c_on_a_run(tmp_path, words):
 
 
 def test_ctrl_c_while_no_python_runs():
-    """As in a long compilation: the main thread is in C for hours, and lets other threads run."""
+    """As in a long compilation: the main thread is in C and releases the GIL."""
     code = (
         "import hashlib; from jaxelim import cli\n"
         "def act():\n"
@@ -330,7 +322,7 @@ def test_ctrl_c_while_no_python_runs():
     assert process.returncode == 130
 
 
-def test_what_is_guarded_leaves_signals_as_they_were(capsys):
+def test_a_guarded_command_restores_signals(capsys):
     before = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(before)
 
@@ -359,7 +351,7 @@ def test_the_demo_counts_errors_among_runs_that_stopped():
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
 
 
-def test_the_list_of_results_says_that_means_are_biased(tmp_path, capsys):
+def test_the_list_of_results_warns_of_biased_means(tmp_path, capsys):
     for name, stopped in (("whole", True), ("cut", False)):
         dims = ("stopping", "delta", "run")
         arrays = {

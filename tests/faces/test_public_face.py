@@ -1,4 +1,4 @@
-"""The names, shapes and types that users rely on. Run with the caller's x64 flag off, and once more with it on."""
+"""Names, shapes and types that users rely on, with the caller's x64 flag off and on."""
 
 import subprocess
 import sys
@@ -78,7 +78,7 @@ def test_pair_times():
     np.testing.assert_array_equal(without.samples, result.samples)
 
 
-def test_truncated_runs_are_flagged_and_left_out():
+def test_truncated_runs_are_flagged_and_excluded():
     hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
     result = je.simulate(hard, je.BestArm(), je.Uniform(), runs=4, max_samples=200)
     assert (
@@ -92,8 +92,8 @@ def test_truncated_runs_are_flagged_and_left_out():
     assert "4 of 4 runs were cut off" in text and "they are in no mean." in text
 
 
-def test_a_summary_says_that_means_are_biased():
-    """Half of the runs stop, the others would have stopped later."""
+def test_a_summary_warns_of_biased_means():
+    """Half of the runs stop; the others would have stopped later."""
     whole = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1)
     cap = int(np.median(whole.samples))
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1, max_samples=cap)
@@ -120,7 +120,7 @@ def test_noise_that_runs_out():
 
 
 def test_common_random_numbers():
-    """Two rules on one seed see the same noise, and a trace of run r is that run."""
+    """Rules share the noise of a seed, and a trace of run r is that run."""
     result = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=[4, 9], seed=3)
     for place, run in enumerate((4, 9)):
         trace = je.trace(EASY, je.BestArm(), je.LinGapE(), seed=3, run=run)
@@ -150,7 +150,8 @@ def test_seeds_give_different_standard_normals():
             for s in (1, 2, 3)
         ]
     )
-    # n = 12000: each bound is six standard errors (chance of failing by luck below 1e-8 each); shifts of 0.06 are seen.
+    # n = 12000: each bound is six standard errors, so it fails by luck with probability
+    # below 1e-8. It detects shifts of 0.06.
     n = z.size
     assert n == 12_000 and abs(z.mean()) < 6 / n**0.5 and abs(z.var() - 1) < 6 * (2 / n) ** 0.5
     assert abs(np.corrcoef(z[:4000], z[4000:8000])[0, 1]) < 6 / 4000**0.5
@@ -218,7 +219,7 @@ def test_a_callable_is_a_threshold():
     np.testing.assert_array_equal(mine.pulls, theirs.pulls)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     seen = []
     je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=30, progress=lambda *x: seen.append(x))
     assert seen[-1][:2] == (30, 30) and seen[-1][2] > 0
@@ -226,31 +227,11 @@ def test_progress_is_told():
 
 def test_command_line(tmp_path, capsys):
     out = tmp_path / "result.nc"
-    code = cli.main(
-        [
-            "run",
-            "linear-d10",
-            "--problem",
-            "best-arm",
-            "--rule",
-            "lingape",
-            "--stopping",
-            "llr",
-            "selective",
-            "--elimination",
-            "none",
-            "--delta",
-            "0.1",
-            "--runs",
-            "4",
-            "--seed",
-            "0",
-            "--max-samples",
-            "300",
-            "--output",
-            str(out),
-        ]
-    )
+    code = cli.main([
+        "run", "linear-d10", "--problem", "best-arm", "--rule", "lingape", "--stopping", "llr",
+        "selective", "--elimination", "none", "--delta", "0.1", "--runs", "4", "--seed", "0",
+        "--max-samples", "300", "--output", str(out),
+    ])  # fmt: skip
     text = capsys.readouterr().out
     assert code == 0 and "selective" in text and "wrote" in text
     with xr.open_dataset(out, engine="h5netcdf") as back:
@@ -306,15 +287,18 @@ def test_complexity_from_the_command_line(tmp_path, capsys):
     assert cli.main(["complexity", "linear-d2"]) == 2
 
 
-def test_importing_the_library_leaves_alone_what_takes_long():
-    """xarray and scipy.stats come with what needs them; a second process would wait for them longer than for its programs."""
+def test_importing_the_library_does_not_import_slow_packages():
+    """Importing xarray and scipy.stats takes longer than loading cached programs."""
     slow = ["xarray", "scipy.stats", "pandas", "h5py", "matplotlib"]
-    code = f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); je.store.Store; je.testing.check_threshold"
+    code = (
+        f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); "
+        "je.store.Store; je.testing.check_threshold"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
 
 
-def test_old_names_of_a_result_work_and_say_so():
+def test_old_names_of_a_result_work_and_warn():
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=2, max_samples=50)
     with pytest.warns(DeprecationWarning, match="Result.work is Result.timings now"):
         assert result.work is result.timings

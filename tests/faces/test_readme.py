@@ -1,4 +1,4 @@
-"""What the README and the docs say is what the code does."""
+"""The README and the docs agree with the code."""
 
 import ast
 import dataclasses
@@ -25,14 +25,14 @@ def test_the_table_of_rules_is_printed_from_the_code():
 
 @pytest.mark.parametrize("page", [
     "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md",
-    # a minute, nearly all of it compiling the searches
+    # most of its minute goes into compiling the searches
     pytest.param("docs/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
-    # The same code with fewer and shorter runs, and shorter searches.
+    # The same code with fewer and shorter runs and searches.
     small = (
         "\n".join(blocks)
         .replace("runs=1000", "runs=8, max_samples=300")
@@ -41,7 +41,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
 
 
-def test_the_page_on_allocations_calls_what_there_is():
+def test_the_page_on_allocations_uses_names_that_exist():
     """Names, arguments and fields of the page's blocks; the slow suite runs them."""
     text = (ROOT / "docs" / "allocations.md").read_text()
     results = {}
@@ -81,7 +81,7 @@ def test_the_figures_of_the_page_on_allocations_come_from_its_commands():
     assert not settings
 
 
-def test_every_rule_says_what_it_takes():
+def test_every_rule_documents_its_arguments():
     for name, rule in catalogue.rules().items():
         doc = rule.__doc__ or ""
         fields = [one.name for one in dataclasses.fields(rule)]
