@@ -1,4 +1,4 @@
-"""float32: statistics made afresh from counts, compensated sums, and the same answers as float64 but for rounding."""
+"""float32: recomputed statistics, compensated sums, and agreement with float64."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ INSTANCE = je.instances.linear_d10(0, K=12)
 
 
 def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
-    """Features and float32 statistics of which only counts and sums are right."""
+    """Features and float32 statistics whose counts and sums alone are right."""
     phi = np.eye(6) if form == "diagonal" else ARMS
     k, d = phi.shape
     g, wrong = jnp.full(k, 9.0, jnp.float32), lambda *shape: jnp.full(shape, 9.0, jnp.float32)
@@ -41,7 +41,7 @@ def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
 
 
 @pytest.mark.parametrize("form", ["arms", "square", "diagonal"])
-def test_statistics_afresh_are_those_of_the_definition(form):
+def test_recomputed_statistics_follow_the_definition(form):
     with scope.engine():
         phi, stats = spoilt(form)
         new = recomputed(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
@@ -71,7 +71,7 @@ def test_statistics_afresh_are_those_of_the_definition(form):
 
 
 def test_sums_of_rewards_lose_nothing():
-    """100,000 rewards near 1 of one arm: a plain float32 sum is off by more than the last digit of a reward, ours is not."""
+    """100,000 rewards near 1: only the compensated float32 sum is exact to 1e-3."""
     rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
     with scope.engine():
         space = ArmContext(LaneOps(None), jnp.eye(2, dtype=jnp.float32))
@@ -122,7 +122,7 @@ def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     ],
 )
 def test_layout_does_not_matter(rule, other):
-    """When a run is refreshed goes by its own clock."""
+    """A run is refreshed at its own sample counts, on any layout."""
     found = [
         je.simulate(
             INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON
@@ -136,8 +136,8 @@ def test_layout_does_not_matter(rule, other):
         )
 
 
-def test_a_trace_parts_late_if_at_all():
-    """On the same noise: rounding decides a pull once in a long while, and the answer is the same."""
+def test_a_trace_differs_late_if_at_all():
+    """On the same noise: rounding rarely decides a pull, and the answer is the same."""
     both = [
         je.trace(INSTANCE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE, delta=0.05,
                  engine=je.Engine(lanes=1, devices=1, precision=precision))
@@ -164,8 +164,12 @@ def test_partings_and_z_scores():
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [je.LinGapE(), je.LinGame()], ids=repr)
 def test_mean_stopping_times_agree(rule):
-    """3000 runs in each precision on the same noise. Were they independent, |z| > 5 has chance 6e-7, and sees a shift of the
-    mean by 5 sqrt(2/3000) = 0.13 standard deviations of tau with probability one half; sharing the noise, far less."""
+    """n = 3000 runs in each precision on the same noise.
+
+    Independent samples would give |z| > 5 by luck with probability 6e-7. Such a test
+    detects a shift by 5 sqrt(2/3000) = 0.13 standard deviations of tau half the time.
+    The common noise lowers both.
+    """
     settings = {**COMMON, "runs": 3000, "max_samples": 200_000}
     single, double = (
         je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision=precision), **settings)

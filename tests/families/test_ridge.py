@@ -1,4 +1,4 @@
-"""The ridge: what None stands for, what is refused, who is warned, and that nothing depends on where zero is."""
+"""The ridge: default, refusals, warnings, and invariance to offsets of the means."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def ridge_of(instance=SPANNING, **settings):
     return checked(instance, **settings).ridge
 
 
-def test_the_result_says_which_it_was():
+def test_the_result_reports_the_ridge():
     assert je.simulate(SPANNING, je.BestArm(), je.Uniform(), **SMALL).settings["ridge"] == 0.0
 
 
@@ -48,7 +48,7 @@ def test_none_is_zero_where_the_arms_span():
     assert ridge_of(ridge=0.5) == 0.5
 
 
-def test_none_is_that_of_a_linear_threshold():
+def test_none_is_the_ridge_of_a_linear_threshold():
     threshold = je.LinearThreshold(2, 1.0, 2.0, ridge=0.25)
     assert ridge_of(threshold=threshold) == ridge_of(threshold=threshold, ridge=0.25) == 0.25
     for other in (0, 1.0):
@@ -74,7 +74,7 @@ def test_none_is_refused_where_the_arms_do_not_span():
 
 @pytest.mark.parametrize("tilt, accepted", [(2.1e-5, True), (1e-5, False)])
 def test_none_is_refused_where_v_is_badly_conditioned(tilt, accepted):
-    """Of the arms (1, 0) and (1, s), V has condition about 4/s^2."""
+    """V of the arms (1, 0) and (1, s) has condition about 4/s^2."""
     instance = je.Instance([[1.0, 0.0], [1.0, tilt]], [1e-3, 1.0])
     condition = np.linalg.cond(instance.arms.T @ instance.arms)
     assert (condition <= 1e10) == accepted
@@ -96,7 +96,7 @@ def warned(instance, **settings):
     return [str(one.message) for one in caught]
 
 
-def test_who_is_warned():
+def test_which_instances_are_warned_about():
     delta, K = 0.05, 3
     room = np.sqrt(2 * np.log((1 + K) / delta))
     below, above = (
@@ -113,7 +113,7 @@ def test_who_is_warned():
     half = je.Instance(below.arms, below.theta, noise_std=0.99)
     assert warned(half, **asked)
     pair = je.Instance(np.eye(3), np.stack([below.theta, above.theta, 2 * above.theta]))
-    assert len(warned(pair, **asked)) == 1  # once a call
+    assert len(warned(pair, **asked)) == 1  # once per call
 
 
 def test_the_warning_points_at_the_call():
@@ -168,9 +168,12 @@ OFFSETS = (0, 1, 3, 10, 30, 100, 1000)
     ids=lambda rule: type(rule).__name__,
 )
 def test_no_offset_breaks_delta_correctness(rule):
-    """n = 400 runs an offset, delta = 0.05. At a rate of exactly delta more than 47 errors have
-    probability 3e-8, in any of the 28 cells 8e-7. A rate of 0.18
-    is missed with probability 4e-4; with ridge 1 it is 1 at offset 30."""
+    """n = 400 runs per offset, delta = 0.05.
+
+    At an error rate of exactly delta, more than 47 errors have probability 3e-8, and
+    8e-7 in any of the 28 cells. A rate of 0.18 passes with probability 4e-4; ridge 1
+    has rate 1 at offset 30.
+    """
     K = 3
     theta = np.array([[0.0, 0.5, -1.0]]) + np.array(OFFSETS)[:, None]
     instance = je.Instance(np.broadcast_to(np.eye(K), (len(OFFSETS), K, K)), theta)
@@ -178,7 +181,7 @@ def test_no_offset_breaks_delta_correctness(rule):
     assert result.stopped.all()
     errors = (~result.correct[:, 0, 0]).sum(-1)
     assert (errors <= 47).all()
-    # The rules are invariant: at every offset the same runs.
+    # The rules are invariant: runs are equal at every offset.
     np.testing.assert_array_equal(
         result.samples, np.broadcast_to(result.samples[:1], result.samples.shape)
     )
