@@ -217,6 +217,7 @@ def test_swapped_arms_swap_the_pulls():
 
     The initial pulls are in index order: their noise is swapped too.
     """
+    noise = np.random.default_rng(2).random((12, 400))
     swapped = noise.copy()
     swapped[:, :2] = noise[:, 1::-1]
     free = 0

@@ -97,7 +97,7 @@ def test_lucb_stops_by_itself(problem, pulls):
 
 
 def test_two_pulls_are_of_one_pair():
-    """After the start, samples are pairs (b, c): b has the largest mean, c is another."""
+    """After the start, samples are pairs (b, c): b has the largest mean, c differs."""
     run = families.run(MU, ("bai",), "lucb", noise=noise(5), stopping=("native",), pulls=2)
     K, arms = 4, run.arms
     assert (len(arms) - K) % 2 == 0 and run.stops["native"].stopped
