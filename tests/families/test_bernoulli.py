@@ -280,9 +280,9 @@ def drawn(family, means, noise):
     with je.testing.scope.engine():
         nature = jnp.asarray(nature.astype(noise.dtype))
         zero = jnp.zeros(noise.shape, jnp.int32)
-        of = lambda k: family.draw(
+        of = lambda k: family.draw(  # noqa: E731
             je.testing.LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise)
-        )  # noqa: E731
+        )
         return np.stack([of(k) for k in range(len(means))])
 
 

@@ -1,4 +1,4 @@
-"""The figures: what is drawn is what was given, axes say what they are, bad input is refused."""
+"""Figures: drawn values, labels with units, files, refusals."""
 
 import errno
 import functools
@@ -94,22 +94,23 @@ BARE = (
     "first coordinate",
     "second coordinate",
 )
-"""Axes of numbers without a unit."""
+"""Labels of axes without a unit."""
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_axes_say_their_units(name):
-    """Samples, nats, shares, or a ratio; what is counted names itself."""
+def test_axes_have_units(name):
+    """Samples, nats, shares or a ratio; counts name what they count."""
     for axes in made(name).axes:
         for label in (axes.get_xlabel(), axes.get_ylabel()):
             unit = re.search(
-                r"samples?\b|\(nats\)|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau",
+                r"samples?\b|\(nats\)|share of|active arms|^runs, by rule"
+                r"|natural logarithm|tau_LLR / tau",
                 label,
             )
             assert unit or label.startswith(("arm, by falling weight", *BARE)), label
 
 
-def test_curves_are_told_apart_without_colour():
+def test_curves_differ_without_colour():
     for name in ("active", "middle", "survival"):
         dashes = [
             str(line._dash_pattern)
@@ -121,8 +122,8 @@ def test_curves_are_told_apart_without_colour():
     assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
 
 
-def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    """The disk fills up within a figure: a clear error, the older file stays, nothing is left behind."""
+def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
+    """A full disk raises StoreError; older files stay, and no new file is left."""
     figures.save(made("survival"), tmp_path / "x")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"x.png", "x.pdf"}
@@ -150,11 +151,11 @@ def test_axes_are_labelled_and_the_page_is_not_empty(name):
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
     assert legends and all(legend.get_texts() for legend in legends)
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # warnings, such as labels that do not fit, are errors in this suite
+    canvas.draw()  # warnings, such as labels that do not fit, are errors here
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]
     ink = (pixels.min(-1) < 200).mean()
     assert 0.005 < ink < 0.6
-    # drawn in the colours of the house, which differ in lightness or dash
+    # the colours of the style, which differ in lightness or dash
     assert any(
         (np.abs(pixels.astype(int) - colour).sum(-1) < 12).any()
         for colour in ([0, 114, 178], [213, 94, 0])
@@ -166,11 +167,11 @@ def lines(figure, label):
     return line
 
 
-def test_active_arms_are_counted_run_by_run():
+def test_active_arms_are_counted_per_run():
     dropped = np.array([[10, 0, 30], [0, 20, 20], [5, 5, 5]])
     times, left = figures.active_counts(dropped, [30, 20, np.nan], points=31)
     np.testing.assert_array_equal(times, np.arange(31))
-    assert left.shape == (31, 2)  # the run that was cut off is left out
+    assert left.shape == (31, 2)  # the run that was cut off is excluded
     np.testing.assert_array_equal(left[[0, 9, 10, 29, 30], 0], [3, 3, 2, 2, 1])
     np.testing.assert_array_equal(left[[19, 20, 30], 1], [3, 1, 1])
     figure = figures.active_arms_figure({"x": (times, left)})
@@ -241,7 +242,7 @@ def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
 
 
-def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
+def test_bounds_are_drawn_and_means_exclude_runs_cut_off():
     axes = made("tau").axes[0]
     verticals = [one.get_xdata()[0] for one in axes.lines if one.get_linestyle() in ("--", ":")]
     assert verticals == [400.0, 900.0]
@@ -254,7 +255,7 @@ def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
     assert [text.get_text() for text in whole] == ["mean"]
 
 
-def test_runs_that_were_cut_off_survive():
+def test_runs_cut_off_stay_in_the_survival_curve():
     line = lines(made("survival"), "Oracle")
     assert line.get_ydata()[0] == 1 and line.get_ydata()[-1] == pytest.approx(2 / 60)
     for t, share in line.get_xydata():
@@ -275,7 +276,7 @@ def test_shares_of_pulls_and_the_rest():
     )
 
 
-def test_the_regret_and_what_bounds_take_for_it():
+def test_the_regret_and_the_bounds_use_of_it():
     bumpy = np.array([0.1, 0.5, 0.2, -0.1])
     figure = figures.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
     largest = lines(figure, "_run: largest so far")
@@ -302,7 +303,7 @@ def test_weights_and_searches():
     )
     assert "11 more share 11.8%" in left.get_xlabel()
     points = [line for line in right.lines if line.get_marker() == "."][0]
-    np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, padding left out
+    np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
     assert len(made("design-3d").axes) == 1
     left, right = made("design").axes
     np.testing.assert_allclose(left.lines[0].get_ydata(), HARD.times)

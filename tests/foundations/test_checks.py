@@ -1,4 +1,4 @@
-"""The validators and the exceptions: what passes, in which form, and every way to be refused."""
+"""Validators and exceptions: accepted values, their form, and every refusal."""
 
 import pickle
 from enum import IntEnum
@@ -75,7 +75,7 @@ def test_exceptions_survive_pickling(error):
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
 
-def test_unknown_name_names_the_nearest_and_all():
+def test_unknown_name_lists_the_nearest_and_all():
     error = UnknownNameError("rule", "LinGap", ["fws", "lingape", "lucb"])
     assert error.nearest == "lingape" and error.known == ("fws", "lingape", "lucb")
     assert "nearest: 'lingape'" in str(error) and "'fws', 'lingape', 'lucb'" in str(error)
@@ -102,7 +102,7 @@ def test_long_values_are_abbreviated(value):
         assert str(value.shape) in text
 
 
-def test_values_that_cannot_be_printed_do_not_hide_the_message():
+def test_values_that_cannot_be_printed_keep_the_message():
     class Silent:
         def __repr__(self):
             raise RuntimeError("no")
@@ -151,7 +151,7 @@ def test_real_array_converts_or_refuses(value):
     ],
     ids=["list", "tuple", "scalars", "jax", "reversed", "nulldim", "subclass"],
 )
-def test_real_array_takes_what_numpy_reads(value):
+def test_real_array_accepts_what_numpy_reads(value):
     array = checks.real_array("x", value)
     assert type(array) is np.ndarray and array.dtype == np.float64 and array.tolist() == [1.0, 2.5]
 
@@ -195,7 +195,7 @@ def test_real_array_refuses(value):
     assert error.given is value
 
 
-def test_real_array_says_where():
+def test_real_array_names_the_place():
     value = np.zeros((3, 4))
     value[2, 1] = NAN
     refused(lambda: checks.real_array("x", value), "x", "nan at [2, 1]")
@@ -221,12 +221,12 @@ def test_real_array_checks_dimensions_and_shape():
 @pytest.mark.parametrize(
     "value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0), jnp.array(2.0, dtype="float32")]
 )
-def test_real_takes_numbers(value):
+def test_real_accepts_numbers(value):
     number = checks.real("x", value)
     assert type(number) is float and number == 2.0
 
 
-def test_real_takes_integers_beyond_64_bits():
+def test_real_accepts_integers_beyond_64_bits():
     assert checks.real("x", 10**25) == 1e25
 
 
@@ -287,7 +287,7 @@ class Three(IntEnum):
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), Three.THREE])
-def test_integer_takes_integers(value):
+def test_integer_accepts_integers(value):
     number = checks.integer("n", value, low=3, high=3)
     assert type(number) is int and number == 3
 
@@ -361,7 +361,7 @@ def test_deltas_refuse(value):
     refused(lambda: checks.deltas(value), "delta", "strictly between 0 and 1")
 
 
-def test_deltas_say_where():
+def test_deltas_name_the_place():
     refused(lambda: checks.deltas([0.1, 0.2, 1.5]), "delta", "1.5 at [2]")
 
 
@@ -430,7 +430,7 @@ def test_runs_refuse(value):
     refused(lambda: checks.runs(value), "runs", "an integer n >= 1")
 
 
-def test_runs_say_which():
+def test_runs_name_the_wrong_index():
     refused(lambda: checks.runs([3, 7, 3, 7]), "runs", "3 is given more than once")
     refused(lambda: checks.runs([3, -7]), "runs", "-7 at [1]")
 
@@ -450,6 +450,6 @@ def test_choice():
         )
 
 
-def test_an_instance_is_no_array():
+def test_an_instance_is_not_an_array():
     one = Instance([[1, 0], [0, 1]], [1, 0.5])
     refused(lambda: checks.real_array("x", one), "x", "real numbers")

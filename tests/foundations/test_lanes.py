@@ -1,4 +1,4 @@
-"""Each primitive against its plain definition, for one run and for many, and in both forms."""
+"""Lane primitives against their definitions, for one run and many, in both forms."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def x64():
 
 
 def both(f, *x):
-    """f(lanes, *x) in the tuned form (jitted, the flag traced) and in the plain one."""
+    """f(lanes, *x) in the tuned form (jitted, traced flag) and in the plain one."""
     tuned = jax.jit(lambda flag, *x: f(LaneOps(flag), *x))(jnp.int32(1), *x)
     return tuned, f(LaneOps(None), *x)
 
@@ -61,7 +61,11 @@ def test_gathers():
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
     each = np.arange(B)
-    gather = lambda lanes, x, w, i, q: (lanes.take(x, i), lanes.column(w, i), lanes.row(w, q))  # noqa: E731
+    gather = lambda lanes, x, w, i, q: (  # noqa: E731
+        lanes.take(x, i),
+        lanes.column(w, i),
+        lanes.row(w, q),
+    )
     for got in both(gather, *map(jnp.asarray, (x, w, i, q))):
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
@@ -77,8 +81,8 @@ def test_gathers():
     )
 
 
-def test_several_at_once():
-    """An axis of one's own before the lanes gives what one after the other gives; in a single run too."""
+def test_an_axis_before_the_lanes():
+    """An extra axis before the lanes equals separate calls, in a single run too."""
     rng = np.random.default_rng(1)
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     matrix, square = rng.normal(size=(9, 4)), rng.normal(size=(4, 4, B))
@@ -111,7 +115,7 @@ def test_several_at_once():
 
 
 @pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
-def test_all_come_by_several(n):
+def test_arm_blocks_cover_all_arms(n):
     seen = over_arm_blocks(
         n,
         lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1),
@@ -122,7 +126,7 @@ def test_all_come_by_several(n):
 
 
 def test_one_by_one():
-    """In its own place, whatever the type and rank; lanes that nobody reads keep what was there."""
+    """Results of any type and rank go to their lanes; inactive lanes do not change."""
     given = jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2, 3], jnp.int32)
 
     def f(lane):
@@ -171,7 +175,7 @@ def test_inverse(d):
 @pytest.mark.parametrize("n", [3, 64, 70])
 @pytest.mark.parametrize("method", ["dot", "symmetric_dot"])
 def test_products(method, n):
-    """A matrix of each lane's own with one vector and with three, up to and beyond the widest sum that is written out."""
+    """Per-lane matrices with one and three vectors, within and beyond unrolled sums."""
     rng = np.random.default_rng(n)
     matrix = rng.normal(size=(n, n, B))
     matrix += np.swapaxes(matrix, 0, 1)
@@ -193,7 +197,7 @@ def test_products(method, n):
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_designs(owned):
-    """Three forms of V^-1 after the same pulls, against a matrix inverted anew."""
+    """Three forms of V^-1 after the same pulls, against a recomputed inverse."""
     rng = np.random.default_rng(1)
     k, d, ridge = 6, 6, 0.7
     phi = np.eye(d) if not owned else rng.normal(size=(k, d))
@@ -279,7 +283,7 @@ def test_designs(owned):
 
 @pytest.mark.parametrize("d", [4, 70])
 def test_quadratic_forms_and_mixed_designs(d):
-    """||y||^2_{V^-1} of directions that all lanes share and of their own, and keep V + new phi_k phi_k', against NumPy."""
+    """Shared and per-lane directions, and keep V + new phi_k phi_k', against NumPy."""
     rng = np.random.default_rng(d)
     arms, directions = 5, 3
     phi = rng.normal(size=(arms, d))
@@ -292,14 +296,18 @@ def test_quadratic_forms_and_mixed_designs(d):
     full = np.einsum("db,de->deb", diagonal.g, np.eye(d))
     for y in (shared, own):
         for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
-            squares = lambda lanes, form, y: form.squares(ArmContext(lanes, jnp.asarray(phi)), y)  # noqa: E731
+            squares = lambda lanes, form, y: form.squares(  # noqa: E731
+                ArmContext(lanes, jnp.asarray(phi)), y
+            )
             for got in both(squares, form, jnp.asarray(y)):
                 each = np.broadcast_to(y, (directions, d, B))
                 np.testing.assert_allclose(
                     got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
                 )
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
-    mixed = lambda lanes, form, *x: form.mixed(ArmContext(lanes, jnp.asarray(phi)), *x)  # noqa: E731
+    mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
+        ArmContext(lanes, jnp.asarray(phi)), *x
+    )
     for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
         for b in range(B):
             anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))
@@ -308,7 +316,7 @@ def test_quadratic_forms_and_mixed_designs(d):
 
 
 def test_near_equal_arms_keep_their_distance():
-    """Arms 1e-9 apart: the Gram form would say 0 or noise, the careful one is right to eight digits."""
+    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits."""
     phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
     v_inv = np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
@@ -329,17 +337,19 @@ def comparisons(text, lanes):
 
 
 @pytest.fixture
-def unpinned(monkeypatch):
-    """Trees that XLA may compute anew in every consumer: what the pin is there to prevent."""
+def unmaterialized(monkeypatch):
+    """Remove `materialize`, so that XLA may recompute trees in every consumer."""
+
     def bare():
         monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
 
     yield bare
-    engine.program.cache_clear()  # of what was compiled without
+    engine.program.cache_clear()  # drop the patched programs
 
 
-def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
-    """With the traced flag a balanced tree of n - 1 compares is computed once, however many read it; without, once for each."""
+def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
+    """A materialized tree of n - 1 compares is computed once, not once per consumer."""
+
     def step(lanes, x):
         i = lanes.argmax(x)
         return lanes.take(x, i) * x, jnp.where(index_like(x) == i, x, 0), x + i.astype(x.dtype)
@@ -349,12 +359,12 @@ def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
         return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
 
     assert compares() <= 49 + 2
-    unpinned()
+    unmaterialized()
     assert compares() >= 2 * 49
 
 
-def test_the_engines_program_does_not_copy_its_argmax(unpinned):
-    """The whole loop of LinGapE: two trees a step, and two more where lanes begin anew; many times that without the pin."""
+def test_the_engines_program_does_not_copy_its_argmax(unmaterialized):
+    """LinGapE's loop has two trees per step, and two more at a lane's refill."""
     arms, lanes = 9, 16
     instance = je.Instance(
         arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3])
@@ -373,8 +383,8 @@ def test_the_engines_program_does_not_copy_its_argmax(unpinned):
         }
         return comparisons(compiled_text((instance, je.BestArm(), je.LinGapE()), settings), lanes)
 
-    pinned = compares(0)
-    assert pinned <= 4 * (arms - 1) + 8, pinned
-    unpinned()
+    materialized = compares(0)
+    assert materialized <= 4 * (arms - 1) + 8, materialized
+    unmaterialized()
     engine.program.cache_clear()
-    assert compares(1) >= pinned + 2 * (arms - 1)
+    assert compares(1) >= materialized + 2 * (arms - 1)

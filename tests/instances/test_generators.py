@@ -1,4 +1,4 @@
-"""The shipped six and the generators: both obey the paper's protocols."""
+"""The shipped instances and the generators obey the paper's protocols."""
 
 import math
 
@@ -131,7 +131,7 @@ def test_draws_depend_on_the_seed_and_the_index_alone(generator, options, seed):
     assert generator((seed + 2**32) % 2**63, 2, **options) != batch[:2]
 
 
-def test_draws_are_the_same_in_every_version():
+def test_draws_are_stable_across_versions():
     one = instances.unstructured(0)
     np.testing.assert_allclose(
         one.theta[5:8], [0.47146877644, 0.15816857619, 0.36117129432], rtol=1e-9
@@ -167,7 +167,7 @@ def test_linear_d20_top_m():
         refused(lambda m=m: instances.linear_d20(3, problem="top-m", m=m), "m", kind=TieError)
 
 
-def test_linear_d20_by_default_draws_theta_as_the_text_says():
+def test_linear_d20_draws_theta_as_in_the_paper():
     tail = obeys_d20(instances.linear_d20(1, 50), False)
     assert tail.min() < -0.45 and tail.max() > 0.45 and abs(tail.mean()) < 0.06
     tail = obeys_d20(

@@ -1,4 +1,4 @@
-"""Instances: construction, batches, files, and the laws they obey."""
+"""Instances: construction, batches, files, and invariants."""
 
 import copy
 import dataclasses
@@ -87,7 +87,7 @@ def test_structure():
     assert Instance([np.eye(3), 2 * np.eye(3)], np.ones((2, 3))).structure == "linear"
 
 
-def test_repr_evaluates_back_where_it_is_short():
+def test_repr_of_small_instances_evaluates_back():
     for one in (Instance(PHI, THETA), Instance(PHI, [THETA, THETA], 0.5, "a 'name'")):
         assert eval(repr(one)) == one
     assert repr(instances.load_instance("linear-d20")) == (
@@ -171,7 +171,7 @@ def test_bad_name():
     ],
     ids=ascii,
 )
-def test_names_that_no_file_can_hold(tmp_path, name, words):
+def test_names_that_cannot_be_stored(tmp_path, name, words):
     text = refused(lambda: Instance(PHI, THETA, name=name), "name", words)
     assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
     path = tmp_path / "one.json"
@@ -215,7 +215,7 @@ def test_index_out_of_range():
     refused(lambda: list(Instance(PHI, THETA)), "index", "and not a batch")
 
 
-# Laws
+# Invariants
 
 
 @settings(deadline=None)
@@ -225,7 +225,7 @@ def test_equality_and_hash_by_content(one):
     assert one == twin and hash(one) == hash(twin) and one != "instance"
     for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), dataclasses.replace(one)):
         assert again == one and again.name == one.name
-    # zeros of the other sign
+    # zeros with the sign changed
     negative = Instance(-(-one.arms + 0.0), -(-one.theta + 0.0), one.noise_std)
     assert negative == one and hash(negative) == hash(one)
     moved = one.theta.copy()
@@ -280,7 +280,7 @@ GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
 KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'used_in', 'problems', 'm'"
 
 
-def test_keys_that_begin_with_an_underscore_are_free(tmp_path):
+def test_keys_with_an_underscore_are_ignored(tmp_path):
     path = tmp_path / "no-suffix"
     path.write_text(GOOD)
     assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
@@ -311,13 +311,13 @@ def test_unknown_keys_of_a_file(tmp_path, key, nearest):
     with pytest.raises(InstanceFileError) as caught:
         instances.load_instance(path)
     near = caught.value.problem.partition("nearest: ")[2].partition(")")[0]
-    assert near == repr(nearest) or key in ("features", "")  # for these no name is near
+    assert near == repr(nearest) or key in ("features", "")  # these are near no name
     told = f"key: got {key!r} (nearest: {near}); allowed: {KNOWN}, and keys that begin with '_'"
     assert caught.value.problem == told
 
 
 @pytest.mark.parametrize("family", ['"cauchy"', '"Gaussian"', "1", "{}"])
-def test_families_that_are_unknown(tmp_path, family):
+def test_unknown_families(tmp_path, family):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace('"_other"', f'"family": {family}, "_other"'))
     with pytest.raises(InstanceFileError) as caught:
@@ -372,7 +372,7 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_files_that_are_no_instance(tmp_path, content, words):
+def test_files_without_an_instance(tmp_path, content, words):
     path = tmp_path / "bad.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InstanceFileError) as caught:
@@ -381,7 +381,7 @@ def test_files_that_are_no_instance(tmp_path, content, words):
     assert "bad.json" in str(caught.value) and words in caught.value.problem
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_missing_files(tmp_path):
     for path in (tmp_path / "none", str(tmp_path / "none"), "none.json", "./none"):
         with pytest.raises(InstanceFileError, match="no such file"):
             instances.load_instance(path)
@@ -389,7 +389,7 @@ def test_files_that_are_not_there(tmp_path):
         instances.load_instance(tmp_path)
 
 
-def test_names_that_are_unknown():
+def test_unknown_names():
     for name in ("linear-d2", "Linear-D20", "linear-d200"):
         with pytest.raises(UnknownNameError, match="nearest: 'linear-d20'"):
             instances.load_instance(name)
