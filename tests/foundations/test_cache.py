@@ -252,7 +252,7 @@ for n in range(200):
 
 @pytest.mark.slow
 def test_memory_levels_off():
-    """200 calls of 200 shapes stay below 2 GB; the last hundred add less than 250 MB."""
+    """200 calls of 200 shapes stay below 2 GB; the last hundred add below 250 MB."""
     done = subprocess.run(
         [sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""FWS against the traces of the authors' program and against the twin."""
+"""FWS against the authors' traces and against the twin."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def settings(at_sampling):
     ids=lambda entry: entry["file"].removesuffix(".npz"),
 )
 def test_trace(entry):
-    """No trace parts anywhere, so none needs a word about optimal faces."""
+    """No trace differs at any pull."""
     expected = np.load(DATA / "traces" / entry["file"])
     problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"]), "osi": je.Thresholding()}[
         entry["problem"]
@@ -78,7 +78,10 @@ PROBLEMS = {
 
 
 def widest_face(payoffs):
-    """How far the coordinates of the game's optimal strategies spread: two linear programs each, payoffs scaled."""
+    """The largest spread of a coordinate over the game's optimal strategies.
+
+    Two linear programs per coordinate, on scaled payoffs.
+    """
     rows, arms = payoffs.shape
     scaled = (payoffs - payoffs.min()) / (np.ptp(payoffs) or 1.0)
     value = MAXIMIN(scaled)[1]
@@ -104,7 +107,10 @@ def widest_face(payoffs):
     pytest.param("unstructured", "bai", True, True, marks=pytest.mark.slow),
 ])
 def test_agrees_with_the_twin(structure, kind, at_sampling, vmapped, monkeypatch):
-    """Step by step on small instances. Where the two part, a game before had more than one optimal strategy."""
+    """Step by step on small instances.
+
+    At a difference, an earlier game must have several optimal strategies.
+    """
     problem, of_twin = PROBLEMS[kind]
     noise = np.random.default_rng(5).normal(size=(12, 300))
     engine = je.Engine(lanes=1, devices=1, vmapped=vmapped)

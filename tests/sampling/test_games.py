@@ -1,4 +1,4 @@
-"""Matrix games against scipy's linear programs: rescaled payoffs, tight tolerances."""
+"""Matrix games against scipy's linear programs on scaled payoffs."""
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,11 @@ def float64():
 
 
 def batch(rows, lanes, seed):
-    """Games of 1 .. rows rows, as many of each kind, the rows scattered: payoffs [F, K, B], mask [F, B]."""
+    """Games of 1 to `rows` rows, equally many of each kind, in random rows.
+
+    Returns:
+        payoffs [F, K, B], mask [F, B].
+    """
     rng = np.random.default_rng(seed)
     payoffs, mask = np.full((lanes, rows, COLUMNS), np.nan), np.zeros((lanes, rows), bool)
     for lane in range(lanes):
@@ -49,7 +53,7 @@ def batch(rows, lanes, seed):
 
 
 def value(payoffs):
-    """The game's value as a fraction of the payoffs' range above the least: scipy, on payoffs scaled to [0, 1]."""
+    """The game's value by scipy, on payoffs scaled to [0, 1]."""
     low, scale = payoffs.min(), np.ptp(payoffs) or 1.0
     rows = len(payoffs)
     below = np.column_stack([-(payoffs - low) / scale, np.ones(rows)])
@@ -81,7 +85,7 @@ def test_games_are_solved_exactly(rows, lanes):
         assert -slack <= float(tuned.gap[lane]) <= slack, (lane, len(game))
 
 
-def test_one_run_is_a_lane():
+def test_one_run_equals_a_lane():
     payoffs, mask = batch(8, 24, 1)
     tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
         jnp.int32(1), payoffs, mask
@@ -98,4 +102,4 @@ def test_a_lane_without_rows_ends_at_once():
     payoffs[:, :, 7] = np.nan
     end = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
     assert end.pivots[5] <= 1 and np.isfinite(end.strategy[:, 5]).all()
-    assert end.pivots[7] <= 60  # a game that holds NaN holds nobody up
+    assert end.pivots[7] <= 60  # a game with NaN does not delay the others

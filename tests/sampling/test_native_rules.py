@@ -1,4 +1,4 @@
-"""LinGIFA and the rules that carry a stopping test of their own, against the traces and against the twin."""
+"""LinGIFA and the rules with a native stopping test, against traces and the twin."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def test_traces_of_the_authors_program(name, pulls):
     problem = je.TopM(entry["m"]) if entry["problem"] == "topm" else je.BestArm()
     stopping = je.LLR() if entry["variant"] == "llr" else je.Native()
     noise = np.load(DATA / "noise_seed124.npy")
-    # One more than the trace: a stop is decided at its last sample.
+    # One sample more than the trace: the stop is decided after its last sample.
     instance = je.load_instance(entry["instance"])
     ours = je.trace(
         instance, problem, rule, noise=noise, stopping=stopping, max_samples=pulls + 1, ridge=1.0
@@ -65,7 +65,7 @@ def test_traces_of_the_authors_program(name, pulls):
 
 
 def unstructured(arms, count, seed):
-    """`count` instances with the means of some permutation of an even grid, somewhat shaken."""
+    """`count` instances whose means are a permuted even grid with small noise."""
     rng = np.random.default_rng(seed)
     grid = np.linspace(-1, 1, arms) * arms / 2
     theta = np.stack([rng.permutation(grid) for _ in range(count)]) + rng.uniform(
@@ -96,7 +96,7 @@ LAYOUTS = {
 
 
 def cases():
-    """Every rule, problem, layout and variant that the rule is defined for; all but a few of them are slow."""
+    """Every defined rule, problem, layout and variant; all but a few are slow."""
     quick = {
         ("lucb", "topm", "unstructured-5", None, False),
         ("lucb", "bai", "unstructured-5", "selective", True),
@@ -114,8 +114,8 @@ def cases():
                 if not rule.traits.defined_for(public.name):
                     continue
                 if (name, layout) == ("rage", "linear-4-4"):
-                    # Phi V_w^-1 Phi' = diag(1/w) where K = d: uniform weights tie all pairs exactly, and only rounding,
-                    # which differs between ways to invert V_w, decides which comes first.
+                    # Phi V_w^-1 Phi' = diag(1/w) for K = d, so uniform weights tie all
+                    # pairs exactly. Rounding would decide, which differs by inversion.
                     continue
                 for elimination in (
                     (None, "selective", "full") if rule.traits.elimination else (None,)
@@ -130,7 +130,7 @@ def cases():
 
 @pytest.mark.parametrize(("name", "problem", "layout", "elimination", "vmapped"), list(cases()))
 def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
-    """Pulls, stops, answers and costs of both forms of every rule, on a batch of instances that all lanes share noise in."""
+    """Pulls, stops, answers and costs of both forms of every rule, on shared noise."""
     rule, (arms, theta), (public, plain) = RULES[name], LAYOUTS[layout], PROBLEMS[problem]
     stopping = (elimination,) if elimination else rule.traits.stopping
     length = {"rage": 2500, "xy_adaptive": 1000}.get(name, 300)
@@ -176,8 +176,8 @@ def test_agrees_with_the_twin(name, problem, layout, elimination, vmapped):
         assert result.stopped.any()
 
 
-def test_rank_is_that_of_a_sorted_column():
-    """The m-th largest of each column but its own entry, for every m, equal entries counted apart."""
+def test_rank_equals_that_of_a_sorted_column():
+    """The m-th largest of each column without its own entry, ties counted."""
     values = np.random.default_rng(3).integers(0, 4, (6, 6)).astype(float)
     np.fill_diagonal(values, -np.inf)
     values = jax.numpy.asarray(values)
@@ -227,7 +227,7 @@ def test_rank_is_that_of_a_sorted_column():
         ),
     ],
 )
-def test_what_is_not_defined_is_refused(rule, problem, instance, settings):
+def test_undefined_combinations_are_refused(rule, problem, instance, settings):
     with pytest.raises(je.UnsupportedError, match=type(rule).__name__):
         je.simulate(je.load_instance(instance), problem, rule, runs=1, **settings, ridge=1.0)
 
@@ -250,8 +250,8 @@ def test_settings_are_checked(rule, field, value):
 
 
 @pytest.mark.slow
-def test_racing_does_not_discard_where_it_may_only_accept():
-    """The published 22.67 thousand samples come from such discards: with none, this noise is not enough by 60 thousand."""
+def test_racing_does_not_discard_an_arm_it_may_only_accept():
+    """Without such discards 60,000 samples are too few; with them the paper has 22,670."""
     noise = np.load(DATA / "noise_seed124.npy")
     result = je.simulate(
         je.load_instance("unstructured-k40"),
@@ -269,7 +269,7 @@ def test_racing_does_not_discard_where_it_may_only_accept():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_error_rate_is_at_most_delta(name):
-    """600 runs on a small instance at delta = 0.05: the 99.9% lower confidence bound of the error rate is below delta."""
+    """n = 600, delta = 0.05: the 99.9% lower bound of the error rate is below delta."""
     from scipy.stats import beta
 
     rule = RULES[name]
@@ -293,11 +293,13 @@ def test_error_rate_is_at_most_delta(name):
 
 
 @pytest.mark.slow
-def test_xy_adaptive_where_arms_come_in_orthogonal_groups():
-    """No single pull lowers the largest distance while two groups share it: all arms tie, and chance has to choose.
+def test_xy_adaptive_on_orthogonal_groups_of_arms():
+    """No pull lowers the largest distance while two groups share it: all arms tie.
 
-    n = 4000 first choices over 6 tied arms: with all probabilities 1/6, that a count leaves 667 by more than 140 (6 sd) has
-    probability below 2e-8; seen is any arm whose probability is off by 0.07."""
+    Chance must choose: n = 4000 first choices over 6 tied arms, each with probability
+    1/6. Some count differs from 667 by more than 140 (6 sd) with probability below
+    2e-8. The test detects an arm whose probability is off by 0.07.
+    """
     angle = np.array([0.0, 0.7, 1.9])
     arms = np.zeros((6, 4))
     arms[:3, :2] = arms[3:, 2:] = np.stack([np.cos(angle), np.sin(angle)], 1)

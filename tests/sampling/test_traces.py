@@ -1,5 +1,7 @@
-"""Every choice of the authors' program, in full length: the same arm at every pull, the same number active at every check, the
-same stop and answer. One row per rule in `RULES`; a rule that is not there has no trace."""
+"""The authors' traces in full length: pulls, active sets, stop and answer are equal.
+
+A rule has a row in `RULES` if it has a trace.
+"""
 
 import functools
 import json
@@ -37,7 +39,7 @@ def noise():
     return np.load(DATA / "noise_seed124.npy")
 
 
-# Compiles longest, and pulls as its neighbour, `llr`, does: in the slow suite.
+# Compiles longest and pulls as the trace of `llr` does: slow suite.
 HEAVY = "linear-d20_topm_lingame_stop"
 ENTRIES = [
     pytest.param(
@@ -70,7 +72,7 @@ def test_trace(entry):
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"])
     np.testing.assert_array_equal(ours.active[: len(theirs["active"])], theirs["active"])
-    if not stopped:  # the trace was cut there; ours goes on
+    if not stopped:  # the trace ends there; our run continues
         assert ours.samples >= pulls
         return
     assert ours.stopped and not ours.truncated

@@ -1,4 +1,4 @@
-"""Track-and-Stop and its optimistic form: the plain reading, the certificate, one run against many, the limit."""
+"""Track-and-Stop and its optimistic form: twin, certificates, layouts, limit."""
 
 import dataclasses
 
@@ -59,9 +59,10 @@ def batch(structure, count=2, K=5, d=3):
     ],
     ids=["D-unstructured-bai", "optimistic-linear-topm", "C-paper-linear-signs"],
 )
-def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rule, name, settings):
-    # Few steps: the plain solver's weights are right to 1e-4, and their errors add up in W.
-    # Where one piece phi_i - phi_j is all that counts, w* = (1/2, 1/2) and its pulls are ties: no such case is here.
+def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, settings):
+    # Few steps: the twin's weights are right to 1e-4, and their errors add up in W. A
+    # case whose only active piece is phi_i - phi_j has w* = (1/2, 1/2) and ties:
+    # excluded.
     steps = 16 if name == "optimistic_tas" else 30
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
@@ -87,7 +88,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
 
 @dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
-    """Stops at the first pair that was not solved to its gap."""
+    """Stops at the first solve that misses its gap."""
 
     traits = dataclasses.replace(
         je.TrackAndStop.traits, stopping=("llr", "selective", "native"), always_native=True
@@ -100,7 +101,7 @@ class Certified(je.TrackAndStop):
 jax.tree_util.register_static(Certified)
 
 
-def test_every_solve_of_many_runs_is_certified_and_alone_it_is_the_same():
+def test_every_solve_is_certified_in_lanes_and_alone():
     instance = batch("linear", K=6)[0]
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
     result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked, ridge=1.0)
@@ -116,7 +117,8 @@ def test_every_solve_of_many_runs_is_certified_and_alone_it_is_the_same():
     )
     np.testing.assert_array_equal(result.samples, alone.samples)
     np.testing.assert_array_equal(result.pulls, alone.pulls)
-    # Pieces are read at every solve: once where the last pair still holds, and once more per iteration.
+    # Pieces are tested once per solve if the last pair is still certified, and once
+    # more per iteration.
     solves = -(-(result.samples - 6) // 3)
     per_solve = result.tests_sampling / (5 * solves)
     assert (
@@ -156,8 +158,8 @@ def test_a_bonus_may_be_a_numpy_array():
     assert result.pulls.sum() == result.samples.sum()
 
 
-def test_solves_over_the_active_pieces_alone():
-    """Certified, and the same pulls as where every run is under vmap, over all pieces, the fallen ones masked."""
+def test_solves_over_the_active_pieces():
+    """Certified, with the same pulls as under vmap, which masks eliminated pieces."""
     rng = np.random.default_rng(4)
     instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
     selective = je.SelectiveElimination()
@@ -174,7 +176,7 @@ def test_solves_over_the_active_pieces_alone():
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
-    # of 12: four left, and less
+    # of 12 pieces at most four are left
     assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
     whole = je.simulate(
         instance,
@@ -188,7 +190,7 @@ def test_solves_over_the_active_pieces_alone():
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
 
 
-def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
+def test_a_near_start_saves_iterations_and_a_certified_one_stays():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         arms, theta = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray(rng.standard_normal(4))
@@ -213,8 +215,11 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
     np.testing.assert_allclose(moved.value, afresh.value, rtol=3e-9)
 
 
-def test_a_start_that_leads_nowhere_is_given_up():
-    """Met in a run: an arm that needs a quarter of the weight starts at 0.003, and from there every step is cut short."""
+def test_a_bad_start_is_abandoned():
+    """From a run: an arm that needs a quarter of the weight starts at 0.003.
+
+    From there every step is cut short.
+    """
     arms = [
         [-2.085, 3.708, -5.650],
         [3.021, -3.451, -3.237],
@@ -248,7 +253,7 @@ def test_a_start_that_leads_nowhere_is_given_up():
     assert not never.converged and never.iterations == 60  # uniform weights are tried once
 
 
-def test_forced_exploration_feeds_the_starved():
+def test_forced_exploration_of_underexplored_arms():
     counts = np.array([1.0, 7.0, 40.0])
     weights = tracking.force_exploration(
         LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8])

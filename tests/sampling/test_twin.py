@@ -1,4 +1,4 @@
-"""The twin against the traces of the authors' program (tests/data/traces) and against what docs/definitions.md says must hold."""
+"""The twin against the authors' traces and the properties in docs/definitions.md."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ def instance(name):
 
 @functools.cache
 def trajectory(name, problem, m, rule, at_sampling, pulls):
-    """The twin's run for a trace; LLR and selective stopping share it where elimination is not used at sampling."""
+    """The twin's run for a trace; LLR and selective stopping share a trajectory."""
     arms, theta = instance(name)
     rule = RULES.get(rule, rule)
     settings = {}
@@ -131,7 +131,7 @@ def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
     stopping = ("native",) if twin.RULES[rule].native else ("selective",)
     arms, theta = np.eye(5), EASY
     if rule in ("rage", "xy_adaptive"):
-        # On the canonical basis xy_adaptive meets exact ties at every choice and repeats arm 0 for ever.
+        # On the canonical basis all choices of xy_adaptive tie, and it repeats arm 0.
         arms, theta = span()
         settings["pulls"] = 8000
     try:
@@ -150,7 +150,7 @@ def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_stopping_rules_do_not_touch_the_trajectory(problem):
+def test_stopping_rules_do_not_change_the_trajectory(problem):
     together = play(problem, "lingape", stopping=ALL)
     for name in ALL:
         alone = play(problem, "lingape", stopping=(name,))
@@ -161,7 +161,7 @@ def test_stopping_rules_do_not_touch_the_trajectory(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("full", ["selective", "full"])
-def test_resets_drop_pieces_and_bring_them_back(full, problem):
+def test_resets_drop_pieces_and_restore_them(full, problem):
     resets = twin.Resets(full, alpha=lambda t, delta: 0.5, t0=2.0)
     arms, theta = span(1)
     plain = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",))
@@ -192,7 +192,7 @@ def test_resets_need_constants_or_alpha():
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_lucb_ends_at_the_earlier_of_two_tests(problem):
+def test_lucb_stops_at_the_earlier_of_two_tests(problem):
     native = play(problem, "lucb", stopping=("native",)).stops["native"]
     both = play(problem, "lucb", stopping=("llr", "selective", "native")).stops
     assert all(stop.samples <= native.samples for stop in both.values())

@@ -1,8 +1,10 @@
-"""The engine against the NumPy twin, run by run and number by number, on random small instances.
+"""The engine against the NumPy twin on random small instances.
 
-Every row of `ROWS` is one compiled program: a batch of instances times a few rows of noise, played by the engine in one call
-and by the twin one run after the other. Samples, answers, pulls, times of elimination, both counts of tests and how the run
-ended must be equal, not close: a single choice that differs changes them all. A new rule is one more row.
+Every row of `ROWS` is one compiled program: a batch of instances times a few rows of
+noise. The engine plays it in one call and the twin run by run. All results must be
+equal, not close, since one different choice changes them all. They are samples,
+answers, pulls, elimination times, both counts of tests, and stops. A new rule needs one
+more row.
 """
 
 import dataclasses
@@ -22,7 +24,7 @@ LEVEL = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A batch of random instances, all of K arms in d dimensions, of which the m best are asked for."""
+    """A batch of random instances of K arms in d dimensions, and m for top m."""
 
     K: int
     d: int
@@ -32,7 +34,7 @@ class Shape:
     noise_std: float = 1.0
 
     def instance(self, seed: int) -> je.Instance:
-        """Random features and parameters; theta is long enough for most runs to stop within their noise."""
+        """Random features and parameters, with theta so long that most runs stop."""
         rng = np.random.default_rng(seed)
         theta = 2.0 * rng.normal(size=(INSTANCES, self.d))
         if self.kind == "unstructured":
@@ -43,7 +45,7 @@ class Shape:
         lowest = np.argmin(means, 1)
         for i in range(INSTANCES):
             if self.kind == "near-equal":
-                # The second arm is moved next to the best or to the worst, 1e-9 apart and below it in mean.
+                # Move the second arm 1e-9 below the best arm or the worst.
                 beside = first[i] if i % 2 else lowest[i]
                 arms[i, second[i]] = arms[i, beside] - 1e-9 * theta[i] / np.linalg.norm(theta[i])
             if self.kind == "identical":
@@ -68,7 +70,7 @@ PROBLEMS = {
 
 
 def weights(shape):
-    """Allocations for an oracle, one per instance, each with an arm that is never tracked."""
+    """Oracle allocations, one per instance, each with an arm of weight 0."""
     w = np.random.default_rng(7).dirichlet(np.ones(shape.K), size=INSTANCES)
     w[:, -1] = 0.0
     return w / w.sum(1, keepdims=True)
@@ -88,13 +90,16 @@ RULES = {
     "lucb": lambda shape: (je.LUCB(), [{}] * INSTANCES),
     "lingifa": lambda shape: (je.LinGIFA(), [{}] * INSTANCES),
 }
-"""The rule of the engine, and the twin's settings for each instance; the last word of the name is the twin's own."""
+"""The engine's rule and the twin's settings per instance.
+
+The last word of a name is the twin's name of the rule.
+"""
 
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
 
 
 def log_inverse(t, delta):
-    """A threshold that is too low for the first tests to mean anything: everything may fall at once."""
+    """A threshold so low that one early test may eliminate everything."""
     return jnp.zeros_like(t) - jnp.log(delta)
 
 
@@ -104,8 +109,9 @@ THRESHOLDS = {
 }
 
 USUAL, WIDE = (0.05,), (0.9, 0.01)
-# Linear arms with K = d are left out for greedy LinGame on differences: phi_k' V_w^-1 (phi_i - phi_j) vanishes for every other
-# arm and equal weights on i and j give equal gains, so that its choices are exact ties which rounding alone decides.
+# Greedy LinGame on differences is left out for linear arms with K = d: its choices tie
+# exactly. phi_k' V_w^-1 (phi_i - phi_j) is 0 for every other arm k, and equal weights
+# on i and j give equal gains.
 ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     # rule, problem, shape, elimination at sampling, deltas, threshold
     ("uniform", "best-arm", "near-equal", None, WIDE, "log(1/delta)"),
@@ -158,7 +164,7 @@ SLOW = (
     "lingape, thresholding, identical, selective",
     "uniform, thresholding, K = d, None",
 )
-"""Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
+"""Rows covered by other rows, one part at a time; most of the compile time."""
 
 
 @pytest.mark.parametrize(
@@ -227,7 +233,7 @@ FIELDS = (
 def compare(ours: je.Result, at: tuple, theirs: Any, name: str) -> None:
     for field in FIELDS:
         if field == "elimination_times" and name == "llr":
-            continue  # nothing is dropped; the engine's array is there only for those that drop
+            continue  # nothing is eliminated; the array is from the eliminating observers
         np.testing.assert_array_equal(
             getattr(ours, field)[at], getattr(theirs, field), f"{field} of {name} at {at}"
         )
