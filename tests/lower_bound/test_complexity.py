@@ -141,8 +141,7 @@ def test_two_arms_have_a_closed_form_and_a_singular_design():
 
 
 def test_optimum_on_a_singular_face_stays_finite():
-    # One piece along e_1: the first arm alone is optimal. V is singular at w* = (1, 0,
-    # 0).
+    # One piece along e_1: the first arm alone is optimal, so V is singular at w*.
     class Positive:
         def half_spaces(self, arms, theta):
             return np.array([[1.0, 0.0]]), np.zeros(1)

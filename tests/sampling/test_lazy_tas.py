@@ -268,6 +268,5 @@ def test_arms_that_do_not_span_are_not_explored_by_force():
         for one in (instance, flat)
     ]
     assert ends[0].correct.all() and np.all(np.isfinite(ends[0].samples))
-    # The flat instance explores at the start, the other never does: the runs are
-    # similar.
+    # Only the flat instance explores, at the start: the runs are similar.
     assert 0.2 < ends[0].samples.mean() / ends[1].samples.mean() < 5

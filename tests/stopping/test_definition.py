@@ -1,9 +1,11 @@
-"""The general definition of elimination, a set of active pieces for every answer, against all that stands in its place.
+"""The general definition of elimination against the efficient sets and the twin.
 
-`HalfSpaces` with every answer and every piece of a problem is the definition. The efficient sets of best arm, top m and signs
-never stop or eliminate later than it; it is itself the twin's definition number by number; of two decompositions the finer
-never eliminates later, and with all half-spaces in one group it is LLR stopping. Everything is observed on the same noise and,
-since rules see half-spaces and not groups, on the same trajectories.
+`HalfSpaces` with every answer and every piece of a problem is the definition. It agrees
+with the twin's definition number by number. The efficient sets of best arm, top m and
+thresholding never stop or eliminate later. Of two decompositions the finer one never
+eliminates later; all half-spaces in one group give LLR stopping. Everything is observed
+on the same noise and, since rules see half-spaces and not groups, on the same
+trajectories.
 """
 
 import functools
@@ -17,7 +19,7 @@ from tests import twin
 
 K, D, M, LEVEL = 5, 3, 2, 0.2
 INSTANCES, RUNS, PULLS = 8, 4, 150
-# with a threshold of log(1/delta), at the first everything falls within a few samples
+# With threshold log(1/delta) the first delta eliminates all within a few samples.
 DELTAS = (0.9, 0.5, 0.1, 0.01)
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 LLR, SELECTIVE, FULL = range(3)
@@ -25,13 +27,13 @@ LLR, SELECTIVE, FULL = range(3)
 ARMS = np.random.default_rng(0).normal(size=(K, D))
 THETA = 1.5 * np.random.default_rng(1).normal(size=(INSTANCES, D))
 NOISE = np.random.default_rng(2).standard_normal((RUNS, PULLS))
-# the half-spaces are made of the arms, so all instances have the same
+# the half-spaces depend on the arms, so all instances share them
 SHARED = je.Instance(ARMS, THETA)
 
 SPECS = {"best-arm": ("bai",), "top-m": ("topm", M), "thresholding": ("osi", LEVEL)}
 EFFICIENT = {"best-arm": je.BestArm(), "top-m": je.TopM(M), "thresholding": je.Thresholding(LEVEL)}
 RULES = {"best-arm": je.LinGapE(), "top-m": je.LinGame(), "thresholding": je.Uniform()}
-# they share programs
+# the tests of a problem share programs
 PROBLEMS = [
     pytest.param(name, marks=pytest.mark.xdist_group(f"definition {name}")) for name in SPECS
 ]
@@ -63,7 +65,7 @@ def efficient(name):
 
 
 def pieces(name):
-    """The labels of every answer's pieces, [A, Q, 2]: those of the twin."""
+    """The twin's labels of every answer's pieces, [A, Q, 2]."""
     problem = twin.Problem(ARMS, SPECS[name])
     return np.stack([problem.pieces(answer) for answer in problem.all_answers()])
 
@@ -107,15 +109,18 @@ def test_the_efficient_sets_never_stop_later(name):
     np.testing.assert_array_equal(ours.pulls[:, LLR], general.pulls[:, LLR])
     assert (ours.samples <= general.samples).all()
     assert in_order(ours.samples) and in_order(general.samples)
-    if name == "best-arm":  # no empty statement: some runs stop strictly earlier
+    if name == "best-arm":  # not vacuous: some runs stop strictly earlier
         assert (ours.samples[:, SELECTIVE] < general.samples[:, SELECTIVE]).any()
     assert ours.stopped.mean() > 0.5
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_efficient_sets_never_eliminate_later(name):
-    """A piece that the definition has dropped at some t, for whatever answer, stands for an arm (or pair) that the efficient
-    set has dropped by then; for an arm of the top m that is already found, nothing more needs to be known."""
+    """The efficient sets eliminate what the definition eliminates, no later.
+
+    There it stands for an arm or a pair. The exception is an arm already found to be in
+    the top m, which needs no further tests.
+    """
     ours, general = efficient(name), definition(name)
     labels = pieces(name)
     seen = 0
@@ -141,7 +146,7 @@ def test_the_efficient_sets_never_eliminate_later(name):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_half_spaces_are_the_twins_definition(name):
+def test_half_spaces_equal_the_twins_definition(name):
     general = definition(name)
     problem = twin.Problem(ARMS, SPECS[name])
     answers = [tuple(answer.tolist()) for answer in problem.all_answers()]

@@ -1,4 +1,4 @@
-"""Thresholds and the levels of `Resets` that cannot be traced, or are no finite number: refused before anything compiles."""
+"""Thresholds and levels of `Resets` that are untraceable or infinite are refused."""
 
 import math
 
@@ -48,7 +48,7 @@ UNTRACEABLE = {
 
 
 @pytest.mark.parametrize("name", UNTRACEABLE)
-def test_what_cannot_be_traced(name):
+def test_untraceable_levels(name):
     f, word = UNTRACEABLE[name]
     for error in (refused("threshold", threshold=f), refused("alpha", **resets(f))):
         assert error.note.startswith("it raised ") and word in error.note and "\n" not in error.note
@@ -71,13 +71,13 @@ NO_LEVELS = {
 
 
 @pytest.mark.parametrize("name", NO_LEVELS)
-def test_what_is_no_level(name):
+def test_invalid_levels(name):
     f, note, allowed = NO_LEVELS[name]
     for error in (refused("threshold", threshold=f), refused("alpha", **resets(f))):
         assert note in error.note and allowed in error.allowed
 
 
-def test_an_alpha_is_looked_at_as_far_as_the_run_may_go():
+def test_an_alpha_is_checked_up_to_the_cap():
     late = NO_LEVELS["nan"][0]
     error = refused("alpha", max_samples=10**6, **resets(late))
     assert "nan" in error.note
@@ -87,7 +87,7 @@ def test_an_alpha_is_looked_at_as_far_as_the_run_may_go():
 
 
 class Undefined(je.Heuristic):
-    """Defined at every delta that one would give, but not at 1/t^2, where the paper's alpha needs it."""
+    """Defined for common deltas, but not at 1/t^2, where the paper's alpha uses it."""
 
     def __call__(self, t, delta):
         return jnp.where(delta < 0.01, jnp.nan, super().__call__(t, delta))
@@ -98,7 +98,7 @@ class FarOff(je.Heuristic):
         return 1.0, 2.0, 1e40
 
 
-def test_the_papers_alpha_is_looked_at_too():
+def test_the_papers_alpha_is_checked():
     error = refused(
         "threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination())
     )

@@ -1,4 +1,4 @@
-"""Elimination at sampling with resets: against the twin's literal reading, and on the paper's two-dimensional example."""
+"""Elimination at sampling with resets, against the twin and on the paper's example."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def instances(count, seed):
     ids=["best-arm", "top-m", "signs"],
 )
 def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
-    """With alpha = beta over 50 runs that cross two resets (at 16 and 256): the same pulls, and as many pieces read at each."""
+    """With alpha = beta, 50 runs cross resets at 16 and 256: equal pulls and tests."""
     batch, length, runs = instances(10, 3), 300, 5
     noise = np.random.default_rng(4).standard_normal((runs, length))
     beta = je.Heuristic()
@@ -66,7 +66,7 @@ def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
 
 
 def test_papers_alpha_on_the_two_dimensional_example():
-    """At eps = 0.01 arms 3.. are dropped from sampling, and arm 2 never is."""
+    """At eps = 0.01 arms 3.. are eliminated from sampling, and arm 2 never is."""
     instance = je.instances.two_dimensional(6, 0.01)
     common = dict(runs=8, delta=0.01, max_samples=20_000, stopping=je.LLR(), ridge=1.0)
     plain = je.simulate(instance, je.BestArm(), je.LinGapE(), **common)

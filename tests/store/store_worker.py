@@ -1,8 +1,9 @@
-"""A process that is killed on purpose: `python -m tests.store.store_worker FOLDER KILLS SEED` (see test_store.py).
+"""A job to kill: `python -m tests.store.store_worker FOLDER KILLS SEED`.
 
-It never starts JAX, so it may fork. Children run a small job of cheap cells into a folder and are killed with SIGKILL at random
-moments, every third time during a write, until the job is done; then a new folder is begun, until there have been so many
-kills. What is seen goes to standard output as JSON.
+It never starts JAX, so it may fork. Children run a small job of cheap cells into a
+folder until it is done. They are killed with SIGKILL at random moments, every third
+time during a write. New folders follow until the number of kills is reached. The counts
+are printed as JSON (see test_store.py).
 """
 
 import json
@@ -24,7 +25,7 @@ RUNS, BLOCK = 18, 6
 
 
 class Cheap:
-    """A cell whose runs are functions of (seed, run index), without any simulation."""
+    """A cell whose runs are functions of (seed, run index), without simulation."""
 
     def __init__(self, name: str = "cheap/one", seed: int = 0, arms: int = 40):
         self.name, self.seed, self.arms, self.asked = name, seed, arms, []
@@ -64,7 +65,7 @@ def options(folder: Path) -> cells.Options:
 
 
 def slowly() -> None:
-    """Writes in small pieces with pauses, so that many moments fall within one."""
+    """Write in small pieces with pauses, so that many moments fall within a write."""
     write, fsync = os.write, os.fsync
 
     def pieces(handle, contents):
@@ -79,7 +80,7 @@ def slowly() -> None:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """The finished blocks: name -> (inode, time of the last change); a file written twice shows."""
+    """Finished blocks: name -> (inode, time of last change); a rewrite changes it."""
     return {
         path.name: (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in (folder / "blocks").glob("*.nc")
@@ -87,7 +88,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def wait_for_a_write(folder: Path) -> None:
-    """Until a block is being written, or for a second."""
+    """Wait until a block is being written, at most a second."""
     end = time.monotonic() + 1
     while time.monotonic() < end and not list((folder / "blocks").glob(".*.nc.*.part")):
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""The store of finished blocks: nothing is lost, nothing is done twice, and what is damaged is found."""
+"""The store of finished blocks loses nothing, repeats nothing and detects damage."""
 
 import dataclasses
 import errno
@@ -59,14 +59,14 @@ def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["kills"] == kills and seen["lost"] == seen["rewritten"] == 0
-    # The moments are what they should be: some during a write, some of them in a job that had been killed before.
+    # Some kills hit a write, and some hit a job that was killed before.
     assert seen["in_write"] >= kills // 6 and seen["resumed"] >= kills // 4
     for one in seen["folders"]:
         assert finished(Path(one)) == finished(whole)
 
 
 def test_kill(tmp_path, whole):
-    """Kill -9 at random moments: the files in the end are those of an undisturbed job, byte for byte."""
+    """After kill -9 at random moments the files equal those of an undisturbed job."""
     killed(tmp_path, 6, 1, whole)
 
 
@@ -108,7 +108,7 @@ def test_adding_runs_computes_only_the_new(tmp_path):
     )
     third = Cheap()
     assert run(tmp_path, [third], runs=21, block=3).computed == 0 and third.asked == []
-    # What was asked for is what is loaded, though there is more.
+    # Only the requested runs are loaded, though there are more.
     loaded = cells.load([third], dataclasses.replace(options(tmp_path), runs=4))
     np.testing.assert_array_equal(loaded["cheap/one"].runs, np.arange(4))
 
@@ -123,14 +123,14 @@ def test_shards_make_the_whole(tmp_path, whole, capsys):
         cells.load(jobs(), options(shards[0])) is None
         and "jaxelim merge" in capsys.readouterr().out
     )
-    # A shard that is done again after a part of it was lost does that part and no other.
+    # A shard that lost a block computes that block and no other.
     lost = sorted((shards[1] / "blocks").iterdir())[0]
     lost.unlink()
     assert run(shards[1], shard="2/3").computed == BLOCK and set(finished(shards[1])) == names[1]
     code = cli.main(["merge", *map(str, shards[:2]), str(shards[2]), "-o", str(tmp_path / "all")])
     assert code == 0 and "6 blocks copied, 0 there already" in capsys.readouterr().out
     assert finished(tmp_path / "all") == finished(whole)
-    assert not store.merge(shards, tmp_path / "all").copied  # and once more changes nothing
+    assert not store.merge(shards, tmp_path / "all").copied  # a second merge changes nothing
     loaded = cells.load(jobs(), options(tmp_path / "all"))
     assert loaded["cheap/two"].data.identical(Cheap(seed=1, arms=60).compute(np.arange(RUNS))[0])
 
@@ -153,7 +153,7 @@ def test_merge_refuses_different_settings_under_one_name(tmp_path):
     )
     with pytest.raises(je.ConflictError, match="seed is 0 there and 5 here"):
         run(tmp_path / "a", [Cheap(seed=5)])
-    # Other names may hold other settings, and equal settings may have two names.
+    # Other names may have other settings; equal settings may have two names.
     run(tmp_path / "d", [Cheap("cheap/five", seed=5), Cheap("cheap/again", seed=0)])
     store.merge([tmp_path / "a", tmp_path / "d"], tmp_path / "e")
     assert len(store.Store(tmp_path / "e").cells()) == 2
@@ -193,7 +193,7 @@ def empty(path: Path) -> None:
 
 
 def zeros(path: Path) -> None:
-    """As some file systems leave a file behind when the power goes."""
+    """Zeros, as some file systems leave after a power failure."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
@@ -216,7 +216,7 @@ def another_number(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncate, empty, zeros, text, swapped, another_number])
-def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys):
+def test_damaged_files_are_detected_and_recomputed(damage, copy, whole, capsys):
     path = sorted((copy / "blocks").iterdir())[3]
     damage(path)
     with pytest.raises(je.DamagedFileError, match=path.name):
@@ -224,7 +224,8 @@ def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys)
     assert cli.main(["results", str(copy)]) == 1
     shown = capsys.readouterr().out
     assert f"DAMAGED {path}" in shown and "1 damaged" in shown
-    assert cli.main(["merge", str(copy), "-o", str(copy / "merged")]) == 1  # left out, and said
+    # left out, with a message
+    assert cli.main(["merge", str(copy), "-o", str(copy / "merged")]) == 1
     assert path.name not in finished(copy / "merged") and "DAMAGED" in capsys.readouterr().out
     assert run(copy) == cells.Done(BLOCK, 2 * RUNS - BLOCK, 1)
     assert str(path) in capsys.readouterr().err
@@ -233,8 +234,8 @@ def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys)
     assert cli.main(["results", str(copy)]) == 0 and "set aside" in capsys.readouterr().out
 
 
-def test_any_flipped_bit_is_found_or_without_effect(copy):
-    """HDF5 leaves gaps in a file; a bit that matters to nobody may go unnoticed, any other may not."""
+def test_any_flipped_bit_is_detected_or_harmless(copy):
+    """HDF5 leaves gaps in a file: flipped bits in unused places may go unnoticed."""
     path = sorted((copy / "blocks").iterdir())[0]
     good, right = path.read_bytes(), store.Block.read(path)
     rng = np.random.default_rng(0)
@@ -256,7 +257,7 @@ def test_any_flipped_bit_is_found_or_without_effect(copy):
     assert found > 25
 
 
-def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
+def test_newer_formats_are_refused_and_unchanged(copy, monkeypatch):
     path = sorted((copy / "blocks").iterdir())[0]
     block = store.Block.read(path)
     monkeypatch.setattr(store.block, "FORMAT", 2)
@@ -268,7 +269,7 @@ def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
 
 
 def test_disk_full(tmp_path, whole, monkeypatch):
-    """The disk fills up within the fourth block: a clear error, three blocks stay, and the next call does the rest."""
+    """The disk fills up in the fourth block: an error; three blocks stay; then resume."""
     write, left = (
         os.write,
         [sum(path.stat().st_size for path in sorted((whole / "blocks").iterdir())[:3]) + 10_000],
@@ -294,8 +295,8 @@ def test_disk_full(tmp_path, whole, monkeypatch):
     ) == finished(whole)
 
 
-def test_a_limit_of_the_system_on_file_sizes(tmp_path):
-    """The real thing: the kernel refuses to make the file longer."""
+def test_a_system_limit_on_file_sizes(tmp_path):
+    """The kernel refuses to extend the file."""
     before, handler = (
         resource.getrlimit(resource.RLIMIT_FSIZE),
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
@@ -327,7 +328,7 @@ def test_a_folder_that_cannot_be_written(number, words, copy, whole, monkeypatch
     with pytest.raises(je.StoreError, match=words):
         run(copy, [job])
     monkeypatch.undo()
-    assert job.asked == [] and finished(copy) == before  # told before anything was computed
+    assert job.asked == [] and finished(copy) == before  # refused before any computation
 
 
 def test_a_path_below_a_file(tmp_path):
@@ -336,7 +337,7 @@ def test_a_path_below_a_file(tmp_path):
         run(tmp_path / "file" / "results")
 
 
-def test_workers_leave_each_others_programs_alone():
+def test_workers_prefer_different_programs():
     parts = cells.partition(
         [Cheap("a", 1, arms=40), Cheap("b", 2, arms=40), Cheap("c", 3, arms=60)], 2, 1
     )
@@ -348,7 +349,7 @@ def test_workers_leave_each_others_programs_alone():
 
     cells._side_by_side(parts, do, 2)
     assert sorted(part.job.name for _, part in ran) == ["a", "a", "b", "b", "c", "c"]
-    # Whoever comes second takes the first part of the other program; only when it has no part left does it share.
+    # The second worker takes the other program and shares one only at the end.
     first, others = ran[:4], ran[4:]
     assert {part.job.program for worker, part in first if worker == 0}.isdisjoint(
         part.job.program for worker, part in first if worker == 1
@@ -378,7 +379,7 @@ def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
     asked = jobs()
     assert run(tmp_path, asked, processes=True).computed == 2 * RUNS
     assert finished(tmp_path) == finished(whole) and not any(job.asked for job in asked)
-    # What is raised there is raised here, and ends those that are at work.
+    # An error in a worker is raised in the parent and ends the other workers.
     with pytest.raises(je.ArgumentError, match="allowed: another"):
         run(
             tmp_path,
@@ -396,7 +397,7 @@ def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
     ) == finished(whole)
 
 
-def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
+def test_an_interrupt_keeps_finished_blocks(tmp_path, whole):
     class Interrupted(Cheap):
         def compute(self, runs, progress=None):
             if len(self.asked) == 2:
@@ -409,7 +410,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
     assert run(tmp_path).found == 2 * BLOCK and finished(tmp_path) == finished(whole)
 
 
-def test_leftovers_of_dead_processes_are_swept_and_others_are_not(copy):
+def test_leftovers_of_dead_processes_are_removed(copy):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     folder, host = copy / "blocks", files.host()
@@ -478,11 +479,11 @@ def test_names_do_not_count_and_digests_last():
         CELL, name="other", instance=je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="new")
     )
     assert renamed.settings() == CELL.settings()
-    # Results outlive releases: whoever changes this digest makes everybody's stored results unfindable.
+    # Results outlive releases: another digest would make all stored results unfindable.
     assert store.digest(CELL.settings()) == "1ecfcac50fa6d657a3ac"
 
 
-def test_what_cannot_be_told_by_its_value_is_refused():
+def test_settings_without_a_value_are_refused():
     with pytest.raises(je.ArgumentError, match="settings"):
         dataclasses.replace(CELL, threshold=lambda t, delta: t / delta).settings()
     with pytest.raises(je.ArgumentError, match="settings"):
@@ -495,8 +496,8 @@ def test_blocks_hold_consecutive_runs(tmp_path):
         store.Store(tmp_path).write(store.Block("x", {}, data, work))
 
 
-def test_a_block_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
-    """Contents, then name, then the folder's entry: what a machine that is switched off may lose is the newest block."""
+def test_a_block_is_flushed_before_its_rename(tmp_path, monkeypatch):
+    """Contents, name, folder entry: a power failure loses the newest block at most."""
     calls, target = [], store.Store(tmp_path)
     target.prepare()
     fsync, replace = os.fsync, os.replace
