@@ -345,7 +345,7 @@ def test_the_demo_counts_errors_among_runs_that_stopped():
         stopped=np.array([[[True, True, True, False, False]]]),
         correct=np.array([[[True, False, True, False, False]]]),
         samples=np.array([[[10, 20, 30, 40, 40]]]),
-        work={"seconds": 1.0, "samples_drawn": 100},
+        timings={"seconds": 1.0, "samples_drawn": 100},
     )
     row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")

@@ -251,7 +251,7 @@ def test_settings_are_checked(rule, field, value):
 
 @pytest.mark.slow
 def test_racing_does_not_discard_an_arm_it_may_only_accept():
-    """60,000 samples are too few without such discards; the paper has 22,670 with them."""
+    """Without such discards 60,000 samples are too few; the paper has 22,670."""
     noise = np.load(DATA / "noise_seed124.npy")
     result = je.simulate(
         je.load_instance("unstructured-k40"),

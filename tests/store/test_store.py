@@ -269,7 +269,7 @@ def test_newer_formats_are_refused_and_unchanged(copy, monkeypatch):
 
 
 def test_disk_full(tmp_path, whole, monkeypatch):
-    """The disk fills up in the fourth block: an error; three blocks stay; then resume."""
+    """A disk that fills up in the fourth block: an error, three blocks, then resume."""
     write, left = (
         os.write,
         [sum(path.stat().st_size for path in sorted((whole / "blocks").iterdir())[:3]) + 10_000],

@@ -54,7 +54,7 @@ class Problem:
         return answers
 
     def halfspaces(self, labels):
-        """Directions y [P, d] and offsets c [P]; a piece is {lambda : y . lambda <= c}."""
+        """Directions y [P, d], offsets c [P] of pieces {lambda : y . lambda <= c}."""
         first, second = labels[:, 0], labels[:, 1]
         if self.kind == "osi":
             sign = 2.0 * second - 1.0

@@ -16,7 +16,7 @@ def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations
     twice the least get one.
 
     Returns:
-      w, its value, the LP's upper bound on the optimum, and the iterations. The relative
+      w, its value, the LP's upper bound on the optimum, and iterations. The relative
       gap of value and bound is at most `tolerance`.
 
     Raises:
