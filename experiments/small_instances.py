@@ -1,5 +1,7 @@
-"""Is any rule wrong more often than delta allows? Every rule, problem and way of elimination on small random instances:
-`python -m experiments.small_instances`."""
+"""Error rates of every rule, problem and elimination on small random instances.
+
+`python -m experiments.small_instances` checks that none is above delta.
+"""
 
 import dataclasses
 import sys
@@ -14,25 +16,28 @@ from jaxelim.simulation.result import BIASED, aligned
 from jaxelim.store import Held, write_whole
 
 LEVEL = 0.999
-"""Of the Clopper-Pearson intervals."""
+"""Confidence level of the Clopper-Pearson intervals."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Small(cells.Options):
-    """Error rates of all rules on small random instances, linear (K = 6, d = 3) and unstructured (K = 6)."""
+    """Error rates of all rules on small random instances, linear and unstructured."""
 
     runs: int = 100
     """Runs of every instance."""
     instances: int = 20
-    """Random instances of each structure; each run of each counts once."""
+    """Random instances of each structure; every run counts once."""
     delta: float = 0.05
-    """The error probability allowed."""
+    """Allowed error probability."""
     rules: tuple[str, ...] = ()
-    """Only these sampling rules, by the names that `jaxelim rules` lists; all if left out."""
+    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
 
 
 def instance(structure: str, count: int) -> je.Instance:
-    """`count` random instances, [count, 6, 3] or [count, 6, 6]: no two means, and no mean and 0, nearer than 0.15."""
+    """`count` random instances, [count, 6, 3] or [count, 6, 6].
+
+    Means differ from each other and from 0 by more than 0.15.
+    """
     rng = np.random.default_rng(20221128)
     arms, theta = [], []
     while len(arms) < count:
@@ -46,7 +51,7 @@ def instance(structure: str, count: int) -> je.Instance:
 
 
 def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
-    """Name of a cell -> the cell, and the column that each of its stopping rules stands for."""
+    """Cells by name, each with the table's column of each of its stopping rules."""
     selective, problems = je.SelectiveElimination(), (je.BestArm(), je.TopM(2), je.Thresholding())
     wanted = {catalogue.find_rule(name) for name in config.rules}
     found = {}
@@ -67,7 +72,8 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
                 for elimination, stopping, columns in ways:
                     way = next(iter(columns.values())) if len(columns) == 1 else "watched"
                     name = config.named(
-                        f"small/{structure}/{problem!r}/{kind.__name__}/{way}/{config.instances}/{config.delta}"
+                        f"small/{structure}/{problem!r}/{kind.__name__}/{way}/"
+                        f"{config.instances}/{config.delta}"
                     )
                     cell = cells.Cell(
                         name,
@@ -85,7 +91,10 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
 
 
 def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) -> dict:
-    """One line of the table: [instance, run] outcomes under one stopping rule. Runs cut off are in no mean and in no rate."""
+    """One line of the table, from outcomes [instance, run] under one stopping rule.
+
+    Means and rates exclude runs that were cut off.
+    """
     assert held.data is not None
     of = held.data.sel(stopping=stopping).isel(delta=0)
     stopped = of["stopped"].values
@@ -107,7 +116,7 @@ def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) 
 
 
 def main(config: Small) -> None:
-    """Run all cells, print the table, write it as Markdown."""
+    """Run all cells, print the table and write it as Markdown."""
     found = jobs(config)
     path = config.output / "small_instances.md"
     held = cells.run_and_load([cell for cell, _ in found.values()], config, [path])
@@ -120,7 +129,8 @@ def main(config: Small) -> None:
         print(f"\nRuns that were cut off are in no mean and in no rate, and {BIASED}.")
     bad = sum(one["above delta"] != "" for one in rows)
     print(
-        f"\n{len(rows)} rows; in {bad} of them the lower end of the interval (Clopper-Pearson) is above {config.delta}."
+        f"\n{len(rows)} rows; in {bad} of them the lower end of the interval "
+        f"(Clopper-Pearson) is above {config.delta}."
     )
     write_whole(path, (catalogue.markdown(rows) + "\n").encode())
     print(f"wrote {path}")

@@ -1,7 +1,8 @@
-"""The paper's Tables 1, 3 and 4: which cells they are made of, what is measured in each, and how it is written down.
+"""The paper's Tables 1, 3 and 4: their cells, measures and files.
 
-A row of a table (problem, algorithm, column) is an observer of a cell. "none" and "stopping" (Table 3: "none", "selective" and
-"full") watch the same runs of one cell; elimination at sampling, and rules with a test of their own, have a cell each.
+A row of a table (problem, algorithm, column) is an observer of a cell. "none" and
+"stopping" (Table 3: "none", "selective" and "full") observe the same runs of one cell.
+Elimination at sampling, and rules with a native test, have a cell each.
 """
 
 import csv
@@ -24,11 +25,11 @@ from jaxelim.instances import describe
 from jaxelim.store import Held, write_whole
 
 EXACT = "Oracle, exact w*"
-"""The oracle's second row: the paper's has a crude solution for w*."""
+"""The oracle's second row; the paper's oracle tracks an approximation of w*."""
 ENDINGS = (".md", ".tex", ".csv", ".nc")
-"""Of the files that hold a table."""
+"""Endings of the files that hold a table."""
 LEVEL = 0.95
-"""Of the Clopper-Pearson intervals."""
+"""Confidence level of the Clopper-Pearson intervals."""
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
 _HEADS = {
     "none": "No elimination (LLR)",
@@ -41,7 +42,7 @@ _HEADS = {
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Of one table: the instance of each problem, and the columns in the paper's order."""
+    """One table: the instance of each problem, and the columns in the paper's order."""
 
     name: str
     title: str
@@ -73,12 +74,12 @@ LAYOUTS = {
 
 @dataclasses.dataclass(frozen=True)
 class TableOptions(cells.Options):
-    """What the tables take."""
+    """Options of the tables."""
 
     rules: tuple[str, ...] = ()
-    """Only these sampling rules, by the names that `jaxelim rules` lists; all if left out."""
+    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
     problems: tuple[str, ...] = ()
-    """Only these problems: bai, topm, osi; all if left out."""
+    """Problems: bai, topm, osi; by default all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,20 +91,20 @@ class Row:
     column: str
     cell: cells.Cell
     stopping: str  # the observer's name
-    paper: dict[str, float]  # nothing for a row that the paper does not have
+    paper: dict[str, float]  # empty for a row that the paper lacks
 
     @property
     def reproduces(self) -> bool:
-        """Whether this is the paper's own row: the exact oracle is ours."""
+        """Whether this is one of the paper's rows; the exact oracle is not."""
         return self.algorithm != EXACT
 
 
 def rows(table: str, options: TableOptions) -> list[Row]:
-    """All rows of a table that the options ask for, in the paper's order.
+    """All rows of a table that the options select, in the paper's order.
 
     Raises:
         UnknownNameError: an unknown rule or problem.
-        ArgumentError: a choice that leaves no row.
+        ArgumentError: no row is left.
     """
     layout = LAYOUTS[table]
     wanted = {catalogue.find_rule(name) for name in options.rules}
@@ -126,7 +127,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
         raise ArgumentError(
             "rules", (*options.rules, *options.problems), f"rules and problems that {table} has"
         )
-    # The oracle's two rows one after the other, not column by column.
+    # The oracle's two rows follow each other, not column by column.
     order = {
         key: place
         for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))
@@ -135,7 +136,7 @@ def rows(table: str, options: TableOptions) -> list[Row]:
 
 
 def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
-    """The sampling rules that the paper has in a table."""
+    """The sampling rules that the paper's table has."""
     return {
         _kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)
     }
@@ -144,7 +145,10 @@ def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
 def unpublished(
     table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions
 ) -> list[Row]:
-    """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
+    """The rows that a rule would have in a table that lacks it.
+
+    Columns that do not apply to the rule give no row.
+    """
     found = []
     plain = catalogue.name_of(kind)
     for algorithm in (plain, f"{plain} + elim") if kind.traits.elimination else (plain,):
@@ -158,7 +162,7 @@ def unpublished(
 
 
 def _plain(algorithm: str) -> str:
-    """The sampling rule's name: Table 3 says "+ elim" of elimination at sampling."""
+    """The sampling rule's name, without "+ elim" for elimination at sampling."""
     return algorithm.removesuffix(" + elim")
 
 
@@ -169,7 +173,7 @@ def _kind(algorithm: str) -> type[je.SamplingRule]:
 def _cell(
     layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions
 ) -> tuple[cells.Cell, str]:
-    """The cell of a row, and the name of the stopping rule that the row is about."""
+    """The cell of a row, and the name of its stopping rule."""
     name = layout.instances[problem]
     if algorithm == EXACT:
         rule: Any = je.Oracle()
@@ -214,7 +218,7 @@ def _cell(
 
 
 def jobs(found: Sequence[Row]) -> list[cells.Cell]:
-    """The cells of rows, each once; first those that took the paper longest, lest a device wait for one at the end."""
+    """The distinct cells of rows, the paper's longest first: devices idle less."""
     dearest = sorted(found, key=lambda row: -row.paper.get("mean", 0) * row.paper.get("ms", 0))
     return list({row.cell.name: row.cell for row in dearest}.values())
 
@@ -227,15 +231,24 @@ def observed(row: Row, held: dict[str, Held]) -> xr.Dataset:
 
 
 def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]]:
-    """Numbers of each row, NaN where there is none.
+    """Measures of each row, NaN if undefined.
 
-    Keys: problem, algorithm, column, elimination (of Table 3's "+ elim" rows), runs, samples_k and sd_k (thousands; where runs
-    were truncated the restricted mean E[min(tau, cap)] and the sd of min(tau, cap)), truncated, paper_samples_k, paper_sd_k, z
-    (NaN where runs were truncated at another cap than the paper's),
-    errors (wrong answers among the runs that stopped), error_low and error_high (Clopper-Pearson, level 0.95),
-    tests_stopping and tests_sampling (half-space tests per sample), samples_saved, tests_saved (percent of no elimination's
-    samples, and of its half-space tests per sample), paper_samples_saved and paper_time_saved (the paper's, the latter of its
-    milliseconds per iteration), us_per_sample (here, wall time of one device), paper_ms_per_sample.
+    - problem, algorithm, column: the row. Table 3's algorithm contains "+ elim".
+    - runs, truncated, stopped: counts of runs.
+    - samples_k, sd_k: thousands. With truncated runs, the restricted mean
+      E[min(tau, cap)] and the sd of min(tau, cap).
+    - paper_samples_k, paper_sd_k: the paper's.
+    - z: NaN if runs were truncated at another cap than the paper's.
+    - errors: wrong answers among the runs that stopped.
+    - error_low, error_high: Clopper-Pearson interval, level 0.95.
+    - tests_stopping, tests_sampling: half-space tests per sample.
+    - samples_saved, tests_saved: percent of the samples without elimination, and of its
+      tests per sample.
+    - paper_samples_saved, paper_time_saved: the paper's, the latter of its milliseconds
+      per iteration.
+    - us_per_sample: wall time of one device here.
+    - paper_ms_per_sample: the paper's milliseconds per iteration.
+    - reproduces: see `Row`.
     """
     lines = []
     for row in found:
@@ -244,7 +257,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         drawn = whole.work("samples_drawn")
-        # the paper's means hold runs cut off there
+        # The paper's means include runs cut off at its cap.
         comparable = n == tau.size or row.cell.max_samples == paper.CAP
         lines.append({
             "problem": row.problem,
@@ -290,7 +303,7 @@ def _saved(line: dict, base: dict | None, of: Any) -> float:
 
 
 def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
-    """The exact interval of a probability of which `wrong` of n were seen; (NaN, NaN) for n = 0."""
+    """The exact interval of a probability after `wrong` of n; (NaN, NaN) for n = 0."""
     if n == 0:
         return math.nan, math.nan
     interval = stats.binomtest(wrong, n).proportion_ci(LEVEL, method="exact")
@@ -298,12 +311,15 @@ def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
 
 
 def agreement(lines: Sequence[dict]) -> str:
-    """How many of the paper's rows lie within two and three standard errors, and which do not."""
+    """Counts of the paper's rows by standard errors; names those beyond three."""
     scores = [line for line in lines if line["reproduces"] and not math.isnan(line["z"])]
     near = sum(abs(line["z"]) <= 2 for line in scores)
     within = sum(2 < abs(line["z"]) <= 3 for line in scores)
     far = [line for line in scores if abs(line["z"]) > 3]
-    text = f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, |z| > 3 in {len(far)}."
+    text = (
+        f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, "
+        f"|z| > 3 in {len(far)}."
+    )
     if far:
         named = [
             f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
@@ -318,7 +334,7 @@ def _number(value: float, form: str, unit: str = "") -> str:
 
 
 def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
-    """The measures as strings, for people. A dagger marks restricted means."""
+    """The measures as strings; a dagger marks restricted means."""
     return [{
         "problem": _PROBLEMS[line["problem"]],
         "algorithm": line["algorithm"],
@@ -346,29 +362,32 @@ def _samples(line: dict, sign: str = "±") -> str:
 
 
 def notes(lines: Sequence[dict], options: TableOptions) -> list[str]:
-    """What a reader of the table needs to know."""
+    """Notes below the table."""
     told = [
-        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, seed {options.seed}, cap {options.max_samples} "
-        "samples. Samples in thousands, mean ± sd over runs; the paper's are over 100 runs.",
-        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs that stopped, with the "
-        "Clopper-Pearson interval.",
-        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the paper's measure of cost). Saved: "
-        "percent of what the same rule needs without elimination; the paper's time is its milliseconds per iteration.",
-        "us/sample here: wall time of one device over samples drawn, compilation apart; columns that watch the same runs share "
-        "it.",
+        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, "
+        f"seed {options.seed}, cap {options.max_samples} samples. Samples in thousands, "
+        "mean ± sd over runs; the paper's are over 100 runs.",
+        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs "
+        "that stopped, with the Clopper-Pearson interval.",
+        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the "
+        "paper's measure of cost). Saved: percent of what the same rule needs without "
+        "elimination; the paper's time is its milliseconds per iteration.",
+        "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
+        "that watch the same runs share it.",
         agreement(lines),
     ]
     cut = sum(line["truncated"] for line in lines)
     if cut:
         told.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the restricted mean "
-            "E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a mean is of runs that all stopped."
+            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
+            "restricted mean E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a "
+            "mean is of runs that all stopped."
         )
     return told
 
 
 def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table as a page."""
+    """The table as a Markdown page."""
     parts = [f"# {LAYOUTS[table].title}\n"]
     for problem in dict.fromkeys(line["problem"] for line in lines):
         mine = [
@@ -376,13 +395,17 @@ def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
             for one in shown([x for x in lines if x["problem"] == problem])
         ]
         parts.append(
-            f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n{catalogue.markdown(mine)}\n"
+            f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n"
+            f"{catalogue.markdown(mine)}\n"
         )
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
 def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table in the paper's form, for the packages booktabs and multirow: per column, samples and microseconds a sample."""
+    """The table in the paper's form, for the LaTeX packages booktabs and multirow.
+
+    Each column has samples and microseconds per sample.
+    """
     layout = LAYOUTS[table]
     columns = layout.columns
     heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
@@ -419,18 +442,21 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
                     continue
                 mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
                 entries.append(
-                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & ${_number(line['us_per_sample'], '.2f')}$"
+                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & "
+                    f"${_number(line['us_per_sample'], '.2f')}$"
                 )
             out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
     caption = (
-        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation over {options.runs} runs "
-        "(the cap at "
-        + f"{options.max_samples} samples); time in microseconds per sample, the wall time of one device."
+        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation "
+        f"over {options.runs} runs (the cap at "
+        + f"{options.max_samples} samples); time in microseconds per sample, "
+        "the wall time of one device."
     )
     if any(line["truncated"] for line in lines):
         caption += (
             " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
-            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of $\\min(\\tau, \\mathrm{cap})$."
+            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of "
+            "$\\min(\\tau, \\mathrm{cap})$."
         )
     return (
         "\n".join(
@@ -441,7 +467,7 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
 
 
 def comma_separated(lines: Sequence[dict]) -> str:
-    """All measures, in full precision; empty where there is none."""
+    """All measures as CSV in full precision; empty if undefined."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -453,9 +479,10 @@ def comma_separated(lines: Sequence[dict]) -> str:
 
 
 def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
-    """One dataset of all runs: [row, run], and [row, run, arm], rows of fewer arms filled up with 0.
+    """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
 
-    Rows are named problem/algorithm/column. Top m keeps no elimination times: they would be one per pair of arms.
+    Rows are named problem/algorithm/column. Top m has no elimination times: they would
+    be one per pair of arms.
     """
     parts = [observed(row, held) for row in found]
     arms = max(part.sizes["arm"] for part in parts)
@@ -498,7 +525,7 @@ def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
 
 
 def write(table: str, found: Sequence[Row], held: dict[str, Held], options: TableOptions) -> str:
-    """Write a table as .md, .tex, .csv and .nc into the output folder; returns the page."""
+    """Write a table as .md, .tex, .csv and .nc; return the Markdown page."""
     lines = measures(found, held)
     page = markdown(table, lines, options)
     data = every_run(found, held)
@@ -525,7 +552,7 @@ def write(table: str, found: Sequence[Row], held: dict[str, Held], options: Tabl
 
 
 def make(table: str, options: TableOptions) -> None:
-    """Run a table's cells, as far as they are not finished, and write it."""
+    """Run the missing blocks of a table's cells, and write the table."""
     found = rows(table, options)
     files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
     held = cells.run_and_load(jobs(found), options, files)
@@ -535,10 +562,10 @@ def make(table: str, options: TableOptions) -> None:
 
 
 def script(table: str, about: str) -> Callable[..., int]:
-    """The main function of one table's script; --help says what it is `about`."""
+    """The main function of a table's script; `about` begins its --help."""
 
     def main(arguments: list[str] | None = None) -> int:
-        """Run it; returns the exit code."""
+        """Run the script and return its exit code."""
         return cells.script(TableOptions, lambda options: make(table, options), arguments, about)
 
     return main
