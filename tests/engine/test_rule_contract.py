@@ -275,7 +275,7 @@ def nothing_compiles():
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_method_that_returns_something_else(name, nothing_compiles):
+def test_methods_that_return_something_else(name, nothing_compiles):
     choose, more, note = FAULTS[name]
     error = refused(a_rule(choose, **more))
     assert error.note.startswith(note) and error.arm is None
@@ -336,6 +336,7 @@ Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 )
 def test_an_answer_out_of_range(call, beyond, said):
     """The answer is in range at the true theta, the only point checked beforehand."""
+
     def answer(theta):
         return jnp.where(theta[0] < 0.7, beyond, 0)
 

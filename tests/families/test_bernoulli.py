@@ -570,7 +570,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED)
-def test_what_is_not_defined_is_refused(case, nothing_compiles):
+def test_undefined_combinations_are_refused(case, nothing_compiles):
     call, argument, *words = UNSUPPORTED[case]
     refused(call, argument, *(words or ["gaussian", "Bernoulli()"]), kind=je.UnsupportedError)
 

@@ -371,4 +371,3 @@ def test_saving(tmp_path):
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(ArgumentError, match=word):
         call()
-

@@ -216,6 +216,7 @@ def test_designs(owned):
     i, j = (jnp.asarray(rng.integers(0, k, B), jnp.int32) for _ in range(2))
     gram = np.stack([phi @ v @ phi.T for v in vs], -1)
     for form in forms:
+
         def run(lanes, form):
             space = ArmContext(lanes, jnp.asarray(features))
             for row in pulls:

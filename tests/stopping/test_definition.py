@@ -116,10 +116,10 @@ def test_the_efficient_sets_never_stop_later(name):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_efficient_sets_never_eliminate_later(name):
-    """The efficient sets eliminate what the definition eliminates, no later.
+    """The efficient sets eliminate what the definition eliminates, and no later.
 
-    There it stands for an arm or a pair. The exception is an arm already found to be in
-    the top m, which needs no further tests.
+    A piece corresponds to an arm or a pair there. The exception is an arm already found
+    to be in the top m: it needs no further tests.
     """
     ours, general = efficient(name), definition(name)
     labels = pieces(name)
