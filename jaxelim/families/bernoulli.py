@@ -24,7 +24,6 @@ class Bernoulli(OneParameter):
     name: ClassVar[str] = "bernoulli"
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
-    inmost: ClassVar[float | None] = 1 - 2.0**-53
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""

@@ -112,7 +112,6 @@ class OneParameter(Family):
 
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
-    inmost: ClassVar[float | None] = None  # the largest middle of two means; None: no limit
 
     def divergence(self, x: Array, y: Array) -> Array:
         """d(x, y): 0 for x = y, inf where y is an end of the range that x is not."""
@@ -193,9 +192,11 @@ class OneParameter(Family):
     # What pieces cost, and bounds on a mean.
 
     def middle(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
-        """u = (n_a a + n_b b)/(n_a + n_b): between a and b in either order, at most `inmost`.
+        """u = (n_a a + n_b b)/(n_a + n_b): between a and b in either order.
 
-        For a > b it is the mean that both arms have at the closest point of {mu_a <= mu_b}.
+        For a > b it is the mean that both arms have at the closest point of {mu_a <= mu_b}. It is
+        never a finite end of the range other than 0, to which it might be rounded: there d(., u)
+        is infinite.
 
         Args:
             n_a: precision counts of arm a, positive.
@@ -205,11 +206,11 @@ class OneParameter(Family):
         """
         u = b + (a - b) * (n_a / (n_a + n_b))
         u = jnp.clip(u, jnp.minimum(a, b), jnp.maximum(a, b))
-        if self.inmost is not None:
-            # In float32 `inmost` may round to the end: then the number below it.
-            dtype = u.dtype.type
-            below = np.nextafter(dtype(self.high), dtype(self.low))
-            u = jnp.minimum(u, min(dtype(self.inmost), below))
+        low, high = np.asarray([self.low, self.high], u.dtype)
+        if np.isfinite(high) and high != 0:
+            u = jnp.minimum(u, np.nextafter(high, low))
+        if np.isfinite(low) and low != 0:
+            u = jnp.maximum(u, np.nextafter(low, high))
         return u
 
     def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:

@@ -94,10 +94,6 @@ class Binomial(je.OneParameter):
     def high(self):
         return float(self.trials)
 
-    @property
-    def inmost(self):
-        return self.trials * (1 - 2.0**-53)
-
     def nature(self, instance):
         p = super().nature(instance)[..., None] / self.trials
         return np.stack([binom.cdf(k, self.trials, p[..., 0]) for k in range(self.trials)], -1)
@@ -110,11 +106,33 @@ class Binomial(je.OneParameter):
         return poisson(x, y, apart) + poisson(n - x, n - y, -apart)
 
     def variance(self, y):
-        return y * (1 - y / self.trials)
+        return y * (self.trials - y) / self.trials
 
     def bracket(self, mean, radius):
         lower, upper = je.Bernoulli().bracket(mean / self.trials, radius / self.trials)
         return self.trials * lower, self.trials * upper
+
+
+@dataclasses.dataclass(frozen=True)
+class Faces(je.Bernoulli):
+    """Rewards -2 or -1: Bernoulli rewards less 2."""
+
+    name: ClassVar[str] = "faces"
+    low: ClassVar[float] = -2.0
+    high: ClassVar[float] = -1.0
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return super().draw(lanes, nature + 2, arm, pull, noise) - 2
+
+    def divergence(self, x, y):
+        return super().divergence(x + 2, y + 2)
+
+    def variance(self, y):
+        return super().variance(y + 2)
+
+    def bracket(self, mean, radius):
+        lower, upper = super().bracket(mean + 2, radius)
+        return lower - 2, upper - 2
 
 
 @dataclasses.dataclass(frozen=True)

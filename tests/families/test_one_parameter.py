@@ -17,6 +17,7 @@ from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.one_parameter import g, h, poisson
 from jaxelim.lanes import LaneOps
+from tests.families.family_cases import Binomial, Faces
 
 FAMILY = Bernoulli()
 BOUNDS, PAIR, MIDDLE = map(jax.jit, (FAMILY.bounds, FAMILY.pair, FAMILY.middle))
@@ -158,6 +159,18 @@ def test_pair_on_the_edges():
         n, a, b = array(1e6, 1.0, below, dtype=dtype)
         assert MIDDLE(n, a, n, b) == below  # not 1, where d(b, .) is inf
         assert 0 < PAIR(n, a, n, b) < np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_middle_is_no_end_by_rounding(dtype):
+    """1 against 1e20 counts, means at both ends, for ends -2 and -1 and for 0 and 5."""
+    n = dtype(1e20)
+    for family, ends in ((Faces(), (-2.0, -1.0)), (Binomial(), (0.0, 5.0)), (FAMILY, (0.0, 1.0))):
+        few, many, b, a = array(1, n, *ends, dtype=dtype)
+        for n_a, n_b in ((few, many), (many, few)):
+            u = family.middle(n_a, a, n_b, b)
+            assert ends[0] < u < ends[1] and u.dtype == dtype
+            assert 0 < family.pair(n_a, a, n_b, b) < np.inf
 
 
 @given(MEANS, MEANS, INNER)

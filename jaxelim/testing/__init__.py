@@ -1,4 +1,4 @@
-"""Contracts that certify a sampling rule, a problem or a threshold, one's own as well as ours.
+"""Contracts that certify a sampling rule, a reward family, a problem or a threshold, one's own as well as ours.
 
 Each check returns a `Report` that prints as text, and raises `ContractError` with a sentence at the first law that is broken.
 """
@@ -6,6 +6,7 @@ Each check returns a `Report` that prints as text, and raises `ContractError` wi
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxelim import engine, problems, sampling, scope
-from jaxelim.contracts import Problem, SamplingRule
+from jaxelim import checks, engine, families, problems, sampling, scope
+from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.contracts.views import Snapshot
-from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
+from jaxelim.errors import JaxelimError, RuleError, UnsupportedError, in_words
+from jaxelim.families import OneParameter, noise
 from jaxelim.families.designs import SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.instances.instance import Instance
@@ -28,24 +30,8 @@ from jaxelim.simulation.result import Result
 from jaxelim.stopping import thresholds
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
-
-LUCK = 1e-6
-"""The chance that a statistical check fails a correct rule."""
-
-
-class ContractError(JaxelimError, AssertionError):
-    """A law that a rule, problem or threshold has to keep is broken."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """What was checked, a line each."""
-
-    subject: str
-    lines: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n".join([self.subject, *(f"  {line}" for line in self.lines)])
+from jaxelim.testing import family_checks
+from jaxelim.testing.report import LUCK, ContractError, Report, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +43,6 @@ class ThresholdReport(Report):
     high: float
 
 
-def _require(holds: Any, sentence: str) -> None:
-    if not holds:
-        raise ContractError(sentence)
-
-
 def _check_repr(thing: Any) -> str:
     import jaxelim
 
@@ -70,24 +51,24 @@ def _check_repr(thing: Any) -> str:
         back = eval(repr(thing), dict(names))
     except Exception as error:
         raise ContractError(f"repr does not evaluate back: {thing!r} raises {type(error).__name__}: {error}") from error
-    _require(back == thing and hash(back) == hash(thing), f"repr {thing!r} evaluates to something else, or hashes otherwise")
+    require(back == thing and hash(back) == hash(thing), f"repr {thing!r} evaluates to something else, or hashes otherwise")
     return "repr evaluates back"
 
 
 def _check_docstring(kind: type) -> str:
     doc = kind.__doc__ or ""
-    _require(doc.strip(), f"{kind.__name__} has no docstring")
+    require(doc.strip(), f"{kind.__name__} has no docstring")
     described = doc.split("Args:", 1)[1] if "Args:" in doc else ""
     said = set(re.findall(r"^\s+(\w+): ", described, re.M))
     fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    _require(said == fields, f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are {sorted(fields)}")
+    require(said == fields, f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are {sorted(fields)}")
     return "docstring arguments equal the signature"
 
 
 def _same(one: Result, other: Result, what: str, take: Any = slice(None)) -> None:
     for name in ("samples", "stopped", "answer", "pulls"):
         equal = np.array_equal(getattr(one, name)[:, :, take], getattr(other, name))
-        _require(equal, f"{name} differ: {what}")
+        require(equal, f"{name} differ: {what}")
 
 
 def easy_instance(problem: Problem, structure: str) -> Instance:
@@ -143,7 +124,7 @@ def check_sampling_rule(
     Raises:
         ContractError: the first law that is broken, in a sentence.
     """
-    _require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
+    require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
     lines = [_check_repr(rule), _check_docstring(type(rule))]
     try:
         for one in natural_problems(rule) if problem is None else [problem]:
@@ -167,9 +148,9 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
     simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
     fresh = set(engine.program.values()) - before
-    _require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
+    require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     ks = many.pulls.shape[-1]
-    _require(
+    require(
         np.array_equal(many.pulls.sum(-1), many.samples) and (many.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
     )
     one, some = runs // 2, np.arange(min(runs, 40))
@@ -180,7 +161,7 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
         _same(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     errors = (many.stopped & ~many.correct).sum(-1)
     limit = int(stats.binom.isf(LUCK, runs, delta))
-    _require(
+    require(
         (errors <= limit).all(), f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
     )
     high = stats.beta.ppf(0.999, errors.max() + 1, runs - errors.max())
@@ -207,7 +188,7 @@ def _check_stress(rule, problem, steps, seed) -> str:
             )
         except FloatingPointError as error:
             raise ContractError(f"{rule!r} made a NaN under rewards of {scale:g} and nearly singular designs: {error}") from error
-    _require(((run.arms >= 0) & (run.arms < instance.K)).all(), "an arm out of range under nearly singular designs")
+    require(((run.arms >= 0) & (run.arms < instance.K)).all(), "an arm out of range under nearly singular designs")
     return f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
 
 
@@ -300,21 +281,21 @@ def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random
         differs = not np.array_equal(one[0], two[0])
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
-        _require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
+        require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
         _, exists, margin, norm, products = (np.asarray(x) for x in one)
-        _require(exists.any(), f"theta = {theta}: its answer has no piece")
+        require(exists.any(), f"theta = {theta}: its answer has no piece")
         ours = order(np.column_stack([margin, norm, products])[exists])
         norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
         columns = [directions @ theta - offsets, norms, directions @ v_inv @ arms.T]
         theirs = order(np.column_stack(columns))
         same = ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7)
-        _require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
+        require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
         pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
         for name, x, y, z in zip(
             ("public", "exists", "margins", "norms"), one, two, in_many(*pair), strict=False
         ):
             equal = np.allclose(np.stack([x, y], -1), z, rtol=1e-9, atol=1e-9)
-            _require(equal, f"{where}: {name} in lanes differ from those of one run")
+            require(equal, f"{where}: {name} in lanes differ from those of one run")
 
 
 def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> int:
@@ -350,8 +331,9 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         pieces = start(thetas[0])
         for theta in thetas:
             active, active_count, exists = (np.asarray(x) for x in look(start(theta), theta))
-            _require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
-            _require(active_count == exists.sum(), "reading is not the number of active pieces")
+            require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
+            counted = active_count == exists.sum()
+            require(counted, "active_count is not the number of active pieces")
         for _ in range(6):
             theta = thetas[rng.integers(3)]
             before = [np.asarray(look(pieces, one)[0]) for one in thetas]
@@ -360,27 +342,27 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
             pieces = drop(pieces, theta, refuted)
             was = before[int(np.argmax((thetas == theta).all(1)))]
             kept = np.asarray(look(pieces, theta)[0])
-            _require(not (was & ~refuted & ~kept).any(), "drop loses a piece that is not refuted")
+            require(not (was & ~refuted & ~kept).any(), "drop loses a piece that is not refuted")
             beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
             few, more = eliminated(pieces, theta, beta)
             of_few, of_more = (np.asarray(look(one, theta)[0]) for one in (few, more))
-            _require(not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops")
+            require(not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops")
             pieces = few
             after = [np.asarray(look(pieces, one)[0]) for one in thetas]
             grown = any((y & ~x).any() for x, y in zip(before, after, strict=True))
-            _require(not grown, "the set grows")
+            require(not grown, "the set grows")
         theta = thetas[0]
         full = start(theta)
         exists = np.asarray(look(full, theta)[2])
         some = exists & (rng.random(exists.shape) < 0.5)
         left = np.asarray(look(drop(full, theta, some), theta)[0])
-        _require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
+        require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
         done = drop(full, theta, exists)
         for (settled, verdict) in ended(done, theta)[0]:
-            _require(settled, "all pieces of an answer are dropped, and the set is not settled")
+            require(settled, "all pieces of an answer are dropped, and the set is not settled")
             right = np.array_equal(verdict, ended(done, theta)[1])
-            _require(right, "all pieces of an answer are dropped, and the verdict is another")
-        _require(not ended(full, theta)[0][0][0], "the full set is settled")
+            require(right, "all pieces of an answer are dropped, and the verdict is another")
+        require(not ended(full, theta)[0][0][0], "the full set is settled")
     return walks
 
 
@@ -409,7 +391,7 @@ def check_threshold(
     with scope.engine():
         times = np.arange(dimension, steps + 1, dtype=float)
         beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
-    _require(np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(), "beta is not finite, or falls in t")
+    require(np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(), "beta is not finite, or falls in t")
     sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
     reached = np.zeros(runs, bool)
     for t in range(1, steps + 1):
@@ -428,4 +410,112 @@ def check_threshold(
     return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
 
 
-__all__ = ["ContractError", "Report", "check_problem", "check_sampling_rule", "check_threshold"]
+def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
+    """Certify a reward family with one parameter: a subclass of `OneParameter`.
+
+    d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
+    numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
+    them. Rewards are finite, in the range, of mean mu and variance V(mu). All of this holds at ends
+    of the range that are means. Statistics keep counts, sums and means. The evidence's gradient is
+    that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
+    tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
+
+    Means are drawn inside (low, high); an end is a mean unless `check` refuses it. What is drawn
+    fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
+    n d(mean, mu), their variance by seven standard errors.
+
+    Args:
+        family: the family.
+        seed: of means, counts, noise and runs.
+        draws: rewards drawn at each of five means, at least 1000.
+
+    Returns:
+        A `Report`; it says which defects of the rewards would have been seen.
+
+    Raises:
+        ContractError: the first law that is broken, or a method that raises, in a sentence.
+        ArgumentError: seed or draws is no such integer.
+    """
+    seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    require(isinstance(family, OneParameter), f"{family!r} is not a OneParameter family")
+    assert isinstance(family, OneParameter)
+    parts: tuple[tuple[str, Callable[..., str]], ...] = (
+        ("divergence or variance", family_checks.check_divergence),
+        ("pair or level", family_checks.check_cost),
+        ("bracket", family_checks.check_bounds),
+        ("nature or draw", partial(family_checks.check_draws, draws=draws)),
+        ("start or update", family_checks.check_update),
+        ("the evidence", family_checks.check_gradient),
+        ("a run", _check_family_runs),
+    )
+    lines = [_check_family_settings(family)]
+    for name, part in parts:
+        rng = np.random.default_rng([seed, len(lines)])
+        try:
+            with scope.engine():
+                lines.append(part(family, rng))
+        except JaxelimError:
+            raise
+        except Exception as error:
+            raise ContractError(f"{family!r}: {name} raised {in_words(error)}") from error
+    return Report(repr(family), tuple(lines))
+
+
+def _check_family_settings(family: Any) -> str:
+    kind = type(family)
+    own = vars(kind).get("__dataclass_params__")
+    sentence = f"{kind.__name__} is no frozen dataclass: write @dataclasses.dataclass(frozen=True)"
+    require(own is not None and own.frozen, sentence)
+    _check_repr(family)
+    _check_docstring(kind)
+    good = isinstance(family.name, str) and family.name
+    good = good and families.known().get(family.name, kind) is kind
+    require(good, f"name is {family.name!r}; rules know a family by it, so it has to be its own")
+    known = tuple(noise.SAMPLERS)
+    require(family.noise in known, f"noise is {family.noise!r}; it has to be one of {known}")
+    require(family.low < family.high, f"no mean is between {family.low} and {family.high}")
+    try:
+        Instance.unstructured(family_checks.inside(family, np.random.default_rng(0), 20), family)
+    except JaxelimError as error:
+        raise ContractError(f"check refuses means inside the range: {error}") from error
+    ends = " and ".join(f"{end:g}" for end in family_checks.ends(family)) or "none"
+    return f"a frozen dataclass; means from {family.low:g} to {family.high:g}, ends included: {ends}"
+
+
+def _check_family_runs(family: Any, rng: np.random.Generator) -> str:
+    runs, delta, cap = 40, 0.1, 3000
+    means = [float(family_checks.inside(family, np.random.default_rng(0), 9).mean())]
+    for _ in range(3):  # each at divergence 1/4 from the one before
+        lower, _upper = jax.jit(family.bounds)(jnp.asarray(means[-1]), jnp.asarray(0.25))
+        means.append(float(lower))
+    given: Any = dict(
+        delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
+        stopping=(LLR(), SelectiveElimination(), FullElimination()),
+        engine=Engine(lanes=16, devices=1),
+    )  # fmt: skip
+    job = Instance.unstructured(means, family), BestArm(), sampling.Uniform()
+    many = simulate(*job, runs=runs, **given)
+    one = runs // 2
+    alone = simulate(*job, runs=[one], **given)
+    _same(many, alone, "a run alone and the same run in a batch", np.array([one]))
+    llr, selective, full = many.samples[:, 0]
+    family_checks.law(
+        (full <= selective) & (selective <= llr),
+        "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
+        full=full, selective=selective, llr=llr,
+    )  # fmt: skip
+    errors = int((many.stopped & ~many.correct).sum(-1).max())
+    limit = int(stats.binom.isf(LUCK / 10, runs, delta))
+    sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
+    require(errors <= limit, sentence)
+    return (
+        f"{runs} runs with Uniform, {int(many.stopped[0].sum())} of them stopped within {cap} "
+        "samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
+        f"{errors} errors at delta = {delta}"
+    )
+
+
+__all__ = [
+    "ContractError", "Report", "check_family", "check_problem", "check_sampling_rule",
+    "check_threshold",
+]  # fmt: skip

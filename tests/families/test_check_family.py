@@ -1,0 +1,292 @@
+"""`check_family` certifies right families, and names the law that a wrong one breaks."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.families.arm_evidence import PairEvidence, evidence_of
+from jaxelim.families.one_parameter import poisson
+from jaxelim.testing import ContractError, check_family, family_checks
+from tests.families.family_cases import Binomial, Exponential, Faces, Geometric, Textbook
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("family", [
+    je.Bernoulli(), pytest.param(Geometric(), marks=SLOW), pytest.param(Textbook(), marks=SLOW),
+    pytest.param(Exponential(), marks=SLOW), pytest.param(Binomial(), marks=SLOW),
+    pytest.param(Binomial(2), marks=SLOW), pytest.param(Faces(), marks=SLOW),
+], ids=repr)  # fmt: skip
+def test_right_families(family):
+    report = check_family(family)
+    text = str(report)
+    assert report.subject == repr(family) and len(report.lines) == 8
+    assert "n = 100000 rewards at each of 5 means" in text and "0 of its value" not in text
+    ends = {"bernoulli": "0 and 1", "exponential": "none", "binomial": f"0 and {family.high:g}",
+            "faces": "-2 and -1"}  # fmt: skip
+    assert f"ends included: {ends.get(family.name, '0')}" in report.lines[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_other_seeds(seed):
+    """Right families fail by luck with probability 1e-6 a check."""
+    for family in (je.Bernoulli(), Geometric(), Exponential(), Binomial()):
+        check_family(family, seed=seed, draws=20_000)
+
+
+def test_the_report_tells_exact_divergences_from_others():
+    """Where x is near y the textbook's form cancels."""
+    exact, other = (_off(family) for family in (Geometric(), Textbook()))
+    assert exact < 1e-7 < 1e-4 < other
+
+
+def _off(family):
+    with scope.engine():
+        line = family_checks.check_divergence(family, np.random.default_rng(0))
+    return float(line.split("off by ")[1].split()[0])
+
+
+def wrong(base=Geometric, **members):
+    """A family with these members in place of a right one's."""
+    names = {"name": "wrong", "__doc__": "A wrong family.", **members}
+    return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
+
+
+def _plain(self, x, y):
+    return x * jnp.log(x / y) - (1 + x) * jnp.log((1 + x) / (1 + y))
+
+
+def _finite_at_the_end(self, x, y):
+    return jnp.where(y > 0, Geometric().divergence(x, y), x)
+
+
+def _squares(self, x, y):
+    return (x - y) ** 2 / (2 * Geometric().variance(jnp.maximum(y, 1e-300)))
+
+
+DIVERGENCE = {
+    "variance of Poisson": (dict(variance=lambda self, y: y), "do not belong together"),
+    "divergence of Poisson": (dict(divergence=lambda self, x, y: poisson(x, y)), "do not belong together"),
+    "half of it": (dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2), "do not belong together"),
+    "squares": (dict(divergence=_squares), "do not belong together"),
+    "other way round": (dict(divergence=lambda self, x, y: Geometric().divergence(y, x)), "finite for y inside"),
+    "no number at the end": (dict(divergence=_plain), r"divergence\(0, .* = nan; it has to be finite"),
+    "0": (dict(divergence=lambda self, x, y: 0 * (x + y)), "above 0"),
+    "minus": (dict(divergence=lambda self, x, y: -Geometric().divergence(x, y)), "at least 0"),
+    "not 0": (dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)), "it has to be 0"),
+    "finite at the end": (dict(divergence=_finite_at_the_end), "it has to be inf"),
+    "no variance": (dict(variance=lambda self, y: 0 * y), "variance.* has to be a number above 0"),
+}  # fmt: skip
+RAISES = dict(divergence=lambda self, x, y: x @ jnp.ones((3, 3))), "divergence or variance raised"
+
+
+def _bracket(change):
+    """Geometric's, its lower and upper end changed."""
+    return lambda self, mean, radius: change(mean, radius, *Geometric().bracket(mean, radius))
+
+
+BRACKETS = {
+    "upper too near": (lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2), "upper end .* inside the bound"),
+    "lower too near": (lambda m, r, low, up: (m * jnp.exp(-r), up), "lower end .* inside the bound"),
+    "infinite": (lambda m, r, low, up: (low, up + jnp.inf), "upper end .* finite"),
+    "no number": (lambda m, r, low, up: (low + jnp.nan, up), "lower end .* finite"),
+    "the end": (lambda m, r, low, up: (0 * low, up), "is an end of the range, and the bound is not"),
+    "beyond": (lambda m, r, low, up: (low - 1, up), "out of the range"),
+    "exchanged": (lambda m, r, low, up: (up, low), "wrong side of the mean"),
+    "one": (lambda m, r, low, up: (up,), "has to return two"),
+}  # fmt: skip
+
+
+def _draw(change):
+    """Geometric's, changed."""
+    def draw(self, lanes, nature, arm, pull, noise):
+        reward = Geometric().draw(lanes, nature, arm, pull, noise)
+        return change(lanes.take(nature, arm), noise, reward)
+
+    return draw
+
+
+def _one_nature(self, lanes, nature, arm, pull, noise):
+    return Geometric().draw(lanes, nature.reshape(-1)[: nature.shape[0]], arm, pull, noise)
+
+
+DRAWS = {
+    "biased": (_draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)), "have mean .* standard errors off"),
+    "shrunk": (_draw(lambda mu, u, x: 0.95 * x), "have mean .* standard errors off"),
+    "always mu": (_draw(lambda mu, u, x: mu), "have variance 0 over"),
+    "of two points": (_draw(lambda mu, u, x: jnp.where(u < 0.5, 2 * mu, 0)), "have variance"),
+    "not finite": (_draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)), r"not finite, for noise \[0"),
+    "below the range": (_draw(lambda mu, u, x: jnp.where(u < 0.01, -1.0, x)), "out of the range"),
+    "at the end": (_draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)), "other than the mean, at an end"),
+    "one for all": (_draw(lambda mu, u, x: x[0]), r"rewards are float64\[\]"),
+    "of one type": (_draw(lambda mu, u, x: x.astype(jnp.int32)), "rewards are int32"),
+    "one nature for all": (_one_nature, "a nature of its own"),
+}  # fmt: skip
+
+
+class Doubled(PairEvidence):
+    """With a gradient twice as large."""
+
+    def gradient(self, piece):
+        return 2 * super().gradient(piece)
+
+
+def _doubled(self, space, stats, shape):
+    right = evidence_of(self, space, shape, stats.means, stats.counts)
+    if not isinstance(right, PairEvidence):
+        return right
+    return REGISTERED(self, space, shape, stats.means, stats.counts)
+
+
+REGISTERED = jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(Doubled))
+
+
+def _more_counts(self, space, stats, shape):
+    return evidence_of(self, space, shape, stats.means, 2 * stats.counts)
+
+
+def _goes_on(self, seen, arm, reward, go):
+    return Geometric.update(self, seen, arm, reward, go | True)
+
+
+def _forgets(self, seen, arm, reward, go):
+    return dataclasses.replace(Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums)
+
+
+def _starts_at_0(self, space, problem, tables, rewards):
+    start = Geometric.start(self, space, problem, tables, rewards)
+    return dataclasses.replace(start, counts=0 * start.counts)
+
+
+def _late(self, seen, arms, beta):
+    return Geometric.refuted_pairs(self, seen, arms, 2 * beta)
+
+
+def _with_neighbours(self, seen, arms, beta):
+    pairs = Geometric.refuted_pairs(self, seen, arms, beta)
+    return [(i, row | jnp.roll(row, 1, -1)) for i, row in pairs]
+
+
+def _midpoint(self, n_a, a, n_b, b):
+    return (a + b) / 2
+
+
+def _both_sides(self, n, mean, level, above):
+    return n * self.divergence(mean, level)
+
+
+SETTINGS = {
+    "name of ours": (dict(name="bernoulli"), "has to be its own"),
+    "no name": (dict(name=""), "has to be its own"),
+    "noise": (dict(noise="cauchy"), "noise is 'cauchy'"),
+    "range": (dict(high=0.0), "no mean is between"),
+    "refused": (dict(high=5.0, check=lambda self, instance: je.Bernoulli().check(instance)), "refuses means inside"),
+    "docstring": (dict(__doc__="Args:\n    size: none."), "docstring"),
+    "repr": (dict(__repr__=lambda self: "Other()"), "repr"),
+}  # fmt: skip
+
+
+def fails(part, sentence, *given, **members):
+    """One part of the check, on a wrong family."""
+    with pytest.raises(ContractError, match=sentence), scope.engine():
+        part(wrong(**members), np.random.default_rng(0), *given)
+
+
+@pytest.mark.parametrize("case", DIVERGENCE)
+def test_wrong_divergences(case):
+    members, sentence = DIVERGENCE[case]
+    fails(family_checks.check_divergence, sentence, **members)
+
+
+@pytest.mark.parametrize("case", BRACKETS)
+def test_wrong_brackets(case):
+    change, sentence = BRACKETS[case]
+    fails(family_checks.check_bounds, sentence, bracket=_bracket(change))
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_wrong_draws(case):
+    draw, sentence = DRAWS[case]
+    fails(family_checks.check_draws, sentence, 100_000, draw=draw)
+
+
+def test_divergence_and_variance_of_other_rewards():
+    """Those of Poisson rewards belong together; geometric rewards have another variance."""
+    members = dict(divergence=lambda self, x, y: poisson(x, y), variance=lambda self, y: y)
+    with scope.engine():
+        family_checks.check_divergence(wrong(**members), np.random.default_rng(0))
+    fails(family_checks.check_draws, "have variance|have mean", 100_000, **members)
+
+
+def _runs(family, rng):
+    return je.testing._check_family_runs(family, rng)
+
+
+INHERITED = {
+    "middle": (family_checks.check_cost, dict(middle=_midpoint), r"pair\(.* by search"),
+    "level": (family_checks.check_cost, dict(level=_both_sides), r"level\("),
+    "start": (family_checks.check_update, dict(start=_starts_at_0), "after start counts"),
+    "go": (family_checks.check_update, dict(update=_goes_on), "after update"),
+    "sums": (family_checks.check_update, dict(update=_forgets), "after update"),
+    "gradient": (family_checks.check_gradient, dict(evidence=_doubled), "gradient is not that of"),
+    "counts": (family_checks.check_gradient, dict(evidence=_more_counts), "not the LLR at the counts"),
+    "order": (_runs, dict(refuted_pairs=_late), "tau_full = .*, tau_selective"),
+    "lanes": (_runs, dict(refuted_pairs=_with_neighbours), "a run alone and the same run in a batch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(case, marks=SLOW if case in ("counts", "lanes") else ()) for case in INHERITED
+])  # fmt: skip
+def test_wrong_overrides(case):
+    part, members, sentence = INHERITED[case]
+    fails(part, sentence, **members)
+
+
+@pytest.mark.parametrize("members, sentence", [
+    DIVERGENCE["variance of Poisson"], DIVERGENCE["half of it"], RAISES,
+    (dict(bracket=_bracket(BRACKETS["upper too near"][0])), BRACKETS["upper too near"][1]),
+    (dict(draw=DRAWS["biased"][0]), DRAWS["biased"][1]),
+])  # fmt: skip
+def test_the_whole_check_refuses(members, sentence):
+    with pytest.raises(ContractError, match=sentence) as caught:
+        check_family(wrong(**members), seed=1)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_wrong_settings(case):
+    members, sentence = SETTINGS[case]
+    with pytest.raises(ContractError, match=sentence):
+        check_family(wrong(**members))
+
+
+class NoDataclass(Geometric):
+    """Not decorated, so that its fields would be its parent's."""
+
+
+@dataclasses.dataclass
+class Mutable(je.OneParameter):
+    """Not frozen."""
+
+
+@pytest.mark.parametrize("family, sentence", [
+    (je.Gaussian(), "not a OneParameter family"), (Geometric, "not a OneParameter family"),
+    (None, "not a OneParameter family"), (NoDataclass(), "no frozen dataclass"),
+    (Mutable(), "no frozen dataclass"),
+], ids=repr)  # fmt: skip
+def test_what_is_no_family(family, sentence):
+    with pytest.raises(ContractError, match=sentence):
+        check_family(family)
+
+
+@pytest.mark.parametrize("argument, value", [("draws", 999), ("draws", 1.5), ("seed", -1)])
+def test_arguments(argument, value):
+    with pytest.raises(je.ArgumentError, match=f"{argument}: got {value}"):
+        check_family(Geometric(), **{argument: value})
