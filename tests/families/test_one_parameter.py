@@ -163,7 +163,7 @@ def test_pair_on_the_edges():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_middle_is_no_end_by_rounding(dtype):
-    """1 count against 1e20, means at both ends, for ranges (-2, -1), (0, 5) and (0, 1)."""
+    """1 count against 1e20, means at both ends of (-2, -1), (0, 5) and (0, 1)."""
     n = dtype(1e20)
     for family, ends in ((Faces(), (-2.0, -1.0)), (Binomial(), (0.0, 5.0)), (FAMILY, (0.0, 1.0))):
         few, many, b, a = array(1, n, *ends, dtype=dtype)
