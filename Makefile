@@ -1,16 +1,16 @@
-# The whole project from a fresh machine with Python >= 3.11 and make.
+# Installs, tests, measures and reproduces from a fresh machine with Python >= 3.11 and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count())")
 
-# One CPU device a core and one thread a device: XLA's own threads cost more than they bring (docs/performance.md).
+# One CPU device a core, one thread a device: XLA's own threads slow it down (docs/performance.md).
 export NPROC := 1
 export JAX_NUM_CPU_DEVICES ?= $(CORES)
-# Compiled programs are kept between processes: the tests' workers share them.
+# Keep compiled programs between processes: the tests' workers share them.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-# The paper's experiments: runs of every cell, and where finished blocks, tables and figures go.
+# The paper's experiments: runs per cell, and the folder of finished blocks, tables and figures.
 RUNS ?= 100
 RESULTS ?= results
 TABLES := table1 table3 table4
@@ -36,11 +36,11 @@ $(TABLES) $(FIGURES): install
 two_dimensional: install
 	$(BIN)/python -m experiments.two_dimensional --runs $(RUNS) --results $(RESULTS) --output $(RESULTS)/two_dimensional
 
-# One after the other, whatever -j says: each uses all cores. A job that was stopped goes on where it was.
+# One target at a time, whatever -j says: each uses all cores. A stopped job resumes.
 reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
-# The fast suite is mostly compiling: LLVM's first level halves that and changes no result.
+# The fast suite is mostly compiling: LLVM's first level halves it and changes no result.
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1
 
 test: install check
@@ -52,7 +52,8 @@ test-x64: install
 test-slow: install
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
 
-# What the figures mean: docs/performance.md. Nothing else should be running; BENCH=--quick takes a minute or two, all of it over an hour.
+# Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
+# docs/performance.md explains the figures.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 

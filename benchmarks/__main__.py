@@ -1,6 +1,6 @@
-"""All measurements by one command: `make bench`, or `python -m benchmarks --sections targets --quick`.
+"""Run the measurements: `make bench` or `python -m benchmarks --quick`.
 
-docs/performance.md says what the figures mean.
+docs/performance.md explains the figures.
 """
 
 import dataclasses
@@ -27,7 +27,18 @@ from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
 from jaxelim.catalogue import rules
 
-SectionName = Literal["targets", "kernels", "parts", "rules", "scaling", "devices", "deltas", "elimination", "cold", "gpu"]
+SectionName = Literal[
+    "targets",
+    "kernels",
+    "parts",
+    "rules",
+    "scaling",
+    "devices",
+    "deltas",
+    "elimination",
+    "cold",
+    "gpu",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,27 +46,30 @@ class Options:
     """Time the engine on this machine."""
 
     sections: tuple[SectionName, ...] = get_args(SectionName)
-    """What to measure."""
+    """Sections to measure."""
     quick: bool = False
-    """Small sizes, for a look in about a minute; the figures are rough."""
+    """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of the targets, kernels, rules and elimination to measure; all (with --quick a few) if none is named."""
+    """Rows of targets, kernels, rules and elimination; by default all (with --quick
+    a few)."""
     runs: int | None = None
-    """Runs, in place of the 1000 of targets and devices."""
+    """Runs, in place of each section's own number."""
     repeats: int | None = None
-    """Timed calls, of which the median counts, in place of each section's own number."""
+    """Timed calls, in place of each section's own number; their median is reported."""
     max_samples: int | None = None
     """Cap on a run's samples, in place of each section's own."""
     core: int | None = None
-    """The core that pinned measurements run on; the last one if none is named."""
+    """Core that pinned measurements run on; by default the last."""
     output: Path | None = None
-    """The JSON file; if none is named, one named by date and commit in benchmarks/results."""
+    """JSON file; by default one named by date and commit in benchmarks/results."""
 
     def __post_init__(self) -> None:
         known = list(dict.fromkeys([*TARGETS, *rules()]))
         unknown = [name for name in self.rows if name not in known]
         if unknown:
-            raise ValueError(f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}")
+            raise ValueError(
+                f"rows: there is no {', '.join(unknown)}; there are {', '.join(known)}"
+            )
         for name in ("runs", "repeats", "max_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -71,7 +85,7 @@ def _cores() -> list[int]:
 
 
 def _said(*command: str) -> str | None:
-    """The first line that a program prints; None where it is not there or fails."""
+    """The first line that a program prints; None if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return None
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -88,7 +102,7 @@ def _processor() -> str:
 
 
 def environment() -> dict:
-    """Where and with what the figures are made."""
+    """Machine, versions and flags that the figures depend on."""
     flags = Path("/proc/cpuinfo")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -96,7 +110,10 @@ def environment() -> dict:
         "changed_since_commit": bool(_said("git", "status", "--porcelain", "--untracked-files=no")),
         "versions": {
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in ("jaxelim", "jax", "jaxlib", "numpy")},
+            **{
+                name: importlib.metadata.version(name)
+                for name in ("jaxelim", "jax", "jaxlib", "numpy")
+            },
         },
         "processor": _processor(),
         "avx512": "avx512f" in flags.read_text() if flags.exists() else None,
@@ -111,25 +128,47 @@ def environment() -> dict:
 
 
 def main(options: Options) -> int:
-    """Measure section after section; the file is complete up to the last one that finished."""
+    """Measure the sections in order; rewrite the file after each of them."""
     try:
         here = environment()
     except MeasurementError as error:
         print(f"JAX does not start here: {error}", file=sys.stderr)
         return 2
     commit = (here["commit"] or "unknown")[:8]
-    output = options.output or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    output = (
+        options.output
+        or ROOT / "benchmarks" / "results" / f"{here['date'][:19].replace(':', '')}-{commit}.json"
+    )
     output.parent.mkdir(parents=True, exist_ok=True)
     state = f"{commit} and changes" if here["changed_since_commit"] else commit
-    print(f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; jax {here['versions']['jax']}")
+    print(
+        f"{here['processor']}, {here['cores']} cores, {here['device']['device']}; "
+        f"jax {here['versions']['jax']}"
+    )
     print(f"commit {state}; load average {here['load_average']}")
-    found = {"environment": here, "options": {**dataclasses.asdict(options), "output": str(output)}, "sections": {}}
+    found = {
+        "environment": here,
+        "options": {**dataclasses.asdict(options), "output": str(output)},
+        "sections": {},
+    }
     failed = False
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
-        core = (_cores()[-1] if options.core is None else options.core) if hasattr(os, "sched_setaffinity") else None
+        core = (
+            (_cores()[-1] if options.core is None else options.core)
+            if hasattr(os, "sched_setaffinity")
+            else None
+        )
         built = anchor.build(Path(folder)) if "targets" in options.sections else None
-        sitting = Sitting(options.quick, core, len(_cores()), built, options.repeats, options.runs, options.max_samples,
-                          options.rows)  # fmt: skip
+        sitting = Sitting(
+            options.quick,
+            core,
+            len(_cores()),
+            built,
+            options.repeats,
+            options.runs,
+            options.max_samples,
+            options.rows,
+        )
         for name in options.sections:
             print(f"\n{name} ..", flush=True)
             began = time.perf_counter()

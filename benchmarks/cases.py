@@ -1,27 +1,30 @@
-"""What is timed: one simulation, as plain data that goes to a process of its own."""
+"""A timed case: one simulation as plain data, sent to a process of its own."""
 
 import dataclasses
 
-CHUNK = 256  # the engine's own choice on every backend
+CHUNK = 256  # the engine's default on every backend
 
 
 def whole_chunks(chunks: int, arms: int = 50) -> int:
-    """The cap that ends a run in the last step of so many chunks: equally long runs that leave no lane idle."""
+    """The cap that ends every run in the last step of `chunks` chunks.
+
+    All runs are then equally long, and no lane idles.
+    """
     return arms + CHUNK * chunks - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A call of `je.simulate` in words that JSON holds.
+    """A call of `je.simulate`, in values that JSON holds.
 
     Args:
         rule, problem, m: names of the command line.
-        instance: a shipped instance, or "K x d" for directions drawn uniformly on the sphere, with gaps so small that no run
-            stops on its own.
-        elimination: at sampling, where the rule looks at pieces at all: "selective", "full" or None.
-        max_samples: the cap; a run that meets it is over, which makes runs equally long.
+        instance: a shipped instance, or "K x d": K directions uniform on the sphere,
+            with gaps so small that no run stops on its own.
+        elimination: at sampling, if the rule supports it: "selective", "full" or None.
+        max_samples: the cap; runs that reach it are equally long.
         lanes, devices: None leaves the choice to the engine.
-        schedule: every how many samples a rule solves for its allocation; None: as it does by default.
+        schedule: samples between two allocation solves; None: the rule's default.
     """
 
     rule: str
@@ -44,9 +47,9 @@ class Timing:
 
     Args:
         repeats: timed calls, after one that compiles.
-        core: pin the process to this core; None: all that there are.
+        core: the core to pin the process to; None: all cores.
         anchor: runs of the C anchor around every timed call; 0 for none.
-        profile: also say where the time of one more call goes.
+        profile: also profile the kernels of one more call.
     """
 
     repeats: int = 3

@@ -1,4 +1,4 @@
-"""The first and the second process: what the cache of compiled programs saves."""
+"""Cold start: the first and the second process with a cache of compiled programs."""
 
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import apart, fresh_cache
@@ -8,8 +8,10 @@ ALLOWED = 0.5
 
 
 def run(sitting: Sitting) -> Section:
-    """Two processes one after the other on an empty cache, from the start of Python to the first result."""
-    section = Section("Cold start: seconds to the first result, the cache of compiled programs empty at first")
+    """Time two processes in turn on an empty cache, up to their first result."""
+    section = Section(
+        "Cold start: seconds to the first result, the cache of compiled programs empty at first"
+    )
     for rule in ("lingape",) if sitting.quick else ("lingape", "lingame", "fws"):
         case = Case(rule, runs=64, max_samples=200)
         first = []
@@ -27,10 +29,14 @@ def run(sitting: Sitting) -> Section:
                         "wall s": found["process_wall_seconds"],
                         "processor s": found["process_cpu_seconds"],
                         "of which compiling": found["first"]["compile_seconds"],
-                        "wall, x first": found["process_wall_seconds"] / first[0]["process_wall_seconds"],
-                        "processor, x first": found["process_cpu_seconds"] / first[0]["process_cpu_seconds"],
+                        "wall, x first": found["process_wall_seconds"]
+                        / first[0]["process_wall_seconds"],
+                        "processor, x first": found["process_cpu_seconds"]
+                        / first[0]["process_cpu_seconds"],
                     }
 
                 section.attempt(f"{rule}, {which} process", measure, row)
-    section.notes.append(f"64 runs of at most 200 samples. Asked for: the second at most {ALLOWED} of the first.")
+    section.notes.append(
+        f"64 runs of at most 200 samples. Asked for: the second at most {ALLOWED} of the first."
+    )
     return section

@@ -1,6 +1,6 @@
-"""How fast H* is solved, and what its gradient costs: `python -m benchmarks.complexity [instances]`.
+"""Time the solver of H* and its gradient: `python -m benchmarks.complexity`.
 
-Times are processor time, summed over threads: what one core would take, whoever else is on the machine.
+Times are processor time, summed over threads: what one core would take.
 """
 
 import sys
@@ -20,14 +20,16 @@ K, D, GAP = 50, 20, 1e-6
 
 
 def draw(count, seed=0):
-    """Features uniform on the sphere, theta normal."""
+    """Instances with features uniform on the sphere and normal theta."""
     rng = np.random.default_rng(seed)
     arms = rng.standard_normal((count, K, D))
-    return Instance(arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D)))
+    return Instance(
+        arms / np.linalg.norm(arms, axis=2, keepdims=True), rng.standard_normal((count, D))
+    )
 
 
 def scipy_solve(arms, theta):
-    """The epigraph form by sequential quadratic programming, with exact derivatives."""
+    """H* by sequential quadratic programming in epigraph form, exact derivatives."""
     directions, _ = BestArm().half_spaces(arms, theta)
     gaps = directions @ theta
 
@@ -46,15 +48,21 @@ def scipy_solve(arms, theta):
              jac=lambda x: np.hstack([levels(x[:K])[1] / scale, rows])),
     ]  # fmt: skip
     found = minimize(
-        lambda x: -x[K], np.append(start, 1), jac=lambda x: np.append(np.zeros(K), -1), method="SLSQP",
-        bounds=[(1e-9, 1)] * K + [(0, None)], constraints=constraints, options=dict(maxiter=1000, ftol=1e-12),
-    )  # fmt: skip
-    weights = np.maximum(found.x[:K], 1e-12)  # the value it reports need not be attained: the method can break down
+        lambda x: -x[K],
+        np.append(start, 1),
+        jac=lambda x: np.append(np.zeros(K), -1),
+        method="SLSQP",
+        bounds=[(1e-9, 1)] * K + [(0, None)],
+        constraints=constraints,
+        options=dict(maxiter=1000, ftol=1e-12),
+    )
+    # The method can break down: the value it reports need not be attained.
+    weights = np.maximum(found.x[:K], 1e-12)
     return levels(weights / weights.sum())[0].min()
 
 
 def seconds(function, repeats=3):
-    """The least processor time of some calls, after one that compiles."""
+    """The least processor time of `repeats` calls, after one that compiles."""
     function()
     best = np.inf
     for _ in range(repeats):
@@ -68,20 +76,40 @@ def main(count=1000):
     batch = draw(count)
     found = complexity(batch, BestArm(), GAP)
     spent = seconds(lambda: complexity(batch, BestArm(), GAP), 2)
-    print(f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: {count / spent:.0f} solves/s on one core, checks included")
-    print(f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
-          f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most")  # fmt: skip
+    print(
+        f"{count} instances, K = {K}, d = {D}, gap {GAP:g}: "
+        f"{count / spent:.0f} solves/s on one core, checks included"
+    )
+    print(
+        f"  converged {found.converged.sum()}, gap <= {found.gap.max():.1e}, "
+        f"steps {found.iterations.mean():.1f} on average, {found.iterations.max()} at most"
+    )
     for i in range(4):
         start = time.process_time()
         other = scipy_solve(batch.arms[i], batch.theta[i])
         once = time.process_time() - start
-        print(f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one of the batch; "
-              f"it reaches H* {other / found.value[i] - 1:+.1e}")  # fmt: skip
+        print(
+            f"scipy SLSQP, instance {i}: {once:.3f} s, {once / (spent / count):.0f} times one "
+            f"of the batch; it reaches H* {other / found.value[i] - 1:+.1e}"
+        )
     with jax.enable_x64(True):
         few = 64
-        pieces = [BestArm().half_spaces(a, t)[0] for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)]
-        inputs = Inputs(*map(jnp.asarray, (batch.arms[:few], batch.theta[:few], np.stack(pieces),
-                                           np.zeros((few, K - 1)), np.zeros((few, K)))))  # fmt: skip
+        pieces = [
+            BestArm().half_spaces(a, t)[0]
+            for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)
+        ]
+        inputs = Inputs(
+            *map(
+                jnp.asarray,
+                (
+                    batch.arms[:few],
+                    batch.theta[:few],
+                    np.stack(pieces),
+                    np.zeros((few, K - 1)),
+                    np.zeros((few, K)),
+                ),
+            )
+        )
         marks = jnp.ones(K - 1)
 
         def one(x):

@@ -1,4 +1,4 @@
-"""One device against two on as many cores: by the wall clock, and in processor time."""
+"""One device against two on as many cores, in wall time and in processor time."""
 
 import statistics
 import subprocess
@@ -9,9 +9,9 @@ from benchmarks.processes import apart
 from benchmarks.report import Section, Sitting, typical, useful
 
 WALL, PROCESSOR = 1.7, 1.18
-"""Asked of two devices: samples a second on idle cores, processor time per sample on busy ones, both against one."""
+"""Asked of two devices against one: samples a second, and processor time per sample."""
 IDLE = 1.9
-"""Cores' worth of time that two processes have to get for the machine to count as idle."""
+"""Cores that two processes must get for the machine to count as idle."""
 SPIN = """
 import time
 wall, cpu = time.perf_counter(), time.process_time()
@@ -22,13 +22,19 @@ print((time.process_time() - cpu) / (time.perf_counter() - wall))
 
 
 def free_cores() -> float:
-    """How many cores' worth of processor time two processes get that have nothing to wait for."""
-    both = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    """Cores' worth of processor time that two busy processes get."""
+    both = [
+        subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     return sum(float(one.communicate()[0]) for one in both)
 
 
 def run(sitting: Sitting) -> Section:
-    """The same runs on one device and on two, not pinned; by turns, since a shared machine is not always equally fast."""
+    """Time the same runs on one device and on two, unpinned.
+
+    The two alternate, since the speed of a shared machine varies.
+    """
     section = Section("Devices: LinGapE on linear-d20; nothing is pinned")
     if sitting.cores < 2:
         section.notes.append("There is only one core here: two devices would take turns on it.")
@@ -61,18 +67,29 @@ def run(sitting: Sitting) -> Section:
 
             found[devices] = section.attempt(f"pair {pair}, {devices} of 2 devices", measure, row)
         if None not in found.values():
-            pairs.append((typical(found[1], "wall") / typical(found[2], "wall"), typical(found[2]) / typical(found[1])))
+            pairs.append(
+                (
+                    typical(found[1], "wall") / typical(found[2], "wall"),
+                    typical(found[2]) / typical(found[1]),
+                )
+            )
             free += found[1]["free_cores"] + found[2]["free_cores"]
     if pairs:
         speed, cost = (_middle(ratios) for ratios in zip(*pairs, strict=True))
         section.notes += [
-            "Two devices against one, one right after the other; the median pair (the least and the most):",
+            "Two devices against one, measured in turn; the median pair (the least and the most):",
             f"{speed} times the samples a second (asked for on idle cores: at least {WALL}),",
-            f"{cost} times the processor time per sample (asked for on busy ones: at most {PROCESSOR}).",
+            f"{cost} times the processor time per sample "
+            f"(asked for on busy ones: at most {PROCESSOR}).",
         ]
         if min(free) < IDLE:
-            section.notes.append(f"BUSY MACHINE: two plain processes got {min(free):.2f} cores. Go by the processor time.")
-    section.notes.append("'cores free': what two processes that only count get, before and after; the lesser.")
+            section.notes.append(
+                f"BUSY MACHINE: two plain processes got {min(free):.2f} cores. "
+                "Go by the processor time."
+            )
+    section.notes.append(
+        "'cores free': what two processes that only count get, before and after; the lesser."
+    )
     return section
 
 

@@ -1,4 +1,4 @@
-"""What elimination costs and saves per step, by the wall clock of a batch and by the paper's count of half-space tests."""
+"""Cost and savings of elimination: time per sample, and the paper's test counts."""
 
 import dataclasses
 
@@ -10,12 +10,24 @@ CASES = (
     Case("lingape"), Case("lingame"), Case("lazy-tas"), Case("tas", schedule=100),
     Case("lingape", "top-m", 5), Case("tas", "top-m", 5, schedule=100),
 )  # fmt: skip
-VARIANTS = (("llr", None), ("selective", None), ("full", None), ("selective", "selective"), ("full", "full"))
+VARIANTS = (
+    ("llr", None),
+    ("selective", None),
+    ("full", None),
+    ("selective", "selective"),
+    ("full", "full"),
+)
 
 
 def run(sitting: Sitting) -> Section:
-    """Equally long runs, all started together, each watched by one stopping rule: what falls away is the same for all lanes."""
-    section = Section("Elimination on linear-d20: processor time per sample on one core, and half-spaces looked at per sample")
+    """Time equally long runs that start together, each observed by one stopping rule.
+
+    Every lane eliminates at about the same steps.
+    """
+    section = Section(
+        "Elimination on linear-d20: processor time per sample on one core, "
+        "and half-spaces looked at per sample"
+    )
     cases = CASES[:1] if sitting.quick else CASES
     for kind in cases:
         if sitting.rows and kind.rule not in sitting.rows:
@@ -47,7 +59,7 @@ def run(sitting: Sitting) -> Section:
             places = f"{stopping} at stopping, {sampling or 'none'} at sampling"
             section.attempt(f"{kind.rule}, {described(kind)}, {places}", measure, row)
     section.notes.append(
-        "64 runs of equal length. In lanes a test that is masked out is computed all the same; but TaS solves run by run, over "
-        "what is active (a solve every 100 samples)."
+        "64 runs of equal length. In lanes a test that is masked out is computed all the same; "
+        "but TaS solves run by run, over what is active (a solve every 100 samples)."
     )
     return section

@@ -1,17 +1,18 @@
-"""On a GPU: LinGapE by lanes. Where there is none: estimates, marked as such, from bytes and launches."""
+"""LinGapE by lanes on a GPU; without one, marked estimates from bytes and launches."""
 
 from benchmarks.cases import Case, Timing, whole_chunks
 from benchmarks.processes import MeasurementError, apart
 from benchmarks.report import Section, Sitting, typical, useful
 
 LANES = (1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
-BANDWIDTH = 3.3e12  # bytes a second: the high-bandwidth memory of a current data-centre GPU
-KERNELS = 15  # a step's: three reductions to an index, three products, their gathers, the rank-1 update, vectors of K
-LAUNCH = 3e-6  # seconds from one kernel of a device-side loop to the next
+BANDWIDTH = 3.3e12  # bytes a second: high-bandwidth memory of a current data-centre GPU
+# Per step: three argmax reductions, three products, gathers, rank-1 update, K-vectors.
+KERNELS = 15
+LAUNCH = 3e-6  # seconds between two kernels of a device-side loop
 
 
 def run(sitting: Sitting) -> Section:
-    """Measured on the first GPU that JAX finds; otherwise estimated."""
+    """Measure on the first GPU that JAX finds; without one, estimate."""
     try:
         here = apart(None, Timing(), platform=None)
     except MeasurementError as error:
@@ -22,14 +23,16 @@ def run(sitting: Sitting) -> Section:
 
 
 def measured(sitting: Sitting, device: str) -> Section:
-    """By the wall clock, runs of equal length, two rounds of all lanes."""
+    """Time runs of equal length by the wall clock, two per lane."""
     samples = sitting.max_samples or whole_chunks(4)
     section = Section(f"GPU, measured: LinGapE on linear-d20, {device}")
     for lanes in LANES[:: 3 if sitting.quick else 1]:
         case = Case("lingape", runs=2 * lanes, lanes=lanes, max_samples=samples)
 
         def measure(case=case):
-            return apart(case, Timing(sitting.repeats or (1 if sitting.quick else 3)), platform=None)
+            return apart(
+                case, Timing(sitting.repeats or (1 if sitting.quick else 3)), platform=None
+            )
 
         def row(found, lanes=lanes):
             return {
@@ -47,7 +50,10 @@ def measured(sitting: Sitting, device: str) -> Section:
 
 
 def estimated(sitting: Sitting) -> Section:
-    """From the state's size: a step reads and writes it once, and launches its kernels one after the other."""
+    """Estimate from the state's size.
+
+    A step reads and writes the state once and launches its kernels one after the other.
+    """
     section = Section("GPU: there is none here. The figures below are ESTIMATES: no GPU was timed")
     found = None
     try:
@@ -70,7 +76,8 @@ def estimated(sitting: Sitting) -> Section:
             }
         )
     section.notes.append(
-        f"Assumed: {state:.0f} bytes of state a lane (design: {found['plan']['design']}), read and written once a step at "
-        f"{BANDWIDTH / 1e12:g} TB/s; {KERNELS} kernels a step, {1e6 * LAUNCH:g} us each to launch; arithmetic is hidden."
+        f"Assumed: {state:.0f} bytes of state a lane (design: {found['plan']['design']}), "
+        f"read and written once a step at {BANDWIDTH / 1e12:g} TB/s; {KERNELS} kernels a step, "
+        f"{1e6 * LAUNCH:g} us each to launch; arithmetic is hidden."
     )
     return section

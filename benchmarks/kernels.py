@@ -1,4 +1,4 @@
-"""Where a step's time goes: the kernels of the compiled loop, by the function of the library that each is made from."""
+"""Time of a step's kernels, by the library's function that each kernel comes from."""
 
 import collections
 import dataclasses
@@ -15,12 +15,24 @@ from benchmarks.report import Section, Sitting, described
 from benchmarks.targets import TARGETS
 
 SHOWN = 12
-CONTAINERS = ("while", "conditional", "call", "tuple", "parameter", "get-tuple-element", "constant", "bitcast")
-"""Instructions that only hold others, or take no time."""
+CONTAINERS = (
+    "while",
+    "conditional",
+    "call",
+    "tuple",
+    "parameter",
+    "get-tuple-element",
+    "constant",
+    "bitcast",
+)
+"""Instructions that only contain others, or take no time."""
 
 
 def of(given: tuple, settings: dict) -> dict:
-    """Nanoseconds a computed sample, and kernels a step, by function, of one call: needs runs of equal length, one a lane."""
+    """Nanoseconds per computed sample and kernels per step of one call, by function.
+
+    Runs must be equally long, one per lane.
+    """
     import jax
 
     import jaxelim as je
@@ -31,7 +43,9 @@ def of(given: tuple, settings: dict) -> dict:
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         with jax.profiler.trace(folder, profiler_options=options):
             result = je.simulate(*given, **settings)
-        trace = json.loads(gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes()))
+        trace = json.loads(
+            gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes())
+        )
     computed, lanes = result.timings["samples_computed"], result.layout["lanes"]
     sources = functions(compiled_text(given, settings))
     spent: dict[str, float] = collections.Counter()
@@ -41,16 +55,21 @@ def of(given: tuple, settings: dict) -> dict:
         if event.get("ph") == "X" and source is not None:
             spent[source] += 1e3 * event["dur"] / computed
             times[source] += 1
-    return {"functions": [{"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
-                          for name, ns in sorted(spent.items(), key=lambda x: -x[1])],
-            "seconds": result.timings["seconds"], "computed": computed}  # fmt: skip
+    return {
+        "functions": [
+            {"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
+            for name, ns in sorted(spent.items(), key=lambda x: -x[1])
+        ],
+        "seconds": result.timings["seconds"],
+        "computed": computed,
+    }
 
 
 def compiled_text(given: tuple, settings: dict) -> str:
-    """The optimised program of the loop, as XLA prints it."""
+    """The optimized program of the loop, as XLA prints it."""
     import numpy as np
 
-    from benchmarks.measure import planned
+    from benchmarks.calls import planned
     from jaxelim import engine, scope
 
     with scope.engine():
@@ -61,14 +80,16 @@ def compiled_text(given: tuple, settings: dict) -> str:
 
 
 def functions(text: str) -> dict[str, str]:
-    """The function behind each kernel of a program, by the kernel's name: the innermost that is no primitive of `LaneOps`, of the
-    kernel itself or, where XLA names none for it, of the last operation within that has one.
+    """The library's function behind each kernel of a program, by the kernel's name.
 
-    From the tables of stack frames that XLA prints; where there are none, the kernel's own name."""
+    It is the innermost function of the kernel's stack frames, primitives of `LaneOps`
+    excepted. A kernel without frames takes those of its computation's last operation.
+    The fallback is the kernel's own name.
+    """
     tables: dict[str, dict[int, Any]] = collections.defaultdict(dict)
     table = inside = ""
-    kernels: dict[str, tuple[int, str]] = {}  # frame, and what is called
-    last: dict[str, int] = {}  # frame, by computation
+    kernels: dict[str, tuple[int, str]] = {}  # name: frame, called computation
+    last: dict[str, int] = {}  # computation: frame of its last operation
     for line in text.splitlines():
         begun = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*\{$", line)
         if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
@@ -89,7 +110,10 @@ def functions(text: str) -> dict[str, str]:
             if instruction is not None and instruction.group(2) not in CONTAINERS:
                 called = re.search(r"calls=%?([\w.\-]+)", line)
                 kernels[instruction.group(1)] = frame, called.group(1) if called else ""
-    return {name: _function(tables, frame or last.get(called, 0)) or name for name, (frame, called) in kernels.items()}
+    return {
+        name: _function(tables, frame or last.get(called, 0)) or name
+        for name, (frame, called) in kernels.items()
+    }
 
 
 def _fields(text: str) -> dict[str, int]:
@@ -97,12 +121,16 @@ def _fields(text: str) -> dict[str, int]:
 
 
 def _function(tables: dict, frame: int) -> str | None:
-    """The innermost function of a stack that is written in the library, but not in lanes.py."""
+    """The innermost function of a stack that is in the library, but not in lanes.py."""
     while frame in tables["StackFrames"]:
         entry = tables["StackFrames"][frame]
         place = tables["FileLocations"].get(entry["file_location_id"], {})
         file = Path(tables["FileNames"].get(place.get("file_name_id"), "?"))
-        name = tables["FunctionNames"].get(place.get("function_name_id"), "?").partition(".<locals>")[0]
+        name = (
+            tables["FunctionNames"]
+            .get(place.get("function_name_id"), "?")
+            .partition(".<locals>")[0]
+        )
         if "jaxelim" in file.parts and file.name != "lanes.py":
             return f"{name} ({file.name})"
         if entry.get("parent_frame_id") in (None, frame):
@@ -112,29 +140,43 @@ def _function(tables: dict, frame: int) -> str | None:
 
 
 def run(sitting: Sitting) -> Section:
-    """The steps of the targets' rows, 64 runs of equal length: for each a row of totals, and one per function."""
-    section = Section("Kernels: where a step's time goes, by the function that a kernel's last operation comes from")
+    """Profile the targets' steps: for each a row of totals, then one per function."""
+    section = Section(
+        "Kernels: where a step's time goes, "
+        "by the function that a kernel's last operation comes from"
+    )
     chunks = 1 if sitting.quick else 4
     for name in sitting.rows or (("lingape",) if sitting.quick else TARGETS):
         if name not in TARGETS:
             continue
-        case = dataclasses.replace(TARGETS[name].case, runs=64, max_samples=sitting.max_samples or whole_chunks(chunks))
+        case = dataclasses.replace(
+            TARGETS[name].case, runs=64, max_samples=sitting.max_samples or whole_chunks(chunks)
+        )
 
         def measure(case=case):
             return apart(case, dataclasses.replace(sitting.pinned(0), repeats=0, profile=True))
 
         def row(found, name=name, case=case):
             kernels = found["kernels"]
-            return {"row": name, "problem": described(case), **_total(kernels["functions"]),
-                    "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"]}  # fmt: skip
+            return {
+                "row": name,
+                "problem": described(case),
+                **_total(kernels["functions"]),
+                "ns/sample, looked at": 1e9 * kernels["seconds"] / kernels["computed"],
+            }
 
         found = section.attempt(name, measure, row)
         if found is not None:
             every = found["kernels"]["functions"]
             parts = [*every[:SHOWN], {"function": "all others", **_total(every[SHOWN:])}]
             whole = _total(every)["ns/sample"]
-            section.rows += [{"of": name, **part, "share": part["ns/sample"] / whole} for part in parts]
-    section.notes.append(f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, which itself takes time.")
+            section.rows += [
+                {"of": name, **part, "share": part["ns/sample"] / whole} for part in parts
+            ]
+    section.notes.append(
+        f"64 runs, {chunks} chunks of {CHUNK} steps; JAX's profiler times each kernel, "
+        "which itself takes time."
+    )
     return section
 
 

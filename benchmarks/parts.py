@@ -1,6 +1,7 @@
-"""What the parts of a step cost, each alone in a compiled loop: the sum is what a step can come down to in XLA's kernels.
+"""The cost of a step's parts, each alone in a compiled loop.
 
-Shares of a running step are `benchmarks.kernels`'s; where a kernel takes a microsecond, JAX's profiler takes longer than it.
+Their sum bounds what a step can reach in XLA's kernels. Shares of a running step are in
+`benchmarks.kernels`; JAX's profiler takes longer than a kernel of one microsecond.
 """
 
 import json
@@ -17,7 +18,10 @@ K, D, LANES = 50, 20, 64
 
 
 def measured(steps: int, repeats: int) -> dict[str, float]:
-    """Microseconds of processor time a step of 64 lanes, K = 50, d = 20: the median of some calls, less that of the bare loop."""
+    """Microseconds of processor time of each part, for one step of 64 lanes.
+
+    Each is the median of `repeats` calls less that of the empty loop. K = 50, d = 20.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -30,11 +34,16 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
 
     def timed(f, *state):
-        """`f(space, step, *state)` gives the next state (trees too): inputs change, lest XLA takes them out of the loop."""
+        """Time `f(space, step, *state)`, which returns the next state (a pytree).
+
+        Its inputs must change each step, or XLA hoists it out of the loop.
+        """
 
         def run(flag, phi, *state):
             space = ArmContext(LaneOps(flag), phi)
-            return jax.lax.fori_loop(0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state)
+            return jax.lax.fori_loop(
+                0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state
+            )
 
         call = jax.jit(run, compiler_options=engine.cpu_options("1"))
         given = (jnp.int32(1), phi, *jax.tree.map(jnp.asarray, state))
@@ -50,7 +59,11 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         phi = jnp.asarray(rng.normal(size=(K, D)) / D**0.5)
         v_inv = np.linalg.inv(np.eye(D) + np.asarray(phi.T @ phi))
         own = lambda x: np.repeat(np.asarray(x)[..., None], LANES, -1)  # noqa: E731
-        u, v, arm = rng.normal(size=(D, LANES)), rng.normal(size=(K, LANES)), rng.integers(0, K, LANES).astype(np.int32)
+        u, v, arm = (
+            rng.normal(size=(D, LANES)),
+            rng.normal(size=(K, LANES)),
+            rng.integers(0, K, LANES).astype(np.int32),
+        )
         square, arms = own(v_inv), own(v_inv @ phi.T)
         weights = rng.random((K, LANES))
         onward = lambda arm, i: (7 * arm + i) % K  # noqa: E731
@@ -58,22 +71,56 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         parts = {
             "vector of K, in its place": (lambda s, i, v: (0.5 * v + 0.1,), v),
             "argmax over K": (lambda s, i, v: (0.5 * v + 1e-3 * s.lanes.argmax(v),), v),
-            "argmax of a ratio over K": (lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(v**2 / (1 + g)), 0.9 * g), v, v**2),
+            "argmax of a ratio over K": (
+                lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(v**2 / (1 + g)), 0.9 * g),
+                v,
+                v**2,
+            ),
             "argmax with a root over K": (
-                lambda s, i, v, g: (0.5 * v + 1e-3 * s.lanes.argmax(jnp.sqrt(g) - v), 0.9 * g + 0.1), v, v**2),
+                lambda s, i, v, g: (
+                    0.5 * v + 1e-3 * s.lanes.argmax(jnp.sqrt(g) - v),
+                    0.9 * g + 0.1,
+                ),
+                v,
+                v**2,
+            ),
             "Phi u": (lambda s, i, u: (0.5 * s.lanes.dot(s.features, u)[:D] + 0.1,), u),
             "V^-1 u": (lambda s, i, m, u: (m, 0.5 * s.lanes.symmetric_dot(m, u) + 0.1), square, u),
-            "V^-1, updated": (lambda s, i, m, u: (m - u[:, None] * u[None], 0.99 * u), square, 0.01 * u),
-            "Phi V^-1, a row": (lambda s, i, m, k, x: (m, onward(k, i), x + s.lanes.column(m, k)), arms, arm, u),
-            "Phi V^-1, updated": (lambda s, i, m, u, v: (m - u[:, None] * v[None], 0.99 * u, 0.99 * v), arms, 0.01 * u, 0.01 * v),
-            "V_w^-1 and its diagonal over K": (lambda s, i, w: (0.9 * w + 1e-6 * weighted(s, w, 0.1).g + 0.01,), weights),
-            "V_w, inverted": (lambda s, i, m: (0.5 * m + 1e-3 * s.lanes.inverse(m) + 0.5 * jnp.eye(D)[..., None],), square),
-        }  # fmt: skip
+            "V^-1, updated": (
+                lambda s, i, m, u: (m - u[:, None] * u[None], 0.99 * u),
+                square,
+                0.01 * u,
+            ),
+            "Phi V^-1, a row": (
+                lambda s, i, m, k, x: (m, onward(k, i), x + s.lanes.column(m, k)),
+                arms,
+                arm,
+                u,
+            ),
+            "Phi V^-1, updated": (
+                lambda s, i, m, u, v: (m - u[:, None] * v[None], 0.99 * u, 0.99 * v),
+                arms,
+                0.01 * u,
+                0.01 * v,
+            ),
+            "V_w^-1 and its diagonal over K": (
+                lambda s, i, w: (0.9 * w + 1e-6 * weighted(s, w, 0.1).g + 0.01,),
+                weights,
+            ),
+            "V_w, inverted": (
+                lambda s, i, m: (
+                    0.5 * m + 1e-3 * s.lanes.inverse(m) + 0.5 * jnp.eye(D)[..., None],
+                ),
+                square,
+            ),
+        }
 
         def pull(space, i, design, k):
             return design.add(space, k)[0], onward(k, i)
 
-        found = {"a loop with nothing in it": bare} | {name: timed(*part) - bare for name, part in parts.items()}
+        found = {"a loop with nothing in it": bare} | {
+            name: timed(*part) - bare for name, part in parts.items()
+        }
         for name, design in (("V^-1", SquareDesign), ("Phi V^-1", ArmDesign)):
             g = own(np.sum(np.asarray(phi @ v_inv) * np.asarray(phi), 1))
             start = design(g, square if design is SquareDesign else arms)
@@ -82,14 +129,18 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
 
 
 def run(sitting: Sitting) -> Section:
-    """A row a part; one process, on one core."""
-    section = Section(f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64")
+    """Time all parts in one process on one core, a row each."""
+    section = Section(
+        f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64"
+    )
     steps, repeats = (200, 3) if sitting.quick else (4000, sitting.repeats or 7)
 
     command = [sys.executable, "-m", "benchmarks.parts", str(steps), str(repeats)]
     command += [] if sitting.core is None else [str(sitting.core)]
     settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         section.failed.append(f"it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     else:

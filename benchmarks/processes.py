@@ -1,4 +1,4 @@
-"""Every case in a process of its own: its environment is settled before JAX starts, and its memory is its own."""
+"""Run every case in its own process, with its own environment and memory."""
 
 import dataclasses
 import json
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[1]
 
 
 class MeasurementError(Exception):
-    """A process that was to time a case ended without a result."""
+    """A timing process ended without a result."""
 
 
 @contextmanager
 def fresh_cache() -> Iterator[dict]:
-    """The environment that names an empty cache of compiled programs, which is removed afterwards."""
+    """An environment with an empty cache of compiled programs, removed on exit."""
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         yield {"JAX_COMPILATION_CACHE_DIR": folder}
 
@@ -39,36 +39,57 @@ def apart(
     """Time a case in a new process with one thread a device (`benchmarks.measure`).
 
     Args:
-        case: None only asks which device there is.
-        anchor: what `benchmarks.anchor.build` gave, where it is to run around every call.
+        case: None only asks for the device.
+        anchor: the result of `benchmarks.anchor.build`, to run around every call.
         devices: CPU devices.
-        platform: what JAX may run on; None: whatever it finds.
-        environment: variables on top of this process's own.
+        platform: JAX's platform; None: its default.
+        environment: variables added to this process's own.
 
     Returns:
-        What was measured; process_wall_seconds and process_cpu_seconds are the whole process's, Python's start included.
+        The measurements; process_wall_seconds and process_cpu_seconds cover the whole
+        process, Python's start included.
 
     Raises:
-        MeasurementError: the process failed; the end of what it said.
+        MeasurementError: the process failed; the message ends with its last lines.
     """
-    settings = {**os.environ, "NPROC": "1", "JAX_NUM_CPU_DEVICES": str(devices), **(environment or {})}
+    settings = {
+        **os.environ,
+        "NPROC": "1",
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        **(environment or {}),
+    }
     if platform is not None:
         settings["JAX_PLATFORMS"] = platform
-    settings["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    spec = {"case": None if case is None else dataclasses.asdict(case), "timing": dataclasses.asdict(timing),
-            "anchor": anchor if timing.anchor else None}  # fmt: skip
+    settings["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )
+    spec = {
+        "case": None if case is None else dataclasses.asdict(case),
+        "timing": dataclasses.asdict(timing),
+        "anchor": anchor if timing.anchor else None,
+    }
     with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
         asked, answer = Path(folder) / "spec.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(spec))
         wall, before = time.perf_counter(), os.times()
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)], cwd=ROOT, env=settings,
-            stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)],
+            cwd=ROOT,
+            env=settings,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         after = os.times()
         if done.returncode or not answer.exists():
             last = done.stderr.strip().splitlines()[-3:]
             raise MeasurementError(f"{case}: it ended with {done.returncode}: {' | '.join(last)}")
         found = json.loads(answer.read_text())
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
-    return {**found, "process_wall_seconds": time.perf_counter() - wall, "process_cpu_seconds": spent}
+    spent = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+    return {
+        **found,
+        "process_wall_seconds": time.perf_counter() - wall,
+        "process_cpu_seconds": spent,
+    }

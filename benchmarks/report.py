@@ -1,4 +1,4 @@
-"""What a section hands back, and the figures all sections have in common."""
+"""Results of a section, and the figures that all sections share."""
 
 import dataclasses
 import statistics
@@ -12,14 +12,14 @@ from jaxelim.simulation.result import aligned
 
 @dataclasses.dataclass
 class Sitting:
-    """What all sections of one command share.
+    """Options that all sections of one command share.
 
     Args:
-        quick: small sizes, for a look in about a minute.
-        core: the core that pinned measurements run on; None where processes cannot be pinned.
-        cores: how many cores this process may use.
-        anchor: the built C anchor (`benchmarks.anchor.build`), None where there is no gcc.
-        repeats, runs, max_samples, rows: as asked for on the command line; None leaves them to the section.
+        quick: small sizes, for a check in about a minute.
+        core: the core that pinned measurements run on; None if pinning is impossible.
+        cores: cores that this process may use.
+        anchor: the built C anchor (`benchmarks.anchor.build`); None without gcc.
+        repeats, runs, max_samples, rows: command line; None: the section's own.
     """
 
     quick: bool
@@ -38,15 +38,20 @@ class Sitting:
 
 @dataclasses.dataclass
 class Section:
-    """Rows of equal keys, of which "raw" holds everything measured and is not printed; remarks; cases that failed."""
+    """The rows of a section, its notes and its failed cases.
+
+    A row's "raw" holds everything measured and is not printed.
+    """
 
     title: str
     rows: list[dict] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     failed: list[str] = dataclasses.field(default_factory=list)
 
-    def attempt(self, label: str, measure: Callable[[], dict], row: Callable[[dict], dict]) -> dict | None:
-        """Measure one row and say so at once; a case that fails is written down, and the others go on."""
+    def attempt(
+        self, label: str, measure: Callable[[], dict], row: Callable[[dict], dict]
+    ) -> dict | None:
+        """Measure one row and print it; record a failure and go on."""
         try:
             found = measure()
         except MeasurementError as error:
@@ -54,44 +59,66 @@ class Section:
             print(f"  {label}: FAILED: {error}", flush=True)
             return None
         self.rows.append({**row(found), "raw": found})
-        figures = (f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float))
-        print(f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}", flush=True)
+        figures = (
+            f"{key} {value:.4g}" for key, value in self.rows[-1].items() if isinstance(value, float)
+        )
+        print(
+            f"  {label}: {found['process_wall_seconds']:.0f} s in all; {', '.join(figures)}",
+            flush=True,
+        )
         return found
 
     def __str__(self) -> str:
-        shown = [{key: "-" if value is None else value for key, value in row.items() if key != "raw"} for row in self.rows]
+        shown = [
+            {key: "-" if value is None else value for key, value in row.items() if key != "raw"}
+            for row in self.rows
+        ]
         lines = ["", self.title]
-        for keys in dict.fromkeys(tuple(row) for row in shown):  # a table for each kind of row
+        for keys in dict.fromkeys(tuple(row) for row in shown):  # one table per kind of row
             lines += aligned([row for row in shown if tuple(row) == keys])
         return "\n".join(lines + self.notes + [f"failed: {text}" for text in self.failed])
 
     def as_json(self) -> dict[str, Any]:
-        """For the file."""
+        """The section as plain data, for the file."""
         return dataclasses.asdict(self)
 
 
 def per_sample(found: dict, clock: str = "cpu") -> list[float]:
-    """Microseconds per useful sample of each timed call, by processor time ("cpu") or by the wall clock ("wall")."""
+    """Microseconds per useful sample of each timed call, in processor or wall time.
+
+    Args:
+        clock: "cpu" or "wall".
+    """
     return [1e6 * call[f"{clock}_seconds"] / call["samples_drawn"] for call in found["calls"]]
 
 
 def typical(found: dict, clock: str = "cpu") -> float:
-    """Their median."""
+    """The median of `per_sample`."""
     return statistics.median(per_sample(found, clock))
 
 
 def useful(found: dict) -> float:
-    """Samples drawn over samples computed, of the last call."""
+    """Share of the last call's computed samples that a run drew."""
     last = found["calls"][-1] if found["calls"] else found["first"]
     return last["samples_drawn"] / last["samples_computed"]
 
 
 def to_anchor(found: dict) -> list[float]:
-    """Each timed call's time per sample over the C loop's time per step, the mean of just before and just after."""
+    """Each timed call's time per sample over the C loop's time per step.
+
+    The C loop's time is the mean of its runs just before and just after the call.
+    """
     anchors = [one["us_per_step"] for one in found["anchors"]]
-    return [2 * own / (a + b) for own, a, b in zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)]
+    return [
+        2 * own / (a + b)
+        for own, a, b in zip(per_sample(found), anchors[:-1], anchors[1:], strict=True)
+    ]
 
 
 def described(case: Case) -> str:
-    """A case's problem, for people."""
-    return f"top {case.m}" if case.problem == "top-m" else {"best-arm": "best arm", "thresholding": "signs"}[case.problem]
+    """Readable name of a case's problem."""
+    return (
+        f"top {case.m}"
+        if case.problem == "top-m"
+        else {"best-arm": "best arm", "thresholding": "signs"}[case.problem]
+    )

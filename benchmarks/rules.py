@@ -1,4 +1,4 @@
-"""Every sampling rule on every problem, on a linear and on an unstructured instance: what a sample of each costs."""
+"""Time per sample of every rule on every problem, linear and unstructured."""
 
 import dataclasses
 
@@ -10,11 +10,14 @@ from jaxelim import catalogue
 INSTANCES = {"linear": "linear-d20", "unstructured": "unstructured-k40"}
 PROBLEMS = {"best-arm": None, "top-m": 5, "thresholding": None}
 SOLVING = ("tas", "optimistic-tas")
-"""Rules that solve for an allocation at every sample: fewer runs, cut off sooner."""
+"""Rules that solve for an allocation at every sample: fewer and shorter runs."""
 
 
 def cases(sitting: Sitting) -> list[Case]:
-    """Selective elimination at stopping, or the rule's own test; and at sampling too, where the rule looks at pieces."""
+    """The timed cases: selective elimination, or the rule's own test, at stopping.
+
+    Rules that support it also get a case with elimination at sampling.
+    """
     found = []
     for structure, instance in INSTANCES.items():
         for problem, m in PROBLEMS.items():
@@ -24,12 +27,19 @@ def cases(sitting: Sitting) -> list[Case]:
                 if sitting.rows and name not in sitting.rows:
                     continue
                 stopping = ("selective",) if "selective" in rule.traits.stopping else ("native",)
-                cap = sitting.max_samples or (100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20))
+                cap = sitting.max_samples or (
+                    100 if name in SOLVING else whole_chunks(1 if sitting.quick else 20)
+                )
                 case = Case(
-                    name, problem, m, instance=f"{instance}-osi" if problem == "thresholding" else instance, stopping=stopping,
-                    elimination=None, runs=sitting.runs or (16 if sitting.quick else 64 if name in SOLVING else 500),
+                    name,
+                    problem,
+                    m,
+                    instance=f"{instance}-osi" if problem == "thresholding" else instance,
+                    stopping=stopping,
+                    elimination=None,
+                    runs=sitting.runs or (16 if sitting.quick else 64 if name in SOLVING else 500),
                     max_samples=cap,
-                )  # fmt: skip
+                )
                 found.append(case)
                 if rule.traits.elimination:
                     found.append(dataclasses.replace(case, elimination="selective"))
@@ -37,7 +47,10 @@ def cases(sitting: Sitting) -> list[Case]:
 
 
 def run(sitting: Sitting) -> Section:
-    """A row for every rule, problem, structure and place of elimination; one call each, compile time taken off."""
+    """Time a row per rule, problem, structure and place of elimination.
+
+    Each is one call less its compile time.
+    """
     section = Section("Rules: microseconds of processor time per useful sample on one core")
     for case in cases(sitting):
 

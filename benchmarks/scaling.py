@@ -1,4 +1,4 @@
-"""How LinGapE's time per sample, and the memory, go with lanes, runs, K, d, m and the number of deltas."""
+"""LinGapE's time per sample and memory against lanes, runs, K, d, m and deltas."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,10 +11,12 @@ LINGAPE = Case("lingape")
 
 
 def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case]]:
-    """(axis, size, case), every run of a case cut off after as many chunks, or at the cap: all are equally long."""
+    """Yield (axis, size, case); runs are cut off after as many chunks or at the cap."""
 
     def case(arms: int = 50, **more) -> Case:
-        return dataclasses.replace(LINGAPE, max_samples=cap or whole_chunks(2 if quick else 8, arms), **more)
+        return dataclasses.replace(
+            LINGAPE, max_samples=cap or whole_chunks(2 if quick else 8, arms), **more
+        )
 
     def pick(few: tuple, many: tuple) -> tuple:
         return few if quick else many
@@ -30,12 +32,18 @@ def points(quick: bool, cap: int | None = None) -> Iterator[tuple[str, int, Case
     for m in pick((), (1, 2, 5, 10, 20)):
         yield "m", m, case(problem="top-m", m=m, instance="50 x 20", runs=256, lanes=64)
     for deltas in pick((), (1, 3, 9)):
-        yield "deltas", deltas, case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192, lanes=64)
+        yield (
+            "deltas",
+            deltas,
+            case(delta=tuple(10.0**-i for i in range(1, deltas + 1)), runs=192, lanes=64),
+        )
 
 
 def run(sitting: Sitting) -> Section:
-    """A row per size; those of K also say how far they are from proportional to K d + d^2."""
-    section = Section("Scaling of LinGapE, one size changed at a time: processor time per sample on one core")
+    """Time a row per size; rows of K are also compared with K d + d^2."""
+    section = Section(
+        "Scaling of LinGapE, one size changed at a time: processor time per sample on one core"
+    )
     for axis, size, case in points(sitting.quick, sitting.max_samples):
 
         def measure(case=case):
@@ -46,7 +54,7 @@ def run(sitting: Sitting) -> Section:
                 "axis": axis,
                 "size": size,
                 "us/sample": typical(found),
-                "over K d + d^2": None,  # filled in below, once K = 50 has been measured
+                "over K d + d^2": None,  # filled in below, once K = 50 is measured
                 "useful/computed": useful(found),
                 "design": found["plan"]["design"],
                 "lanes": found["plan"]["lanes"],
@@ -58,14 +66,21 @@ def run(sitting: Sitting) -> Section:
             }
 
         section.attempt(f"{axis} = {size}", measure, row)
-    cost = {row["size"]: row["us/sample"] / (row["size"] * 20 + 20 * 20) for row in section.rows if row["axis"] == "K"}
+    cost = {
+        row["size"]: row["us/sample"] / (row["size"] * 20 + 20 * 20)
+        for row in section.rows
+        if row["axis"] == "K"
+    }
     for row in section.rows:
         if row["axis"] == "K" and 50 in cost:
             row["over K d + d^2"] = cost[row["size"]] / cost[50]
     section.notes += [
-        "Runs are cut short, all after as many chunks. State: what a lane carries from step to step.",
-        "'over K d + d^2': time per sample over that of K = 50, each divided by its K d + d^2 (1: proportional).",
-        "Peak: of the whole process, its compiler included; above start: less what Python and its libraries take.",
+        "Runs are cut short, all after as many chunks. "
+        "State: what a lane carries from step to step.",
+        "'over K d + d^2': time per sample over that of K = 50, each divided by its K d + d^2 "
+        "(1: proportional).",
+        "Peak: of the whole process, its compiler included; "
+        "above start: less what Python and its libraries take.",
     ]
     if not sitting.quick:
         tail(sitting, section)
@@ -73,7 +88,7 @@ def run(sitting: Sitting) -> Section:
 
 
 def tail(sitting: Sitting, section: Section) -> None:
-    """Whole runs, few of them: what the last ones cost, when lanes run empty."""
+    """Time few and many whole runs: the cost of lanes that idle at the end."""
     for rule in ("lingape", "fws"):
         times = {}
         for runs in (100, 1000):
@@ -84,10 +99,18 @@ def tail(sitting: Sitting, section: Section) -> None:
 
             def row(found, rule=rule, runs=runs, times=times):
                 times[runs] = typical(found)
-                return {"whole runs of": rule, "runs": runs, "us/sample": typical(found), "useful/computed": useful(found),
-                        "mean tau": found["mean_tau"]}  # fmt: skip
+                return {
+                    "whole runs of": rule,
+                    "runs": runs,
+                    "us/sample": typical(found),
+                    "useful/computed": useful(found),
+                    "mean tau": found["mean_tau"],
+                }
 
             section.attempt(f"whole runs of {rule}, {runs}", measure, row)
         if len(times) == 2:
             ratio = times[100] / times[1000]
-            section.notes.append(f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time of one at 1000.")
+            section.notes.append(
+                f"{rule}: a useful sample at 100 runs takes {ratio:.2f} times the time "
+                "of one at 1000."
+            )

@@ -1,4 +1,4 @@
-"""The rules of the paper against the hand-written C loop: time per useful sample, all in, on one core."""
+"""Time per useful sample of the paper's rules against the C loop, on one core."""
 
 import dataclasses
 import statistics
@@ -11,7 +11,7 @@ from benchmarks.report import Section, Sitting, described, per_sample, to_anchor
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A row: a rule on a problem, and what it is to reach, in times of the anchor's time per step (LinGapE, best arm)."""
+    """A rule on a problem, and its target in multiples of the anchor's step time."""
 
     case: Case
     target: float
@@ -31,19 +31,24 @@ TARGETS = {
     "lucb": Target(Case("lucb", instance=UNSTRUCTURED), 0.5, 0.25),
     "k-learner": Target(Case("k-learner", instance=UNSTRUCTURED), 4.0, 2.5),
 }
-"""Elimination at stopping and, where the rule looks at pieces, at sampling."""
+"""Timed with elimination at stopping and, for rules that support it, at sampling."""
 QUICK = ("lingape", "lingame", "lucb")
 
 
 def reached(ratio: float | None, target: float, stopped: float) -> bool | None:
-    """Whether a target is met; None where there is nothing to tell by: no C loop, or runs that were cut off."""
+    """Whether a target is met; None without a C loop or with runs that were cut off."""
     return None if ratio is None or stopped < 1 else ratio <= target
 
 
 def run(sitting: Sitting) -> Section:
-    """A row per rule and problem. Compile times are those of an empty cache, but with --quick."""
-    section = Section("Targets: microseconds of processor time per useful sample on one core, float64, compile time apart")
-    names = [name for name in sitting.rows or (QUICK if sitting.quick else TARGETS) if name in TARGETS]
+    """Time a row per rule and problem; without --quick, from an empty compile cache."""
+    section = Section(
+        "Targets: microseconds of processor time per useful sample on one core, float64, "
+        "compile time apart"
+    )
+    names = [
+        name for name in sitting.rows or (QUICK if sitting.quick else TARGETS) if name in TARGETS
+    ]
     runs = sitting.runs or (64 if sitting.quick else 1000)
     cap = sitting.max_samples or (whole_chunks(12) if sitting.quick else 1_000_000)
     anchor_runs = 10 if sitting.quick else 60
@@ -84,20 +89,31 @@ def run(sitting: Sitting) -> Section:
 
         section.attempt(name, measure, row)
     section.notes += [
-        f"{runs} runs, at most {cap} samples each. 'x C': the median over the calls of time per sample over time per step",
-        "of the C loop, run just before and just after the call. 'C before', 'C after': before the first, after the last.",
+        f"{runs} runs, at most {cap} samples each. 'x C': the median over the calls of "
+        "time per sample over time per step",
+        "of the C loop, run just before and just after the call. "
+        "'C before', 'C after': before the first, after the last.",
     ]
     if not sitting.quick:
         alone.append(anchor.prototype(sitting.core))
         took = " and ".join("-" if one is None else f"{one:.3f}" for one in alone)
         section.notes += [
-            f"benchmarks/anchor/lanes_last.py, LinGapE's step alone in plain JAX, took {took} us before and after;",
+            f"benchmarks/anchor/lanes_last.py, LinGapE's step alone in plain JAX, took {took} us "
+            "before and after;",
             "where the targets were set 0.224, against the C loop's 0.29.",
         ]
     if cap < 1_000_000:
-        section.notes.append("Runs are cut short: these are their beginnings, and the targets are meant for whole runs.")
+        section.notes.append(
+            "Runs are cut short: these are their beginnings, "
+            "and the targets are meant for whole runs."
+        )
     if sitting.anchor is None:
-        section.notes.append("There is no gcc here: the C loop could not be built, and there is no ratio.")
+        section.notes.append(
+            "There is no gcc here: the C loop could not be built, and there is no ratio."
+        )
     if sitting.core is None:
-        section.notes.append("This system cannot pin a process to a core: the times are of one thread, on whatever core.")
+        section.notes.append(
+            "This system cannot pin a process to a core: "
+            "the times are of one thread, on whatever core."
+        )
     return section

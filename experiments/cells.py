@@ -1,8 +1,9 @@
-"""The one way in which experiments run cells: block by block into a store, resumable, in shards, with progress.
+"""Run an experiment's cells in blocks into a store: resumable, sharded, with progress.
 
-A cell is one simulation's settings less its runs: an instance, a problem, a rule, and what observes it. Its runs are done in
-blocks; a block that is finished is kept (`jaxelim.store`), and is never done again. What each experiment's command line has in
-common is `Options`; `script` is its main function.
+A cell holds one simulation's settings without its runs: instance, problem, rule and
+observers. Its runs are computed in blocks. A finished block is stored (`jaxelim.store`)
+and never computed again. `Options` is what the command lines of all experiments share;
+`script` is their main function.
 """
 
 import contextlib
@@ -35,35 +36,41 @@ from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
 
 
 class Job(Protocol):
-    """What the runner asks of a cell."""
+    """The interface of a cell that the runner uses."""
 
     @property
     def name(self) -> str:
-        """For people: one name, one set of settings."""
+        """Readable name; one name has one set of settings."""
         ...
 
     def settings(self) -> dict:
-        """All that decides the numbers of run r, in canonical form."""
+        """Everything that decides the numbers of run r, in canonical form."""
         ...
 
     @property
     def program(self) -> Hashable:
-        """Jobs for which this is equal run one compiled program."""
+        """Key of the compiled program: jobs with equal keys share it."""
         ...
 
-    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
-        """The arrays of these runs, with a dimension `run`, and what the work was."""
+    def compute(
+        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
+    ) -> tuple[xr.Dataset, dict]:
+        """Compute these runs.
+
+        Returns:
+            Arrays with a dimension `run`, and measurements of the work.
+        """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One simulation's settings less its runs; the fields are those of `je.simulate`.
+    """One simulation's settings without its runs; fields are those of `je.simulate`.
 
     Args:
-        name: for people, as "table1/bai/LinGapE/watched".
+        name: readable, such as "table1/bai/LinGapE/watched".
         stopping: all observers of the same runs.
-        delta: one or several; on one trajectory where the rule ignores delta.
+        delta: one or several, on one trajectory if the rule ignores delta.
     """
 
     name: str
@@ -82,47 +89,74 @@ class Cell:
 
     def settings(self) -> dict:
         """All fields but the name, and the revision of the library's numbers."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "name"}
+        fields = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "name"
+        }
         return canonical({**fields, "revision": REVISION})
 
     @property
     def program(self) -> Hashable:
-        """See `Job`: everything but numbers, which are a program's arguments."""
+        """See `Job`: everything but numbers, which are arguments of the program."""
         shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
-        kinds = self.problem.static_part(), self.rule.static_part(), self.stopping, self.elimination, self.threshold
+        kinds = (
+            self.problem.static_part(),
+            self.rule.static_part(),
+            self.stopping,
+            self.elimination,
+            self.threshold,
+        )
         return (*shape, *kinds, self.ridge, self.record, self.precision)
 
-    def compute(self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]) -> tuple[xr.Dataset, dict]:
+    def compute(
+        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
+    ) -> tuple[xr.Dataset, dict]:
         """See `Job`."""
         result = je.simulate(
-            self.instance, self.problem, self.rule, delta=self.delta, stopping=self.stopping, elimination=self.elimination,
-            threshold=self.threshold, runs=runs, seed=self.seed, max_samples=self.max_samples, ridge=self.ridge,
-            record=self.record, engine=je.Engine(precision=self.precision, devices=1), progress=progress,
-        )  # fmt: skip
+            self.instance,
+            self.problem,
+            self.rule,
+            delta=self.delta,
+            stopping=self.stopping,
+            elimination=self.elimination,
+            threshold=self.threshold,
+            runs=runs,
+            seed=self.seed,
+            max_samples=self.max_samples,
+            ridge=self.ridge,
+            record=self.record,
+            engine=je.Engine(precision=self.precision, devices=1),
+            progress=progress,
+        )
         data = result.to_xarray()
         data.attrs = {}
         versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
-        return data, {**result.timings, **{f"plan_{key}": value for key, value in result.layout.items()}, **versions}
+        return data, {
+            **result.timings,
+            **{f"plan_{key}": value for key, value in result.layout.items()},
+            **versions,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What all experiments take."""
+    """Options that all experiments share."""
 
     runs: int = 100
-    """Runs of every cell: the indexes 0 .. runs - 1. Those that are there already are not done again."""
+    """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
     seed: int = 0
     """Seed of the noise."""
     output: Path = Path("results")
-    """Folder for the finished blocks, tables and figures."""
+    """Folder of the finished blocks, tables and figures."""
     shard: str = "1/1"
-    """i/n: do the i-th of n parts, for n machines that share nothing; then `jaxelim merge`."""
+    """i/n: compute the i-th of n parts on its own machine; then `jaxelim merge`."""
     block: int = 1000
-    """Most runs in one file: what a killed job loses at most, and what shards are made of."""
+    """Most runs per file: the loss of a killed job, and the unit of shards."""
     max_samples: int = 1_000_000
-    """A run that has drawn so many is cut off, and flagged."""
+    """Cap on a run's samples; runs that reach it are cut off and flagged."""
     processes: bool = True
-    """On a CPU of several cores: a process for each, rather than a thread; half as fast again, and a few seconds to start."""
+    """Use processes, not threads, on several CPU cores: faster, but slower to start."""
 
     def __post_init__(self) -> None:
         checks.integer("runs", self.runs, low=1, high=checks.MAX_RUNS)
@@ -131,17 +165,24 @@ class Options:
         parse_shard(self.shard)
 
     def named(self, name: str) -> str:
-        """A cell's name, with the seed and the cap where they are not the usual ones: folders can hold several."""
+        """A cell's name; a seed or cap other than the default is appended.
+
+        A folder can then hold several.
+        """
         usual = {field.name: field.default for field in dataclasses.fields(Options)}
-        said = [f"/{key}={getattr(self, key)}" for key in ("seed", "max_samples") if getattr(self, key) != usual[key]]
+        said = [
+            f"/{key}={getattr(self, key)}"
+            for key in ("seed", "max_samples")
+            if getattr(self, key) != usual[key]
+        ]
         return name + "".join(said)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """(i, n) of "i/n", i from 1 to n.
+    """Parse "i/n" into (i, n), with i from 1 to n.
 
     Raises:
-        ArgumentError: the text is something else.
+        ArgumentError: the text has another form.
     """
     first, _, second = text.partition("/")
     if not (first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
@@ -151,7 +192,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One block of one cell: the runs first .. last."""
+    """One block of one cell: runs first .. last."""
 
     job: Job
     first: int
@@ -163,17 +204,24 @@ class Part:
         return np.arange(self.first, self.last + 1)
 
 
-def partition(jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)) -> list[Part]:
+def partition(
+    jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)
+) -> list[Part]:
     """A shard's blocks of all cells, cut at multiples of `block`.
 
-    Which shard a block belongs to does not depend on what is finished: machines that share nothing agree on it.
+    A block's shard does not depend on what is finished: machines that share nothing
+    agree on it.
     """
-    whole = [Part(job, first, min(first + block, runs) - 1) for job in jobs for first in range(0, runs, block)]
+    whole = [
+        Part(job, first, min(first + block, runs) - 1)
+        for job in jobs
+        for first in range(0, runs, block)
+    ]
     return whole[shard[0] - 1 :: shard[1]]
 
 
 def missing(part: Part, held: np.ndarray) -> list[Part]:
-    """What is left to do of a part where the runs `held` are there."""
+    """The blocks of a part that remain when the runs `held` exist."""
     runs = np.setdiff1d(part.runs, held)
     if runs.size == 0:
         return []
@@ -182,19 +230,20 @@ def missing(part: Part, held: np.ndarray) -> list[Part]:
 
 
 EVERY = 60.0
-"""Seconds after which a job that finishes no block says how far it is, where there are no bars."""
+"""Seconds without a finished block after which progress is printed, without bars."""
 
 
 class Board:
-    """Progress for people: runs done, samples per second and time left, of the cell at work and of everything.
+    """Progress: runs done, samples per second and time left, per block and in total.
 
-    Bars at a terminal; elsewhere a line per finished block, and one every minute in which none is finished.
+    Shows bars at a terminal. Elsewhere prints a line per finished block, and one after
+    each minute without any.
 
     Args:
-        total: runs in all.
-        done: runs that were there before.
-        blocks: blocks to do.
-        workers: blocks at work at once.
+        total: all runs.
+        done: runs that existed at the start.
+        blocks: blocks to compute.
+        workers: blocks computed concurrently.
     """
 
     def __init__(self, total: int, done: int, blocks: int, workers: int):
@@ -202,17 +251,23 @@ class Board:
         self._finished = self._samples = self._computed = 0
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._at_work: dict[int, tuple[int, int]] = {}  # worker -> runs finished and samples drawn of its block
-        self._parts: dict[int, Part] = {}  # worker -> its block
+        # worker: finished runs and drawn samples of its block
+        self._at_work: dict[int, tuple[int, int]] = {}
+        self._parts: dict[int, Part] = {}  # worker: its block
         self._said = self._began
         self._bars: list[tqdm] = []
         if sys.stderr.isatty():
-            common: dict[str, Any] = dict(file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0)
+            common: dict[str, Any] = dict(
+                file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0
+            )
             self._bars = [tqdm(total=total, initial=done, desc="all", position=0, **common)]
-            self._bars += [tqdm(total=0, position=1 + worker, leave=False, **common) for worker in range(workers)]
+            self._bars += [
+                tqdm(total=0, position=1 + worker, leave=False, **common)
+                for worker in range(workers)
+            ]
 
     def begin(self, worker: int, part: Part) -> None:
-        """A worker begins a block."""
+        """Record that a worker begins a block."""
         with self._lock:
             self._parts[worker] = part
             if self._bars:
@@ -220,14 +275,20 @@ class Board:
                 self._bars[1 + worker].set_description(f"{part.job.name} {ranges(part.runs)}")
 
     def update(self, worker: int, runs: int, samples: int, seconds: float) -> None:
-        """The block at work has finished so many runs and drawn so many samples."""
+        """Record the finished runs and drawn samples of a worker's block."""
         with self._lock:
             self._at_work[worker] = runs, samples
             if self._bars:
                 under_way = np.sum(list(self._at_work.values()), 0)
-                everything = self._done + self._computed + under_way[0], self._samples + under_way[1], self._seconds()
+                everything = (
+                    self._done + self._computed + under_way[0],
+                    self._samples + under_way[1],
+                    self._seconds(),
+                )
                 own = runs, samples, seconds
-                for bar, (count, drawn, took) in zip((self._bars[1 + worker], self._bars[0]), (own, everything), strict=True):
+                for bar, (count, drawn, took) in zip(
+                    (self._bars[1 + worker], self._bars[0]), (own, everything), strict=True
+                ):
                     bar.set_postfix_str(_rate(drawn, took), refresh=False)
                     bar.update(count - bar.n)
             elif time.perf_counter() > self._said + EVERY:
@@ -235,17 +296,24 @@ class Board:
 
     def _say_how_far(self) -> None:
         runs, samples = np.sum(list(self._at_work.values()), 0)
-        runs, samples, self._said = self._computed + runs, self._samples + samples, time.perf_counter()
+        runs, samples, self._said = (
+            self._computed + runs,
+            self._samples + samples,
+            time.perf_counter(),
+        )
         left = self._left(runs) if runs else "unknown time"
         blocks = (
             f"{part.job.name} {self._at_work.get(worker, (0, 0))[0]} of {part.runs.size} runs"
             for worker, part in sorted(self._parts.items())
         )
-        everything = f"{self._done + runs} of {self._total} runs, {_rate(samples, self._seconds())}; {left} left"
+        everything = (
+            f"{self._done + runs} of {self._total} runs, "
+            f"{_rate(samples, self._seconds())}; {left} left"
+        )
         print(f"{everything}; at work: {', '.join(blocks)}", file=sys.stderr, flush=True)
 
     def end(self, worker: int, part: Part, work: dict, seconds: float) -> None:
-        """A block is finished and kept."""
+        """Record that a block is finished and stored."""
         with self._lock:
             self._ended(worker, part, work, seconds)
 
@@ -259,13 +327,15 @@ class Board:
         self._samples += samples
         if not self._bars:
             print(
-                f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: {seconds:.1f} s, "
-                f"{_rate(samples, work.get('seconds', seconds))}; {self._left(self._computed)} left",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: "
+                f"{seconds:.1f} s, {_rate(samples, work.get('seconds', seconds))}; "
+                f"{self._left(self._computed)} left",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
-        """End the bars."""
+        """Close the bars."""
         for bar in reversed(self._bars or ()):
             bar.close()
 
@@ -282,12 +352,18 @@ def _rate(samples: float, seconds: float) -> str:
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (
+        f"{minutes // 60} h {minutes % 60} min"
+        if minutes >= 60
+        else f"{minutes} min {rest} s"
+        if minutes
+        else f"{rest} s"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """What a job did: runs computed now, found finished, and damaged files that were computed again."""
+    """Counts of a job: computed runs, finished runs found, damaged files recomputed."""
 
     computed: int
     found: int
@@ -295,11 +371,11 @@ class Done:
 
 
 def run_cells(jobs: Sequence[Job], options: Options) -> Done:
-    """Do all blocks of a shard that are not finished yet, one on each device at a time, each kept as soon as it is done.
+    """Compute a shard's missing blocks, one per device at a time; store each at once.
 
     Raises:
-        ConflictError: a cell's name stands for other settings in the folder.
-        StoreError: the folder cannot be written; what was finished stays.
+        ConflictError: the folder has other settings under a cell's name.
+        StoreError: the folder cannot be written; finished blocks stay.
         KeyboardInterrupt: likewise.
     """
     store, shard = Store(options.output), parse_shard(options.shard)
@@ -352,18 +428,27 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
     return Done(left, total - left, damaged)
 
 
-def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int) -> None:
-    """do(worker, part, check) for every part in turn, on `workers` threads: a block keeps one device, so that compiling one and
-    waiting for the longest run of another leave no device idle. A program is compiled once by each that runs it, so a
-    worker leaves out the parts whose program another one has, as long as there are others. The first error, or an interrupt,
-    ends all of them at their next `check`, and is raised."""
+def _side_by_side(
+    todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int
+) -> None:
+    """Call do(worker, part, check) for every part, on `workers` threads.
+
+    A worker keeps one device, so that devices compile and run independently. Each
+    worker compiles its own programs. It therefore prefers parts whose program no other
+    worker has. The first error or an interrupt ends all workers at their next `check`
+    and is raised.
+    """
     waiting, stop, lock = list(todo), threading.Event(), threading.Lock()
     errors: list[BaseException] = []
     owners: dict[Hashable, int] = {}
 
     def following(worker: int) -> Part | None:
         with lock:
-            mine = (i for i, part in enumerate(waiting) if owners.get(part.job.program, worker) == worker)
+            mine = (
+                i
+                for i, part in enumerate(waiting)
+                if owners.get(part.job.program, worker) == worker
+            )
             part = waiting.pop(next(mine, 0)) if waiting else None
             if part is not None:
                 owners.setdefault(part.job.program, worker)
@@ -389,7 +474,8 @@ def _side_by_side(todo: Sequence[Part], do: Callable[[int, Part, Callable[[], No
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(work, worker) for worker in range(min(workers, len(todo)))]
         try:
-            wait(futures)  # not Thread.join: an interrupt there can take a running thread for a finished one
+            # After an interrupt, Thread.join may take a running thread for finished.
+            wait(futures)
         finally:
             stop.set()
     if errors:
@@ -401,9 +487,9 @@ class _Stopped(Exception):
 
 
 def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
-    """The runs 0 .. runs - 1 of every cell, by name; None, said aloud, where some are missing (other shards have them).
+    """The runs 0 .. runs - 1 of every cell, by name; damaged files count as missing.
 
-    Damaged files count as missing.
+    None, with a message, if runs are missing: other shards have them.
     """
     store, loaded, lacking = Store(options.output), {}, 0
     for job in jobs:
@@ -414,8 +500,9 @@ def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
         loaded[job.name] = Held(data, held.blocks, held.damaged)
     if lacking:
         print(
-            f"{options.output} lacks {lacking} of {options.runs * len(jobs)} runs: no table or figure is made. Join the folders "
-            "of all shards with `jaxelim merge A B -o C`, then give the same command with --output C and no --shard."
+            f"{options.output} lacks {lacking} of {options.runs * len(jobs)} runs: "
+            "no table or figure is made. Join the folders of all shards with "
+            "`jaxelim merge A B -o C`, then give the same command with --output C and no --shard."
         )
         return None
     return loaded
@@ -424,7 +511,7 @@ def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
 def run_and_load(
     jobs: Sequence[Job], options: Options, files: Sequence[Path] = ()
 ) -> dict[str, Held] | None:
-    """`run_cells`, then `load`. Before that, `files`, what is made of it in the end, are tried.
+    """Check that `files` can be written, then `run_cells` and `load`.
 
     Raises:
         ArgumentError: one of the files cannot be written; and as `run_cells`.
@@ -436,8 +523,8 @@ def run_and_load(
     done = run_cells(jobs, options)
     again = f", {done.damaged} damaged files computed again" if done.damaged else ""
     print(
-        f"{done.computed} runs computed, {done.found} were there already{again}; {time.perf_counter() - began:.1f} s, "
-        f"compilation included: {options.output}/blocks",
+        f"{done.computed} runs computed, {done.found} were there already{again}; "
+        f"{time.perf_counter() - began:.1f} s, compilation included: {options.output}/blocks",
         file=sys.stderr,
     )
     return load(jobs, options)
@@ -445,8 +532,9 @@ def run_and_load(
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """A polite kill (SIGTERM) ends like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():  # others may not say so
+    """Treat SIGTERM like Ctrl-C."""
+    # only the main thread may set signal handlers
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -460,14 +548,19 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None = None, about: str | None = None) -> int:
-    """The main function of an experiment: parses its options, runs it, and says in a sentence what went wrong.
+def script(
+    kind: type,
+    main: Callable[[Any], None],
+    arguments: list[str] | None = None,
+    about: str | None = None,
+) -> int:
+    """Run an experiment's main function on parsed options; print errors in one line.
 
     Args:
         kind: the dataclass of its options, an `Options`.
-        main: does the work.
-        arguments: of the command line; None: the process's own.
-        about: what --help says first; None: the docstring of the options.
+        main: the function to run.
+        arguments: the command line; None: the process's own.
+        about: the first words of --help; None: the docstring of the options.
 
     Returns:
         The exit code: 0, 2 for an error, 130 after an interrupt.
@@ -476,7 +569,7 @@ def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None 
     try:
         config = tyro.cli(kind, args=given, description=about or kind.__doc__)
         cli.use_all_cores()
-        # The paper's ridge is 1, whatever its bias; unstructured-k40-osi is warned about.
+        # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
         warnings.simplefilter("ignore", je.RidgeWarning)
         with _terminable():
             main(config)
@@ -484,7 +577,11 @@ def script(kind: type, main: Callable[[Any], None], arguments: list[str] | None 
         module = getattr(sys.modules.get("__main__"), "__spec__", None)
         name = module.name if module is not None else os.path.basename(sys.argv[0])
         command = shlex.join(["python", "-m", name, *given])
-        print(f"\nInterrupted. Every finished block is kept; to go on from there, say again:\n  {command}", file=sys.stderr)
+        print(
+            "\nInterrupted. Every finished block is kept; to go on from there, say again:\n"
+            f"  {command}",
+            file=sys.stderr,
+        )
         return 130
     except JaxelimError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A slice of the paper's Table 1 on the paper's own instance: `make demo`."""
+"""A slice of the paper's Table 1, on its own instance: `make demo`."""
 
 import dataclasses
 import sys
@@ -15,14 +15,14 @@ from jaxelim.simulation.result import BIASED, aligned
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    """LinGapE, LinGame and the authors' oracle on linear-d20, best arm, beside the paper's Table 1."""
+    """LinGapE, LinGame and the authors' oracle, beside the paper's Table 1."""
 
     runs: int = 200
     """Runs per rule and column."""
     seed: int = 0
     """Seed of the noise."""
     figure: Path = Path("demo.png")
-    """Where the figure goes."""
+    """File of the figure."""
 
 
 def row(name: str, column: str, result: je.Result, place: int) -> dict:
@@ -54,23 +54,36 @@ def main(config: Demo) -> None:
     for name, rule in rules.items():
         print(f"{name} ...", flush=True)
         common = dict(delta=0.01, runs=config.runs, seed=config.seed, ridge=1.0, progress=True)
-        watched = je.simulate(instance, je.BestArm(), rule, stopping=(je.LLR(), selective), **common)
+        watched = je.simulate(
+            instance, je.BestArm(), rule, stopping=(je.LLR(), selective), **common
+        )
         rows += [row(name, "none", watched, 0), row(name, "stopping", watched, 1)]
         shown[name] = watched
         if rule.traits.elimination:
-            both = je.simulate(instance, je.BestArm(), rule, stopping=selective, elimination=selective, **common)
+            both = je.simulate(
+                instance, je.BestArm(), rule, stopping=selective, elimination=selective, **common
+            )
             rows.append(row(name, "stopping+sampling", both, 0))
     print(
-        f"\nTable 1, linear-d20 (K = 50, d = 20), best arm, delta = 0.01, {config.runs} runs; ± is the sd over runs,"
+        f"\nTable 1, linear-d20 (K = 50, d = 20), best arm, delta = 0.01, {config.runs} runs; "
+        "± is the sd over runs,"
     )
-    print("z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/runs); none and stopping are two observers of the same runs.")
+    print(
+        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/runs); "
+        "none and stopping are two observers of the same runs."
+    )
     print("\n".join(aligned(rows)))
     if any(one["cut off"] for one in rows):
         print(f"Runs that were cut off are in no mean, and {BIASED}.")
     figure = figures.active_arms_figure(shown)
-    figure.axes[0].set_title(f"linear-d20, best arm, selective elimination at stopping, {config.runs} runs")
+    figure.axes[0].set_title(
+        f"linear-d20, best arm, selective elimination at stopping, {config.runs} runs"
+    )
     figures.write(figure, config.figure)
-    print(f"\n{config.figure}: active arms against time. {time.perf_counter() - began:.0f} s in all, compilation included.")
+    print(
+        f"\n{config.figure}: active arms against time. "
+        f"{time.perf_counter() - began:.0f} s in all, compilation included."
+    )
 
 
 if __name__ == "__main__":

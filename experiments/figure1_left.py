@@ -1,8 +1,9 @@
-"""The paper's Figure 1, left: active arms over time under selective elimination at stopping, linear d = 10, best arm.
+"""The paper's Figure 1, left: active arms over time, elimination at stopping.
 
-`python -m experiments.figure1_left --runs 1000`. The runs are those of Table 3, and are shared with it. From the same runs:
-figure1_left_tau (distributions of tau under LLR stopping, with its bounds), figure1_left_survival, and figure1_left_pulls
-(against w*). Each as PNG and PDF.
+`python -m experiments.figure1_left --runs 1000`: linear d = 10, best arm. The runs are
+those of Table 3 and are shared with it. They also give figure1_left_tau (distributions
+of tau under LLR stopping, with bounds), figure1_left_survival, and figure1_left_pulls
+(against w*). Each is written as PNG and PDF.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ DRAWN = ("figure1_left", "figure1_left_tau", "figure1_left_survival", "figure1_l
 
 @dataclasses.dataclass(frozen=True)
 class Left(cells.Options):
-    """Figure 1, left: how sampling rules shed arms, and how long they run."""
+    """Figure 1, left: how fast sampling rules eliminate arms, and how long they run."""
 
     rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
     """Sampling rules, by the names that `jaxelim rules` lists."""
@@ -31,32 +32,53 @@ def stopping_times(data) -> np.ndarray:
     return np.where(data["stopped"].values, data["samples"].values, np.nan)
 
 
-def chosen(options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False) -> dict[tuple[str, str], tables.Row]:
-    """Rows of Table 3, best arm, by (algorithm, column); the oracle is the paper's own, and rules that the table does not have
-    get the rows that it would have for them."""
-    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)}
+def chosen(
+    options: cells.Options, rules: tuple[str, ...], at_sampling: bool = False
+) -> dict[tuple[str, str], tables.Row]:
+    """Rows of Table 3, best arm, by (algorithm, column).
+
+    The oracle is the paper's own. Rules that the table lacks get the rows that they
+    would have in it.
+    """
+    fields = {
+        field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)
+    }
     published = tables.rules_of("table3", "bai")
     rows = []
     for name in rules:
-        kind, one = catalogue.find_rule(name), tables.TableOptions(**fields, rules=(name,), problems=("bai",))
-        rows += tables.rows("table3", one) if kind in published else tables.unpublished("table3", "bai", kind, one)
-    kept = tuple(row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm))
+        kind, one = (
+            catalogue.find_rule(name),
+            tables.TableOptions(**fields, rules=(name,), problems=("bai",)),
+        )
+        rows += (
+            tables.rows("table3", one)
+            if kind in published
+            else tables.unpublished("table3", "bai", kind, one)
+        )
+    kept = tuple(
+        row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm)
+    )
     return {(row.algorithm, row.column): row for row in kept if row.stopping != "native"}
 
 
 def draw(options: Left) -> None:
-    """Run what is not finished, and draw."""
+    """Run the missing runs and draw the figures."""
     rows = chosen(options, options.rules)
     files = [options.output / f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")]
     held = cells.run_and_load(tables.jobs(list(rows.values())), options, files)
     if held is None:
         return
     seen = {key: tables.observed(row, held) for key, row in rows.items()}
-    selective = {algorithm: data for (algorithm, column), data in seen.items() if column == "selective"}
+    selective = {
+        algorithm: data for (algorithm, column), data in seen.items() if column == "selective"
+    }
     plain = {algorithm: data for (algorithm, column), data in seen.items() if column == "none"}
     instance = next(iter(rows.values())).cell.instance
     solved = je.complexity(instance, je.BestArm())
-    lower, practical = je.sample_bound(0.01, float(solved.value)), je.practical_time(0.01, float(solved.value))
+    lower, practical = (
+        je.sample_bound(0.01, float(solved.value)),
+        je.practical_time(0.01, float(solved.value)),
+    )
     tau = {name: stopping_times(data) for name, data in plain.items()}
     active, pulls = {}, {}
     for name, data in selective.items():
@@ -76,7 +98,7 @@ def draw(options: Left) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; returns the exit code."""
+    """Run the script and return its exit code."""
     return cells.script(Left, draw, arguments)
 
 

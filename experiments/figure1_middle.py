@@ -1,7 +1,8 @@
-"""The paper's Figure 1, middle: selective against full elimination, at stopping and at both, for one sampling rule.
+"""The paper's Figure 1, middle: selective against full elimination, for one rule.
 
-`python -m experiments.figure1_middle --rule lingame --runs 1000`; linear d = 10, best arm. The runs are those of Table 3, and
-are shared with it; a rule that the table does not have is run here alone. PNG and PDF.
+`python -m experiments.figure1_middle --rule lingame --runs 1000`: linear d = 10, best
+arm, elimination at stopping and at both. The runs are those of Table 3 and are shared
+with it; a rule that the table lacks is run here. Written as PNG and PDF.
 """
 
 import dataclasses
@@ -15,16 +16,20 @@ from jaxelim.errors import UnsupportedError
 
 @dataclasses.dataclass(frozen=True)
 class Middle(cells.Options):
-    """Figure 1, middle: active arms over time under selective and full elimination, at stopping and at both."""
+    """Figure 1, middle: active arms over time, selective and full elimination."""
 
     rule: str = "lingame"
-    """A sampling rule, by the name that `jaxelim rules` lists."""
+    """Sampling rule, by a name that `jaxelim rules` lists."""
 
 
 def draw(options: Middle) -> None:
-    """Run what is not finished, and draw."""
+    """Run the missing runs and draw the figure."""
     kind = catalogue.find_rule(options.rule)
-    rows = {key: row for key, row in chosen(options, (options.rule,), at_sampling=True).items() if key[1] != "none"}
+    rows = {
+        key: row
+        for key, row in chosen(options, (options.rule,), at_sampling=True).items()
+        if key[1] != "none"
+    }
     if not rows:
         raise UnsupportedError("rule", options.rule, "a rule that elimination can stop")
     path = options.output / f"figure1_middle_{catalogue.name_of(kind)}"
@@ -36,14 +41,18 @@ def draw(options: Middle) -> None:
     for (algorithm, column), row in rows.items():
         data = tables.observed(row, held)
         place = "both" if algorithm.endswith(" + elim") else "stopping"
-        curves[column, place] = figures.active_counts(data["elimination_times"].values, stopping_times(data))
+        curves[column, place] = figures.active_counts(
+            data["elimination_times"].values, stopping_times(data)
+        )
     figure = figures.full_selective_figure(curves)
-    figure.axes[0].set_title(f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10)
+    figure.axes[0].set_title(
+        f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10
+    )
     print(*figures.save(figure, path))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; returns the exit code."""
+    """Run the script and return its exit code."""
     return cells.script(Middle, draw, arguments)
 
 

@@ -1,7 +1,8 @@
-"""The paper's Figure 1, right: mean of tau_LLR/tau_elimination per run against log(1/delta), linear d = 10, best arm.
+"""The paper's Figure 1, right: mean tau_LLR/tau_elimination against log(1/delta).
 
-`python -m experiments.figure1_right --runs 1000 --error se`. Both stopping rules watch one trajectory; where the rule ignores
-delta, all deltas do. PNG and PDF, and the numbers as CSV.
+`python -m experiments.figure1_right --runs 1000 --error se`: linear d = 10, best arm.
+Both stopping rules observe one trajectory; for rules that ignore delta, all deltas do.
+Written as PNG and PDF, and the numbers as CSV.
 """
 
 import csv
@@ -22,14 +23,14 @@ INSTANCE = "linear-d10"
 
 @dataclasses.dataclass(frozen=True)
 class Right(cells.Options):
-    """Figure 1, right: what elimination stopping saves as delta falls."""
+    """Figure 1, right: samples saved by elimination at stopping as delta decreases."""
 
     rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
     """Sampling rules, by the names that `jaxelim rules` lists."""
     delta: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
     """Error probabilities."""
     error: Literal["se", "sd"] = "se"
-    """Error bars: standard error (the authors' program) or standard deviation (the paper's caption)."""
+    """Error bars: standard error (authors' program) or deviation (paper's caption)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +38,10 @@ class Right(cells.Options):
 
 
 def jobs(options: Right) -> dict[str, cells.Cell]:
-    """A cell per rule, by the rule's name; two for the oracle: with the exact w*, and with the authors' crude solution."""
+    """A cell per rule, by the rule's name.
+
+    The oracle has two: one with the exact w*, one with the authors' approximation.
+    """
     rules: dict[str, je.SamplingRule] = {}
     for name in options.rules:
         kind = catalogue.find_rule(name)
@@ -46,22 +50,28 @@ def jobs(options: Right) -> dict[str, cells.Cell]:
             rules["Oracle, authors' w"] = je.Oracle(paper.oracle_weights(INSTANCE, "bai"))
     return {
         name: cells.Cell(
-            options.named(f"figure1-right/{name}"), je.load_instance(INSTANCE), je.BestArm(), rule,
-            (je.LLR(), je.SelectiveElimination()), delta=options.delta, seed=options.seed, max_samples=options.max_samples,
+            options.named(f"figure1-right/{name}"),
+            je.load_instance(INSTANCE),
+            je.BestArm(),
+            rule,
+            (je.LLR(), je.SelectiveElimination()),
+            delta=options.delta,
+            seed=options.seed,
+            max_samples=options.max_samples,
         )
         for name, rule in rules.items()
-    }  # fmt: skip
+    }
 
 
 def ratios(data) -> np.ndarray:
-    """tau_LLR/tau_elimination [delta, run], NaN where either was cut off."""
+    """tau_LLR/tau_elimination [delta, run], NaN if either was cut off."""
     one = {name: data.sel(stopping=name) for name in ("llr", "selective")}
     both = one["llr"]["stopped"].values & one["selective"]["stopped"].values
     return np.where(both, one["llr"]["samples"].values / one["selective"]["samples"].values, np.nan)
 
 
 def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
-    """Per rule and delta: runs, mean ratio, standard error, standard deviation, as CSV."""
+    """CSV per rule and delta: runs, mean ratio, standard error, standard deviation."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["rule", "delta", "runs", "cut_off", "mean_ratio", "se", "sd", "least"])
@@ -70,12 +80,23 @@ def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
             kept = row[np.isfinite(row)]
             sd = kept.std(ddof=1) if kept.size > 1 else np.nan
             mean, least = (kept.mean(), kept.min()) if kept.size else (np.nan, np.nan)
-            writer.writerow([rule, level, kept.size, row.size - kept.size, mean, sd / max(kept.size, 1) ** 0.5, sd, least])
+            writer.writerow(
+                [
+                    rule,
+                    level,
+                    kept.size,
+                    row.size - kept.size,
+                    mean,
+                    sd / max(kept.size, 1) ** 0.5,
+                    sd,
+                    least,
+                ]
+            )
     return text.getvalue()
 
 
 def draw(options: Right) -> None:
-    """Run what is not finished, and draw."""
+    """Run the missing runs and draw the figure."""
     found = jobs(options)
     files = [options.output / f"figure1_right.{ending}" for ending in ("csv", "png", "pdf")]
     held = cells.run_and_load(list(found.values()), options, files)
@@ -88,11 +109,14 @@ def draw(options: Right) -> None:
         drawn[rule] = ratios(data)
     write_whole(options.output / "figure1_right.csv", numbers(drawn, options.delta).encode())
     figure = figures.ratio_figure(options.delta, drawn, options.error)
-    print(*figures.save(figure, options.output / "figure1_right"), options.output / "figure1_right.csv")
+    print(
+        *figures.save(figure, options.output / "figure1_right"),
+        options.output / "figure1_right.csv",
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; returns the exit code."""
+    """Run the script and return its exit code."""
     return cells.script(Right, draw, arguments)
 
 

@@ -1,4 +1,4 @@
-"""The paper's numbers, and ours beside them."""
+"""The paper's numbers, and comparisons with them."""
 
 import csv
 import json
@@ -9,11 +9,15 @@ import numpy as np
 DATA = Path(__file__).parent / "data"
 PAPER_RUNS = 100
 CAP = 1_000_000
-"""Samples at which the paper's runs were cut off; its means hold those that were."""
+"""Samples at which the paper cut runs off; its means include those runs."""
 
 
 def cells() -> dict[tuple[str, str, str, str], dict[str, float]]:
-    """(table, problem, algorithm, column) -> mean and sd of samples in thousands, milliseconds per iteration."""
+    """The paper's cells by (table, problem, algorithm, column).
+
+    Returns:
+        Mean and sd of samples in thousands, and milliseconds per iteration.
+    """
     with open(DATA / "paper_tables.csv", newline="") as file:
         return {
             (row["table"], row["problem"], row["algorithm"], row["column"]): {
@@ -33,6 +37,9 @@ def oracle_weights(instance: str, problem: str) -> np.ndarray:
 
 
 def z_score(tau: np.ndarray, paper: dict[str, float]) -> float:
-    """(ours - paper)/sqrt(sd_paper^2/100 + sd^2/n), tau [n] in samples."""
+    """(ours - paper)/sqrt(sd_paper^2/100 + sd^2/n), for tau [n] in samples."""
     ours = tau / 1000
-    return float((ours.mean() - paper["mean"]) / np.sqrt(paper["sd"] ** 2 / PAPER_RUNS + ours.var(ddof=1) / ours.size))
+    return float(
+        (ours.mean() - paper["mean"])
+        / np.sqrt(paper["sd"] ** 2 / PAPER_RUNS + ours.var(ddof=1) / ours.size)
+    )

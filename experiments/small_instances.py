@@ -1,5 +1,7 @@
-"""Is any rule wrong more often than delta allows? Every rule, problem and way of elimination on small random instances:
-`python -m experiments.small_instances`."""
+"""Error rates of every rule, problem and elimination on small random instances.
+
+`python -m experiments.small_instances` checks that none is above delta.
+"""
 
 import dataclasses
 import sys
@@ -14,25 +16,28 @@ from jaxelim.simulation.result import BIASED, aligned
 from jaxelim.store import Held, write_whole
 
 LEVEL = 0.999
-"""Of the Clopper-Pearson intervals."""
+"""Confidence level of the Clopper-Pearson intervals."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Small(cells.Options):
-    """Error rates of all rules on small random instances, linear (K = 6, d = 3) and unstructured (K = 6)."""
+    """Error rates of all rules on small random instances, linear and unstructured."""
 
     runs: int = 100
     """Runs of every instance."""
     instances: int = 20
-    """Random instances of each structure; each run of each counts once."""
+    """Random instances of each structure; every run counts once."""
     delta: float = 0.05
-    """The error probability allowed."""
+    """Allowed error probability."""
     rules: tuple[str, ...] = ()
-    """Only these sampling rules, by the names that `jaxelim rules` lists; all if left out."""
+    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
 
 
 def instance(structure: str, count: int) -> je.Instance:
-    """`count` random instances, [count, 6, 3] or [count, 6, 6]: no two means, and no mean and 0, nearer than 0.15."""
+    """`count` random instances, [count, 6, 3] or [count, 6, 6].
+
+    Means differ from each other and from 0 by more than 0.15.
+    """
     rng = np.random.default_rng(20221128)
     arms, theta = [], []
     while len(arms) < count:
@@ -46,7 +51,7 @@ def instance(structure: str, count: int) -> je.Instance:
 
 
 def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
-    """Name of a cell -> the cell, and the column that each of its stopping rules stands for."""
+    """Cells by name, each with the table's column of each of its stopping rules."""
     selective, problems = je.SelectiveElimination(), (je.BestArm(), je.TopM(2), je.Thresholding())
     wanted = {catalogue.find_rule(name) for name in config.rules}
     found = {}
@@ -54,7 +59,9 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
         drawn = instance(structure, config.instances)
         for problem in problems:
             for kind in catalogue.rules().values():
-                defined = structure in kind.traits.structures and kind.traits.defined_for(problem.name)
+                defined = structure in kind.traits.structures and kind.traits.defined_for(
+                    problem.name
+                )
                 if not defined or (wanted and kind not in wanted):
                     continue
                 ways = [(None, (je.LLR(), selective), {"llr": "none", "selective": "stopping"})]
@@ -64,31 +71,52 @@ def jobs(config: Small) -> dict[str, tuple[cells.Cell, dict[str, str]]]:
                     ways = [(None, (je.Native(),), {"native": "native"})]
                 for elimination, stopping, columns in ways:
                     way = next(iter(columns.values())) if len(columns) == 1 else "watched"
-                    name = config.named(f"small/{structure}/{problem!r}/{kind.__name__}/{way}/{config.instances}/{config.delta}")
-                    cell = cells.Cell(name, drawn, problem, kind(), stopping, elimination, (config.delta,), config.seed,
-                                      config.max_samples)
+                    name = config.named(
+                        f"small/{structure}/{problem!r}/{kind.__name__}/{way}/"
+                        f"{config.instances}/{config.delta}"
+                    )
+                    cell = cells.Cell(
+                        name,
+                        drawn,
+                        problem,
+                        kind(),
+                        stopping,
+                        elimination,
+                        (config.delta,),
+                        config.seed,
+                        config.max_samples,
+                    )
                     found[name] = cell, columns
     return found
 
 
 def row(cell: cells.Cell, column: str, stopping: str, held: Held, delta: float) -> dict:
-    """One line of the table: [instance, run] outcomes under one stopping rule. Runs cut off are in no mean and in no rate."""
+    """One line of the table, from outcomes [instance, run] under one stopping rule.
+
+    Means and rates exclude runs that were cut off.
+    """
     assert held.data is not None
     of = held.data.sel(stopping=stopping).isel(delta=0)
     stopped = of["stopped"].values
     tau, wrong = of["samples"].values[stopped], ~of["correct"].values[stopped]
     interval = stats.binomtest(int(wrong.sum()), wrong.size).proportion_ci(LEVEL, "exact")
     return {
-        "structure": cell.instance.structure, "problem": cell.problem.name, "rule": type(cell.rule).__name__,
-        "elimination at": column, "runs": stopped.size, "cut off": int((~stopped).sum()), "mean tau": f"{tau.mean():.1f}",
+        "structure": cell.instance.structure,
+        "problem": cell.problem.name,
+        "rule": type(cell.rule).__name__,
+        "elimination at": column,
+        "runs": stopped.size,
+        "cut off": int((~stopped).sum()),
+        "mean tau": f"{tau.mean():.1f}",
         "errors": int(wrong.sum()),
-        "rate": f"{wrong.mean():.4f}", "99.9% interval": f"[{interval.low:.4f}, {interval.high:.4f}]",
+        "rate": f"{wrong.mean():.4f}",
+        "99.9% interval": f"[{interval.low:.4f}, {interval.high:.4f}]",
         "above delta": "YES" if interval.low > delta else "",
     }
 
 
 def main(config: Small) -> None:
-    """Run all cells, print the table, write it as Markdown."""
+    """Run all cells, print the table and write it as Markdown."""
     found = jobs(config)
     path = config.output / "small_instances.md"
     held = cells.run_and_load([cell for cell, _ in found.values()], config, [path])
@@ -100,7 +128,10 @@ def main(config: Small) -> None:
     if any(one["cut off"] for one in rows):
         print(f"\nRuns that were cut off are in no mean and in no rate, and {BIASED}.")
     bad = sum(one["above delta"] != "" for one in rows)
-    print(f"\n{len(rows)} rows; in {bad} of them the lower end of the interval (Clopper-Pearson) is above {config.delta}.")
+    print(
+        f"\n{len(rows)} rows; in {bad} of them the lower end of the interval "
+        f"(Clopper-Pearson) is above {config.delta}."
+    )
     write_whole(path, (catalogue.markdown(rows) + "\n").encode())
     print(f"wrote {path}")
 

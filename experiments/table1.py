@@ -1,4 +1,4 @@
-"""The paper's Table 1: `python -m experiments.table1 --runs 1000 --rules lingape fws --seed 7`."""
+"""The paper's Table 1: `python -m experiments.table1 --runs 1000 --rules lingape`."""
 
 import sys
 
@@ -6,7 +6,8 @@ from experiments import tables
 
 main = tables.script(
     "table1",
-    "Table 1: linear instances, K = 50, d = 20; LLR, selective elimination at stopping, and at stopping and sampling.",
+    "Table 1: linear instances, K = 50, d = 20; LLR, selective elimination at stopping, "
+    "and at stopping and sampling.",
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The paper's Table 3: `python -m experiments.table3 --runs 1000 --rules lingape fws --seed 7`."""
+"""The paper's Table 3: `python -m experiments.table3 --runs 1000 --rules lingape`."""
 
 import sys
 
@@ -6,7 +6,8 @@ from experiments import tables
 
 main = tables.script(
     "table3",
-    "Table 3: linear instances, d = 10; LLR, selective and full elimination, at stopping and at stopping and sampling.",
+    "Table 3: linear instances, d = 10; LLR, selective and full elimination, "
+    "at stopping and at stopping and sampling.",
 )
 
 if __name__ == "__main__":

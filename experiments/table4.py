@@ -1,4 +1,4 @@
-"""The paper's Table 4: `python -m experiments.table4 --runs 1000 --rules lingape fws --seed 7`."""
+"""The paper's Table 4: `python -m experiments.table4 --runs 1000 --rules lingape`."""
 
 import sys
 
@@ -6,7 +6,8 @@ from experiments import tables
 
 main = tables.script(
     "table4",
-    "Table 4: unstructured instances, K = 40; LLR, selective elimination at stopping, and at stopping and sampling.",
+    "Table 4: unstructured instances, K = 40; LLR, selective elimination at stopping, "
+    "and at stopping and sampling.",
 )
 
 if __name__ == "__main__":

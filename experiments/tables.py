@@ -1,7 +1,8 @@
-"""The paper's Tables 1, 3 and 4: which cells they are made of, what is measured in each, and how it is written down.
+"""The paper's Tables 1, 3 and 4: their cells, measures and files.
 
-A row of a table (problem, algorithm, column) is an observer of a cell. "none" and "stopping" (Table 3: "none", "selective" and
-"full") watch the same runs of one cell; elimination at sampling, and rules with a test of their own, have a cell each.
+A row of a table (problem, algorithm, column) is an observer of a cell. "none" and
+"stopping" (Table 3: "none", "selective" and "full") observe the same runs of one cell.
+Elimination at sampling, and rules with a native test, have a cell each.
 """
 
 import csv
@@ -24,21 +25,24 @@ from jaxelim.instances import describe
 from jaxelim.store import Held, write_whole
 
 EXACT = "Oracle, exact w*"
-"""The oracle's second row: the paper's has a crude solution for w*."""
+"""The oracle's second row; the paper's oracle tracks an approximation of w*."""
 ENDINGS = (".md", ".tex", ".csv", ".nc")
-"""Of the files that hold a table."""
+"""Endings of the files that hold a table."""
 LEVEL = 0.95
-"""Of the Clopper-Pearson intervals."""
+"""Confidence level of the Clopper-Pearson intervals."""
 _PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
 _HEADS = {
-    "none": "No elimination (LLR)", "stopping": "Elim. stopping", "stopping+sampling": "Elim. stopping + sampling",
-    "selective": "Selective elim.", "full": "Full elim.",
-}  # fmt: skip
+    "none": "No elimination (LLR)",
+    "stopping": "Elim. stopping",
+    "stopping+sampling": "Elim. stopping + sampling",
+    "selective": "Selective elim.",
+    "full": "Full elim.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Of one table: the instance of each problem, and the columns in the paper's order."""
+    """One table: the instance of each problem, and the columns in the paper's order."""
 
     name: str
     title: str
@@ -48,29 +52,34 @@ class Layout:
 
 LAYOUTS = {
     "table1": Layout(
-        "table1", "Table 1: linear instances, K = 50, d = 20",
-        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"}, ("none", "stopping", "stopping+sampling"),
+        "table1",
+        "Table 1: linear instances, K = 50, d = 20",
+        {"bai": "linear-d20", "topm": "linear-d20", "osi": "linear-d20-osi"},
+        ("none", "stopping", "stopping+sampling"),
     ),
     "table3": Layout(
-        "table3", "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
-        {"bai": "linear-d10", "topm": "linear-d10-topm"}, ("none", "selective", "full"),
+        "table3",
+        "Table 3: linear instances, K = 52 and 51, d = 10, selective against full elimination",
+        {"bai": "linear-d10", "topm": "linear-d10-topm"},
+        ("none", "selective", "full"),
     ),
     "table4": Layout(
-        "table4", "Table 4: unstructured instances, K = 40",
+        "table4",
+        "Table 4: unstructured instances, K = 40",
         {"bai": "unstructured-k40", "topm": "unstructured-k40", "osi": "unstructured-k40-osi"},
         ("none", "stopping", "stopping+sampling"),
     ),
-}  # fmt: skip
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class TableOptions(cells.Options):
-    """What the tables take."""
+    """Options of the tables."""
 
     rules: tuple[str, ...] = ()
-    """Only these sampling rules, by the names that `jaxelim rules` lists; all if left out."""
+    """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
     problems: tuple[str, ...] = ()
-    """Only these problems: bai, topm, osi; all if left out."""
+    """Problems: bai, topm, osi; by default all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,46 +91,64 @@ class Row:
     column: str
     cell: cells.Cell
     stopping: str  # the observer's name
-    paper: dict[str, float]  # nothing for a row that the paper does not have
+    paper: dict[str, float]  # empty for a row that the paper lacks
 
     @property
     def reproduces(self) -> bool:
-        """Whether this is the paper's own row: the exact oracle is ours."""
+        """Whether this is one of the paper's rows; the exact oracle is not."""
         return self.algorithm != EXACT
 
 
 def rows(table: str, options: TableOptions) -> list[Row]:
-    """All rows of a table that the options ask for, in the paper's order.
+    """All rows of a table that the options select, in the paper's order.
 
     Raises:
         UnknownNameError: an unknown rule or problem.
-        ArgumentError: a choice that leaves no row.
+        ArgumentError: no row is left.
     """
     layout = LAYOUTS[table]
     wanted = {catalogue.find_rule(name) for name in options.rules}
-    problems = {catalogue.find("problems", name, layout.instances) and name for name in options.problems}
+    problems = {
+        catalogue.find("problems", name, layout.instances) and name for name in options.problems
+    }
     found = []
     for (of_table, problem, algorithm, column), numbers in paper.cells().items():
         kind = _kind(algorithm)
-        if of_table != table or (wanted and kind not in wanted) or (problems and problem not in problems):
+        if (
+            of_table != table
+            or (wanted and kind not in wanted)
+            or (problems and problem not in problems)
+        ):
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
             cell, stopping = _cell(layout, problem, name, column, options)
             found.append(Row(problem, name, column, cell, stopping, numbers))
     if not found:
-        raise ArgumentError("rules", (*options.rules, *options.problems), f"rules and problems that {table} has")
-    # The oracle's two rows one after the other, not column by column.
-    order = {key: place for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))}
+        raise ArgumentError(
+            "rules", (*options.rules, *options.problems), f"rules and problems that {table} has"
+        )
+    # The oracle's two rows follow each other, not column by column.
+    order = {
+        key: place
+        for place, key in reversed(list(enumerate((row.problem, row.algorithm) for row in found)))
+    }
     return sorted(found, key=lambda row: order[row.problem, row.algorithm])
 
 
 def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
-    """The sampling rules that the paper has in a table."""
-    return {_kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)}
+    """The sampling rules that the paper's table has."""
+    return {
+        _kind(algorithm) for of, one, algorithm, _ in paper.cells() if (of, one) == (table, problem)
+    }
 
 
-def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions) -> list[Row]:
-    """The rows that a rule would have in a table in which the paper does not have it; none for columns it cannot have."""
+def unpublished(
+    table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions
+) -> list[Row]:
+    """The rows that a rule would have in a table that lacks it.
+
+    Columns that do not apply to the rule give no row.
+    """
     found = []
     plain = catalogue.name_of(kind)
     for algorithm in (plain, f"{plain} + elim") if kind.traits.elimination else (plain,):
@@ -135,7 +162,7 @@ def unpublished(table: str, problem: str, kind: type[je.SamplingRule], options: 
 
 
 def _plain(algorithm: str) -> str:
-    """The sampling rule's name: Table 3 says "+ elim" of elimination at sampling."""
+    """The sampling rule's name, without "+ elim" for elimination at sampling."""
     return algorithm.removesuffix(" + elim")
 
 
@@ -143,8 +170,10 @@ def _kind(algorithm: str) -> type[je.SamplingRule]:
     return catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
 
 
-def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions) -> tuple[cells.Cell, str]:
-    """The cell of a row, and the name of the stopping rule that the row is about."""
+def _cell(
+    layout: Layout, problem: str, algorithm: str, column: str, options: TableOptions
+) -> tuple[cells.Cell, str]:
+    """The cell of a row, and the name of its stopping rule."""
     name = layout.instances[problem]
     if algorithm == EXACT:
         rule: Any = je.Oracle()
@@ -152,7 +181,12 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
         kind = _kind(algorithm)
         rule = je.Oracle(paper.oracle_weights(name, problem)) if kind is je.Oracle else kind()
     selective, full = je.SelectiveElimination(), je.FullElimination()
-    observers: dict[str, Any] = {"none": je.LLR(), "stopping": selective, "selective": selective, "full": full}
+    observers: dict[str, Any] = {
+        "none": je.LLR(),
+        "stopping": selective,
+        "selective": selective,
+        "full": full,
+    }
     at_sampling = column == "stopping+sampling" or algorithm != _plain(algorithm)
     elimination = None
     if rule.traits.stopping == ("native",):
@@ -161,17 +195,30 @@ def _cell(layout: Layout, problem: str, algorithm: str, column: str, options: Ta
         elimination = observers.get(column, selective)
         stopping, variant = (elimination,), f"{elimination.name}-at-both"
     else:
-        stopping, variant = tuple(observers[one] for one in layout.columns if one in observers), "watched"
-    problems = {"bai": je.BestArm, "topm": lambda: je.TopM(describe(name).m or 1), "osi": je.Thresholding}
+        stopping, variant = (
+            tuple(observers[one] for one in layout.columns if one in observers),
+            "watched",
+        )
+    problems = {
+        "bai": je.BestArm,
+        "topm": lambda: je.TopM(describe(name).m or 1),
+        "osi": je.Thresholding,
+    }
     cell = cells.Cell(
-        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"), je.load_instance(name), problems[problem](),
-        rule, stopping, elimination, seed=options.seed, max_samples=options.max_samples,
-    )  # fmt: skip
+        options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"),
+        je.load_instance(name),
+        problems[problem](),
+        rule,
+        stopping,
+        elimination,
+        seed=options.seed,
+        max_samples=options.max_samples,
+    )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
 
 
 def jobs(found: Sequence[Row]) -> list[cells.Cell]:
-    """The cells of rows, each once; first those that took the paper longest, lest a device wait for one at the end."""
+    """The distinct cells of rows, the paper's longest first: devices idle less."""
     dearest = sorted(found, key=lambda row: -row.paper.get("mean", 0) * row.paper.get("ms", 0))
     return list({row.cell.name: row.cell for row in dearest}.values())
 
@@ -184,15 +231,24 @@ def observed(row: Row, held: dict[str, Held]) -> xr.Dataset:
 
 
 def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]]:
-    """Numbers of each row, NaN where there is none.
+    """Measures of each row, NaN if undefined.
 
-    Keys: problem, algorithm, column, elimination (of Table 3's "+ elim" rows), runs, samples_k and sd_k (thousands; where runs
-    were truncated the restricted mean E[min(tau, cap)] and the sd of min(tau, cap)), truncated, paper_samples_k, paper_sd_k, z
-    (NaN where runs were truncated at another cap than the paper's),
-    errors (wrong answers among the runs that stopped), error_low and error_high (Clopper-Pearson, level 0.95),
-    tests_stopping and tests_sampling (half-space tests per sample), samples_saved, tests_saved (percent of no elimination's
-    samples, and of its half-space tests per sample), paper_samples_saved and paper_time_saved (the paper's, the latter of its
-    milliseconds per iteration), us_per_sample (here, wall time of one device), paper_ms_per_sample.
+    - problem, algorithm, column: the row. Table 3's algorithm contains "+ elim".
+    - runs, truncated, stopped: counts of runs.
+    - samples_k, sd_k: thousands. With truncated runs, the restricted mean
+      E[min(tau, cap)] and the sd of min(tau, cap).
+    - paper_samples_k, paper_sd_k: the paper's.
+    - z: NaN if runs were truncated at another cap than the paper's.
+    - errors: wrong answers among the runs that stopped.
+    - error_low, error_high: Clopper-Pearson interval, level 0.95.
+    - tests_stopping, tests_sampling: half-space tests per sample.
+    - samples_saved, tests_saved: percent of the samples without elimination, and of its
+      tests per sample.
+    - paper_samples_saved, paper_time_saved: the paper's, the latter of its milliseconds
+      per iteration.
+    - us_per_sample: wall time of one device here.
+    - paper_ms_per_sample: the paper's milliseconds per iteration.
+    - reproduces: see `Row`.
     """
     lines = []
     for row in found:
@@ -201,7 +257,8 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
         low, high = clopper_pearson(wrong, n)
         drawn = whole.work("samples_drawn")
-        comparable = n == tau.size or row.cell.max_samples == paper.CAP  # the paper's means hold runs cut off there
+        # The paper's means include runs cut off at its cap.
+        comparable = n == tau.size or row.cell.max_samples == paper.CAP
         lines.append({
             "problem": row.problem,
             "algorithm": row.algorithm,
@@ -223,11 +280,19 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
             "paper_ms_per_sample": row.paper["ms"],
             "reproduces": row.reproduces,
         })
-    without = {(line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"}
+    without = {
+        (line["problem"], line["algorithm"]): line for line in lines if line["column"] == "none"
+    }
     for line in lines:
-        base = without.get((line["problem"], _plain(line["algorithm"]))) if line["column"] != "none" else None
+        base = (
+            without.get((line["problem"], _plain(line["algorithm"])))
+            if line["column"] != "none"
+            else None
+        )
         line["samples_saved"] = _saved(line, base, lambda one: one["samples_k"])
-        line["tests_saved"] = _saved(line, base, lambda one: one["tests_stopping"] + one["tests_sampling"])
+        line["tests_saved"] = _saved(
+            line, base, lambda one: one["tests_stopping"] + one["tests_sampling"]
+        )
         line["paper_samples_saved"] = _saved(line, base, lambda one: one["paper_samples_k"])
         line["paper_time_saved"] = _saved(line, base, lambda one: one["paper_ms_per_sample"])
     return lines
@@ -238,7 +303,7 @@ def _saved(line: dict, base: dict | None, of: Any) -> float:
 
 
 def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
-    """The exact interval of a probability of which `wrong` of n were seen; (NaN, NaN) for n = 0."""
+    """The exact interval of a probability after `wrong` of n; (NaN, NaN) for n = 0."""
     if n == 0:
         return math.nan, math.nan
     interval = stats.binomtest(wrong, n).proportion_ci(LEVEL, method="exact")
@@ -246,14 +311,20 @@ def clopper_pearson(wrong: int, n: int) -> tuple[float, float]:
 
 
 def agreement(lines: Sequence[dict]) -> str:
-    """How many of the paper's rows lie within two and three standard errors, and which do not."""
+    """Counts of the paper's rows by standard errors; names those beyond three."""
     scores = [line for line in lines if line["reproduces"] and not math.isnan(line["z"])]
     near = sum(abs(line["z"]) <= 2 for line in scores)
     within = sum(2 < abs(line["z"]) <= 3 for line in scores)
     far = [line for line in scores if abs(line["z"]) > 3]
-    text = f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, |z| > 3 in {len(far)}."
+    text = (
+        f"{len(scores)} of the paper's cells: |z| <= 2 in {near}, 2 < |z| <= 3 in {within}, "
+        f"|z| > 3 in {len(far)}."
+    )
     if far:
-        named = [f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})" for line in far]
+        named = [
+            f"{line['problem']} {line['algorithm']}, {line['column']} ({line['z']:+.1f})"
+            for line in far
+        ]
         text += " The last: " + "; ".join(named) + "."
     return text
 
@@ -263,7 +334,7 @@ def _number(value: float, form: str, unit: str = "") -> str:
 
 
 def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
-    """The measures as strings, for people. A dagger marks restricted means."""
+    """The measures as strings; a dagger marks restricted means."""
     return [{
         "problem": _PROBLEMS[line["problem"]],
         "algorithm": line["algorithm"],
@@ -291,38 +362,50 @@ def _samples(line: dict, sign: str = "±") -> str:
 
 
 def notes(lines: Sequence[dict], options: TableOptions) -> list[str]:
-    """What a reader of the table needs to know."""
+    """Notes below the table."""
     told = [
-        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, seed {options.seed}, cap {options.max_samples} "
-        "samples. Samples in thousands, mean ± sd over runs; the paper's are over 100 runs.",
-        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs that stopped, with the "
-        "Clopper-Pearson interval.",
-        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the paper's measure of cost). Saved: "
-        "percent of what the same rule needs without elimination; the paper's time is its milliseconds per iteration.",
-        "us/sample here: wall time of one device over samples drawn, compilation apart; columns that watch the same runs share "
-        "it.",
+        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, "
+        f"seed {options.seed}, cap {options.max_samples} samples. Samples in thousands, "
+        "mean ± sd over runs; the paper's are over 100 runs.",
+        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs "
+        "that stopped, with the Clopper-Pearson interval.",
+        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the "
+        "paper's measure of cost). Saved: percent of what the same rule needs without "
+        "elimination; the paper's time is its milliseconds per iteration.",
+        "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
+        "that watch the same runs share it.",
         agreement(lines),
     ]
     cut = sum(line["truncated"] for line in lines)
     if cut:
         told.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the restricted mean "
-            "E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a mean is of runs that all stopped."
+            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
+            "restricted mean E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a "
+            "mean is of runs that all stopped."
         )
     return told
 
 
 def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table as a page."""
+    """The table as a Markdown page."""
     parts = [f"# {LAYOUTS[table].title}\n"]
     for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = [{k: v for k, v in one.items() if k != "problem"} for one in shown([x for x in lines if x["problem"] == problem])]
-        parts.append(f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n{catalogue.markdown(mine)}\n")
+        mine = [
+            {k: v for k, v in one.items() if k != "problem"}
+            for one in shown([x for x in lines if x["problem"] == problem])
+        ]
+        parts.append(
+            f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n"
+            f"{catalogue.markdown(mine)}\n"
+        )
     return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
 
 
 def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table in the paper's form, for the packages booktabs and multirow: per column, samples and microseconds a sample."""
+    """The table in the paper's form, for the LaTeX packages booktabs and multirow.
+
+    Each column has samples and microseconds per sample.
+    """
     layout = LAYOUTS[table]
     columns = layout.columns
     heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
@@ -338,11 +421,18 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
         " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
     ]
     for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = {(line["algorithm"], line["column"]): line for line in lines if line["problem"] == problem}
+        mine = {
+            (line["algorithm"], line["column"]): line
+            for line in lines
+            if line["problem"] == problem
+        }
         algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
         m = describe(layout.instances[problem]).m
         label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
-        out += ["\\midrule", f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}"]
+        out += [
+            "\\midrule",
+            f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}",
+        ]
         for algorithm in algorithms:
             entries = []
             for column in columns:
@@ -351,34 +441,48 @@ def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
                     entries.append(" & ")
                     continue
                 mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
-                entries.append(f"${_samples(line, chr(92) + 'pm')}{mark}$ & ${_number(line['us_per_sample'], '.2f')}$")
+                entries.append(
+                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & "
+                    f"${_number(line['us_per_sample'], '.2f')}$"
+                )
             out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
     caption = (
-        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation over {options.runs} runs "
-        "(the cap at " + f"{options.max_samples} samples); time in microseconds per sample, the wall time of one device."
+        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation "
+        f"over {options.runs} runs (the cap at "
+        + f"{options.max_samples} samples); time in microseconds per sample, "
+        "the wall time of one device."
     )
     if any(line["truncated"] for line in lines):
         caption += (
             " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
-            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of $\\min(\\tau, \\mathrm{cap})$."
+            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of "
+            "$\\min(\\tau, \\mathrm{cap})$."
         )
-    return "\n".join([*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]) + "\n"
+    return (
+        "\n".join(
+            [*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]
+        )
+        + "\n"
+    )
 
 
 def comma_separated(lines: Sequence[dict]) -> str:
-    """All measures, in full precision; empty where there is none."""
+    """All measures as CSV in full precision; empty if undefined."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
-        writer.writerow({k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()})
+        writer.writerow(
+            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
+        )
     return text.getvalue()
 
 
 def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
-    """One dataset of all runs: [row, run], and [row, run, arm], rows of fewer arms filled up with 0.
+    """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
 
-    Rows are named problem/algorithm/column. Top m keeps no elimination times: they would be one per pair of arms.
+    Rows are named problem/algorithm/column. Top m has no elimination times: they would
+    be one per pair of arms.
     """
     parts = [observed(row, held) for row in found]
     arms = max(part.sizes["arm"] for part in parts)
@@ -399,15 +503,20 @@ def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
     data: dict[str, Any] = {
         name: (flat, stacked(name), {"units": unit} if unit else {})
         for name, unit in (
-            ("samples", "samples"), ("stopped", ""), ("correct", ""), ("tests_stopping", "half-space tests"),
+            ("samples", "samples"),
+            ("stopped", ""),
+            ("correct", ""),
+            ("tests_stopping", "half-space tests"),
             ("tests_sampling", "half-space tests"),
         )
-    }  # fmt: skip
+    }
     data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
     data["answer"] = ((*flat, "arm"), padded("answer"))
     data["elimination_times"] = (
-        (*flat, "arm"), padded("elimination_times"), {"units": "samples", "note": "0: never, or not recorded"},
-    )  # fmt: skip
+        (*flat, "arm"),
+        padded("elimination_times"),
+        {"units": "samples", "note": "0: never, or not recorded"},
+    )
     data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
     for name in ("problem", "algorithm", "column"):
         data[name] = ("row", [getattr(row, name) for row in found])
@@ -416,12 +525,21 @@ def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
 
 
 def write(table: str, found: Sequence[Row], held: dict[str, Held], options: TableOptions) -> str:
-    """Write a table as .md, .tex, .csv and .nc into the output folder; returns the page."""
+    """Write a table as .md, .tex, .csv and .nc; return the Markdown page."""
     lines = measures(found, held)
     page = markdown(table, lines, options)
     data = every_run(found, held)
-    data.attrs = {"title": LAYOUTS[table].title, "runs": options.runs, "seed": options.seed, "max_samples": options.max_samples}
-    packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars if data[name].dtype.kind in "biuf"}
+    data.attrs = {
+        "title": LAYOUTS[table].title,
+        "runs": options.runs,
+        "seed": options.seed,
+        "max_samples": options.max_samples,
+    }
+    packed = {
+        str(name): {"zlib": True, "complevel": 4}
+        for name in data.data_vars
+        if data[name].dtype.kind in "biuf"
+    }
     contents = (
         page.encode(),
         latex(table, lines, options).encode(),
@@ -434,7 +552,7 @@ def write(table: str, found: Sequence[Row], held: dict[str, Held], options: Tabl
 
 
 def make(table: str, options: TableOptions) -> None:
-    """Run a table's cells, as far as they are not finished, and write it."""
+    """Run the missing blocks of a table's cells, and write the table."""
     found = rows(table, options)
     files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
     held = cells.run_and_load(jobs(found), options, files)
@@ -444,10 +562,10 @@ def make(table: str, options: TableOptions) -> None:
 
 
 def script(table: str, about: str) -> Callable[..., int]:
-    """The main function of one table's script; --help says what it is `about`."""
+    """The main function of a table's script; `about` begins its --help."""
 
     def main(arguments: list[str] | None = None) -> int:
-        """Run it; returns the exit code."""
+        """Run the script and return its exit code."""
         return cells.script(TableOptions, lambda options: make(table, options), arguments, about)
 
     return main

@@ -1,12 +1,16 @@
-"""The paper's example in two dimensions (section "An example" and its appendix): `python -m experiments.two_dimensional`.
+"""The paper's example in two dimensions: `python -m experiments.two_dimensional`.
 
-An oracle that tracks w* runs on instances where arm 2 is eps-close to the best and arms 3 .. K are bad. Printed and drawn:
+Source: section "An example" and its appendix. An oracle that tracks w* runs on
+instances whose arm 2 is eps-close to the best and whose arms 3 .. K are bad. It prints
+and draws:
 
-- when arms 3 .. K fall, simulated and bounded by the theorem on elimination times, against eps and delta;
+- elimination times of arms 3 .. K, simulated and bounded by the theorem, against eps
+  and delta;
 - half-spaces tested per sample against K, eps and delta, beside the paper's laws;
-- the unstructured twin (the same means, arms e_1 .. e_K), where nothing falls early.
+- the unstructured twin (the same means, arms e_1 .. e_K), where elimination is late.
 
-Two figures, PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds. Finished runs are kept, and found again, in RESULTS.
+Two figures are written as PNG and PDF: OUTPUT (times and tests) and OUTPUT-bounds.
+Finished runs are stored in RESULTS.
 """
 
 import dataclasses
@@ -32,42 +36,44 @@ SELECTIVE, FULL = 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class TwoDimensional(cells.Options):
-    """The oracle on the paper's two-dimensional example, its bounds, its costs, and the unstructured twin."""
+    """The oracle on the two-dimensional example: bounds, costs, unstructured twin."""
 
     runs: int = 40
     """Runs per instance."""
     arms: int = 5
-    """K of the figures on times."""
+    """K of the figures of times."""
     eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01)
-    """Distances of arm 2, for the figures on times."""
+    """Distances of arm 2 in the figures of times."""
     delta: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9)
-    """Error probabilities of the figures against delta; all are read off one trajectory."""
+    """Error probabilities in the figures against delta, all on one trajectory."""
     test_arms: tuple[int, ...] = (5, 10, 20, 50, 100)
-    """The K of the figures on tests."""
+    """K of the figures of tests."""
     test_eps: tuple[float, ...] = (0.3, 0.2, 0.1, 0.05)
-    """The eps of the figure on tests against eps."""
+    """eps of the figure of tests against eps."""
     at_arms: int = 50
-    """K where tests are drawn against eps and delta."""
+    """K of the figures of tests against eps and delta."""
     at_eps: float = 0.1
     """eps where the others vary."""
     at_delta: float = 0.01
     """delta where the others vary."""
     max_samples: int = 10_000_000
-    """A run that has drawn so many is cut off, and left out of every mean."""
+    """Cap on a run's samples; runs that reach it are in no mean."""
     output: Path = Path("results/two_dimensional")
-    """Where the figures go, without ending."""
+    """Path of the figures, without ending."""
     results: Path = Path("results")
-    """Folder for the finished blocks of runs."""
+    """Folder of the finished blocks of runs."""
     dpi: int = 150
     """Dots per inch of the PNGs."""
     endings: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
-    """The kinds of files to write."""
+    """Kinds of files to write."""
 
     def __post_init__(self):
         super().__post_init__()
         checks.integer("runs", self.runs, low=2)
         if not self.output.name:
-            raise je.ArgumentError("output", str(self.output), "the path of a figure, without ending")
+            raise je.ArgumentError(
+                "output", str(self.output), "the path of a figure, without ending"
+            )
         for name in ("eps", "delta", "test_arms", "test_eps"):
             if not getattr(self, name):
                 raise je.ArgumentError(name, getattr(self, name), "at least one value")
@@ -75,7 +81,7 @@ class TwoDimensional(cells.Options):
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What is read off a batch: arrays [instance, stopping, delta, run], elimination times [.., run, K]."""
+    """Arrays [instance, stopping, delta, run] of a batch; elimination times [.., K]."""
 
     samples: np.ndarray
     stopped: np.ndarray
@@ -84,28 +90,46 @@ class Observed:
 
     @staticmethod
     def of(data: xr.Dataset) -> "Observed":
-        """From a store's arrays."""
+        """Convert a store's arrays."""
         return Observed(*(data[field.name].values for field in dataclasses.fields(Observed)))
 
 
-def cell(config: TwoDimensional, kind: str, batch: je.Instance, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
-    """The oracle on a batch, no ridge: the theorem is about the plain likelihood ratio."""
+def cell(
+    config: TwoDimensional,
+    kind: str,
+    batch: je.Instance,
+    eps: Sequence[float],
+    delta: Sequence[float],
+) -> cells.Cell:
+    """The oracle on a batch, without ridge: the theorem is about the plain LLR."""
     listed = {"eps": eps, "delta": delta}
-    told = "/".join(f"{word}={','.join(format(value, 'g') for value in values)}" for word, values in listed.items())
+    told = "/".join(
+        f"{word}={','.join(format(value, 'g') for value in values)}"
+        for word, values in listed.items()
+    )
     name = config.named(f"two-dimensional/{kind}/K={batch.K}/{told}")
     return cells.Cell(
-        name, batch, je.BestArm(), je.Oracle(), STOPPING, delta=tuple(delta), seed=config.seed, max_samples=config.max_samples,
+        name,
+        batch,
+        je.BestArm(),
+        je.Oracle(),
+        STOPPING,
+        delta=tuple(delta),
+        seed=config.seed,
+        max_samples=config.max_samples,
         ridge=0.0,
-    )  # fmt: skip
+    )
 
 
 def twin(batch: je.Instance) -> je.Instance:
     """The unstructured instances with the same means."""
-    return je.Instance(np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means)
+    return je.Instance(
+        np.broadcast_to(np.eye(batch.K), (batch.size, batch.K, batch.K)), batch.means
+    )
 
 
 def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over the last axis, NaN left out."""
+    """Mean and standard error over the last axis, without NaN."""
     n = np.isfinite(values).sum(-1)
     mean = np.nanmean(values, -1)
     return mean, np.sqrt(np.nansum((values - mean[..., None]) ** 2, -1) / np.maximum(n - 1, 1) / n)
@@ -117,7 +141,10 @@ def stopping_times(result: Observed, stopping: int) -> np.ndarray:
 
 
 def falls(result: Observed, stopping: int) -> np.ndarray:
-    """When the far arms (3 ..) fell, [instance, delta, run, K - 2], NaN for runs cut off."""
+    """Elimination times of the far arms (3 ..), [instance, delta, run, K - 2].
+
+    NaN for runs cut off.
+    """
     times = result.elimination_times[:, stopping, :, :, 2:].astype(float)
     return np.where(result.stopped[:, stopping, :, :, None] & (times > 0), times, np.nan)
 
@@ -128,145 +155,265 @@ def tests_per_sample(result: Observed, stopping: int) -> np.ndarray:
 
 
 def nested_tests_per_sample(result: Observed) -> np.ndarray:
-    """Full elimination as the paper's appendix counts it, both loops over the active arms: sum_t A_t (A_t - 1)/tau.
+    """Tests per sample of full elimination as the paper's appendix counts them.
 
-    The library also tests an active arm against the arms that were dropped, hence A_t (K - 1).
+    Both loops run over the active arms: sum_t A_t (A_t - 1)/tau. The library also tests
+    an active arm against eliminated ones, hence A_t (K - 1).
     """
     tau = stopping_times(result, FULL)
     times = result.elimination_times[:, FULL].astype(float)
     K = times.shape[-1]
-    until = np.sort(np.where(times > 0, times, tau[..., None]), -1)  # check t is made with the arms that fell at t or later
-    # From check K on; between two falls A_t is constant.
+    # the check at t tests the arms eliminated at t or later
+    until = np.sort(np.where(times > 0, times, tau[..., None]), -1)
+    # From check K on; between two eliminations A_t is constant.
     length = np.diff(np.concatenate([np.full((*tau.shape, 1), K - 1.0), until], -1), axis=-1)
     active = K - np.arange(K)
     return (length * active * (active - 1)).sum(-1) / tau
 
 
 def never(t, delta):
-    """A threshold that no run reaches, for when only the pulls are wanted."""
+    """A threshold that no run reaches, for traces whose pulls alone matter."""
     return 1e9 + 0 * t
 
 
 def regret_of_the_oracle(instance: je.Instance, length: int = 2000):
-    """R(t) of the oracle's own pulls, which no reward sways; they settle into turns long before `length`."""
-    trace = je.trace(instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never)
+    """R(t) of the oracle's own pulls, which do not depend on rewards.
+
+    They are periodic long before `length`.
+    """
+    trace = je.trace(
+        instance, je.BestArm(), je.Oracle(), ridge=0, max_samples=length, threshold=never
+    )
     return je.information_regret(trace, instance, je.BestArm(), times=np.arange(1, length + 1))
 
 
 def slope(x, y) -> float:
-    """The least-squares slope of log y in log x."""
+    """Least-squares slope of log y in log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def worst_arm(result: Observed, stopping: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error of the elimination time of the far arm that falls last on average: [instance] each."""
+    """Elimination time of the far arm that is eliminated last on average.
+
+    Returns:
+        Mean and standard error, [instance] each.
+    """
     mean, error = moments(np.moveaxis(falls(result, stopping)[:, 0], 1, -1))
     last = mean.argmax(-1)[:, None]
     return np.take_along_axis(mean, last, 1)[:, 0], np.take_along_axis(error, last, 1)[:, 0]
 
 
 def bounds_of(config: TwoDimensional, batch: je.Instance) -> dict[str, np.ndarray]:
-    """By name, [eps]: bounds on tau and on the elimination times of the far arms, with R the oracle's own."""
+    """Bounds by name, [eps]: on tau and on the far arms' elimination times.
+
+    R is the oracle's own.
+    """
     curves = {name: [] for name in ("value", "regret", "lower", "llr", "selective", "full")}
     for one in batch.unbatched:
         R = regret_of_the_oracle(one)
         found = je.elimination_bounds(one, je.BestArm(), config.at_delta, regret=R)
         lower = je.sample_bound(config.at_delta, found.value)
-        each = (found.value, R(10**9) / found.value, lower, found.llr, found.selective[1:].max(), found.full[1:].max())
+        each = (
+            found.value,
+            R(10**9) / found.value,
+            lower,
+            found.llr,
+            found.selective[1:].max(),
+            found.full[1:].max(),
+        )
         for curve, number in zip(curves.values(), each, strict=True):
             curve.append(float(number))
     return {name: np.array(values) for name, values in curves.items()}
 
 
-def bounds_rows(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[dict]:
-    """Means, bounds and bound over mean, by eps."""
-    measured = {"llr": moments(stopping_times(result, 0)[:, 0]), "selective": worst_arm(result, SELECTIVE),
-                "full": worst_arm(result, FULL)}  # fmt: skip
+def bounds_rows(
+    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+) -> list[dict]:
+    """Means, bounds, and bounds over means, by eps."""
+    measured = {
+        "llr": moments(stopping_times(result, 0)[:, 0]),
+        "selective": worst_arm(result, SELECTIVE),
+        "full": worst_arm(result, FULL),
+    }
     rows = []
     for i, eps in enumerate(config.eps):
-        row = {"eps": eps, "H*": curves["value"][i], "R/H*": curves["regret"][i], "lower bound": f"{curves['lower'][i]:.0f}"}
+        row = {
+            "eps": eps,
+            "H*": curves["value"][i],
+            "R/H*": curves["regret"][i],
+            "lower bound": f"{curves['lower'][i]:.0f}",
+        }
         for name, (mean, error) in measured.items():
-            row |= {name: f"{mean[i]:.1f} ± {error[i]:.1g}", f"bound {name}": f"{curves[name][i]:.0f}",
-                    f"over {name}": curves[name][i] / mean[i]}  # fmt: skip
+            row |= {
+                name: f"{mean[i]:.1f} ± {error[i]:.1g}",
+                f"bound {name}": f"{curves[name][i]:.0f}",
+                f"over {name}": curves[name][i] / mean[i],
+            }
         rows.append(row | {"cut off": int((~result.stopped[i]).any((0, 1)).sum())})
     return rows
 
 
-def panels_of_times(config: TwoDimensional, by_eps: Observed, by_delta: Observed, twins: Observed) -> list[Panel]:
-    """Times against eps and delta, and the twin's."""
+def panels_of_times(
+    config: TwoDimensional, by_eps: Observed, by_delta: Observed, twins: Observed
+) -> list[Panel]:
+    """Panels of times against eps and delta, and of the twin."""
     eps, logs = np.array(config.eps), np.log(1 / np.array(config.delta))
 
     def measured(found, at):
-        far = {name: moments(falls(found, s)[at].mean(-1)) for name, s in (("selective", SELECTIVE), ("full", FULL))}
+        far = {
+            name: moments(falls(found, s)[at].mean(-1))
+            for name, s in (("selective", SELECTIVE), ("full", FULL))
+        }
         return {"tau, LLR stopping": moments(stopping_times(found, 0)[at])} | {
             f"arms 3.., {name}": pair for name, pair in far.items()
         }
 
-    in_eps, in_delta, in_twins = measured(by_eps, np.s_[:, 0]), measured(by_delta, 0), measured(twins, np.s_[:, 0])
+    in_eps, in_delta, in_twins = (
+        measured(by_eps, np.s_[:, 0]),
+        measured(by_delta, 0),
+        measured(twins, np.s_[:, 0]),
+    )
     steep = (eps / eps.max()) ** -2.0
     first = eps.argmax()
     return [
-        Panel(f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early", "eps", "time (samples)", eps, in_eps,
-              {"slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
-               "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean())}),
-        Panel(f"K = {config.arms}, eps = {config.at_eps:g}: against delta", "log(1/delta)", "time (samples)", logs, in_delta,
-              {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]}),
-        Panel(f"unstructured twin, delta = {config.at_delta:g}: nothing falls early", "eps", "time (samples)", eps, in_twins,
-              {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep}),
-    ]  # fmt: skip
+        Panel(
+            f"K = {config.arms}, delta = {config.at_delta:g}: far arms fall early",
+            "eps",
+            "time (samples)",
+            eps,
+            in_eps,
+            {
+                "slope -2": in_eps["tau, LLR stopping"][0][first] * steep,
+                "slope 0": np.full(eps.shape, in_eps["arms 3.., full"][0].mean()),
+            },
+        ),
+        Panel(
+            f"K = {config.arms}, eps = {config.at_eps:g}: against delta",
+            "log(1/delta)",
+            "time (samples)",
+            logs,
+            in_delta,
+            {"slope 1": in_delta["arms 3.., full"][0][-1] * logs / logs[-1]},
+        ),
+        Panel(
+            f"unstructured twin, delta = {config.at_delta:g}: nothing falls early",
+            "eps",
+            "time (samples)",
+            eps,
+            in_twins,
+            {"slope -2": in_twins["tau, LLR stopping"][0][first] * steep},
+        ),
+    ]
 
 
 def panels_of_tests(
     config: TwoDimensional, by_arms: list[Observed], by_eps: Observed, by_delta: Observed
 ) -> list[Panel]:
-    """Half-space tests per sample against K, eps and delta; laws as the paper states them, plus those of the last pair."""
-    K, eps, logs = np.array(config.test_arms), np.array(config.test_eps), np.log(1 / np.array(config.delta))
+    """Panels of tests per sample against K, eps and delta.
+
+    The laws are the paper's, plus those of the last pair.
+    """
+    K, eps, logs = (
+        np.array(config.test_arms),
+        np.array(config.test_eps),
+        np.log(1 / np.array(config.delta)),
+    )
 
     def measured(found, at):
-        costs = {"LLR": tests_per_sample(found, 0), "full": tests_per_sample(found, FULL),
-                 "full, nested loops": nested_tests_per_sample(found), "selective": tests_per_sample(found, SELECTIVE)}
+        costs = {
+            "LLR": tests_per_sample(found, 0),
+            "full": tests_per_sample(found, FULL),
+            "full, nested loops": nested_tests_per_sample(found),
+            "selective": tests_per_sample(found, SELECTIVE),
+        }
         return {name: moments(cost[at]) for name, cost in costs.items()}  # fmt: skip
 
     each = [measured(found, np.s_[:, 0]) for found in by_arms]
-    of_K = {name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1)) for name in each[0]}
+    of_K = {
+        name: tuple(np.concatenate([one[name][j] for one in each]) for j in (0, 1))
+        for name in each[0]
+    }
 
     def laws(K, eps, logs):
         one = np.ones(np.broadcast_shapes(np.shape(K), np.shape(eps), np.shape(logs)))
-        return {"2 + K² eps²": 2 + K**2 * eps**2 * one, "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one}
+        return {
+            "2 + K² eps²": 2 + K**2 * eps**2 * one,
+            "1 + K eps² + K/log(1/delta)": 1 + (K * eps**2 + K / logs) * one,
+        }
 
     word, log = "half-space tests per sample", np.log(1 / config.at_delta)
     return [
-        Panel(f"eps = {config.at_eps:g}, delta = {config.at_delta:g}", "K (arms)", word, K, of_K,
-              laws(K, config.at_eps, log)),
-        Panel(f"K = {config.at_arms}, delta = {config.at_delta:g}", "eps", word, eps, measured(by_eps, np.s_[:, 0]),
-              laws(config.at_arms, eps, log)),
-        Panel(f"K = {config.at_arms}, eps = {config.at_eps:g}", "log(1/delta)", word, logs, measured(by_delta, 0),
-              laws(config.at_arms, config.at_eps, logs)),
-    ]  # fmt: skip
+        Panel(
+            f"eps = {config.at_eps:g}, delta = {config.at_delta:g}",
+            "K (arms)",
+            word,
+            K,
+            of_K,
+            laws(K, config.at_eps, log),
+        ),
+        Panel(
+            f"K = {config.at_arms}, delta = {config.at_delta:g}",
+            "eps",
+            word,
+            eps,
+            measured(by_eps, np.s_[:, 0]),
+            laws(config.at_arms, eps, log),
+        ),
+        Panel(
+            f"K = {config.at_arms}, eps = {config.at_eps:g}",
+            "log(1/delta)",
+            word,
+            logs,
+            measured(by_delta, 0),
+            laws(config.at_arms, config.at_eps, logs),
+        ),
+    ]
 
 
-def panels_of_bounds(config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]) -> list[Panel]:
-    """Simulated times between their bounds."""
+def panels_of_bounds(
+    config: TwoDimensional, result: Observed, curves: dict[str, np.ndarray]
+) -> list[Panel]:
+    """Panels of simulated times between their bounds."""
     eps = np.array(config.eps)
     return [
-        Panel(f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}", "eps", "tau (samples)", eps,
-              {"simulated": moments(stopping_times(result, 0)[:, 0])},
-              {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]}),
-        Panel("arms 3.., selective elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst_arm(result, SELECTIVE)},
-              {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]}),
-        Panel("arms 3.., full elimination", "eps", "elimination time (samples)", eps,
-              {"simulated, worst arm": worst_arm(result, FULL)}, {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]}),
-    ]  # fmt: skip
+        Panel(
+            f"LLR stopping, K = {config.arms}, delta = {config.at_delta:g}",
+            "eps",
+            "tau (samples)",
+            eps,
+            {"simulated": moments(stopping_times(result, 0)[:, 0])},
+            {"theorem, t-bar + 2": curves["llr"], "lower bound": curves["lower"]},
+        ),
+        Panel(
+            "arms 3.., selective elimination",
+            "eps",
+            "elimination time (samples)",
+            eps,
+            {"simulated, worst arm": worst_arm(result, SELECTIVE)},
+            {"theorem, min(t-bar_p, t-bar) + 2": curves["selective"]},
+        ),
+        Panel(
+            "arms 3.., full elimination",
+            "eps",
+            "elimination time (samples)",
+            eps,
+            {"simulated, worst arm": worst_arm(result, FULL)},
+            {"theorem, min(t-bar_p, t-bar) + 2": curves["full"]},
+        ),
+    ]
 
 
 def main(config: TwoDimensional) -> None:
     began = time.perf_counter()
     paths = [config.output, config.output.with_name(f"{config.output.name}-bounds")]
     files = []
-    if cells.parse_shard(config.shard) == (1, 1):  # others draw nothing
+    if cells.parse_shard(config.shard) == (1, 1):  # shards draw nothing
         files = [one.with_name(f"{one.name}.{end}") for one in paths for end in config.endings]
-    batch, one_eps, one_delta = two_dimensional(config.arms, config.eps), [config.at_eps], [config.at_delta]
+    batch, one_eps, one_delta = (
+        two_dimensional(config.arms, config.eps),
+        [config.at_eps],
+        [config.at_delta],
+    )
 
     def example(K: int, eps: Sequence[float], delta: Sequence[float]) -> cells.Cell:
         return cell(config, "example", two_dimensional(K, eps), eps, delta)
@@ -279,7 +426,9 @@ def main(config: TwoDimensional) -> None:
         "tests by eps": example(config.at_arms, config.test_eps, one_delta),
         "tests by delta": example(config.at_arms, one_eps, config.delta),
     }
-    shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)}
+    shared = {
+        field.name: getattr(config, field.name) for field in dataclasses.fields(cells.Options)
+    }
     options = cells.Options(**{**shared, "output": config.results})
     jobs = list({one.name: one for one in asked.values()}.values())
     held = cells.run_and_load(jobs, options, files)
@@ -290,30 +439,55 @@ def main(config: TwoDimensional) -> None:
     by_arms = [found[f"K = {K}"] for K in config.test_arms]
     costs_by_eps, costs_by_delta = found["tests by eps"], found["tests by delta"]
     curves = bounds_of(config, batch)
-    print(f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, mean ± s.e.: llr is tau under LLR "
-          "stopping, selective and full are when the worst\nof arms 3.. falls; bounds of the theorem on elimination times, "
-          "R the oracle's own; 'over' is bound over mean")  # fmt: skip
+    print(
+        f"Oracle, K = {config.arms}, delta = {config.at_delta:g}, {config.runs} runs, "
+        "mean ± s.e.: llr is tau under LLR stopping, selective and full are when the worst\n"
+        "of arms 3.. falls; bounds of the theorem on elimination times, R the oracle's own; "
+        "'over' is bound over mean"
+    )
     print("\n".join(aligned(bounds_rows(config, by_eps, curves))))
     times = panels_of_times(config, by_eps, by_delta, twins)
     for panel in times:
-        slopes = {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()} if len(panel.x) > 1 else {}
-        print(f"{panel.title}; slopes in {panel.xlabel}: " + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items()))
+        slopes = (
+            {name: slope(panel.x, mean) for name, (mean, _) in panel.measured.items()}
+            if len(panel.x) > 1
+            else {}
+        )
+        print(
+            f"{panel.title}; slopes in {panel.xlabel}: "
+            + ", ".join(f"{name} {s:+.2f}" for name, s in slopes.items())
+        )
     for name, one in (("the example", by_eps), ("its unstructured twin", twins)):
-        share = moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
-        print(f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, full elimination")
+        share = (
+            moments(falls(one, FULL)[:, 0].mean(-1))[0] / moments(stopping_times(one, 0)[:, 0])[0]
+        )
+        print(
+            f"{name}: arms 3.. fall at {share.min():.1e} to {share.max():.1e} of tau, "
+            "full elimination"
+        )
     tests = panels_of_tests(config, by_arms, costs_by_eps, costs_by_delta)
     for panel in tests:
         columns = {name: pair[0] for name, pair in panel.measured.items()} | dict(panel.references)
         print(f"half-space tests per sample, {panel.title}:")
-        print("\n".join(aligned([
-            {panel.xlabel: f"{x:.3g}"} | {name: float(column[i]) for name, column in columns.items()}
-            for i, x in enumerate(panel.x)
-        ])))  # fmt: skip
+        print(
+            "\n".join(
+                aligned(
+                    [
+                        {panel.xlabel: f"{x:.3g}"}
+                        | {name: float(column[i]) for name, column in columns.items()}
+                        for i, x in enumerate(panel.x)
+                    ]
+                )
+            )
+        )
     written = []
     drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
     for path, panels in zip(paths, drawn, strict=True):
         written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
-    cut = sum(int((~one.stopped).sum()) for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta))
+    cut = sum(
+        int((~one.stopped).sum())
+        for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta)
+    )
     told = f" and in no mean: {BIASED}" if cut else ""
     print(f"{', '.join(map(str, written))}; {cut} observations cut off{told}; "
           f"{time.perf_counter() - began:.0f} s in all")  # fmt: skip

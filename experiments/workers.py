@@ -1,7 +1,7 @@
-"""Processes that compute for the one that keeps what they have computed.
+"""Worker processes; the parent writes their results.
 
-Two threads that simulate in one process hold each other up, though each has a device of its own: Python runs in one at a time,
-and XLA lends each the other's core (measured: a cell takes half as long again, and twice as long to compile).
+Threads that simulate in one process delay each other, even with a device each. Python
+runs one at a time, and XLA lends each the other's core.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ import numpy as np
 from jaxelim.errors import JaxelimError, RidgeWarning
 
 PATIENCE = 0.1
-"""Seconds between two looks at whether the caller still wants the answer."""
+"""Seconds between two checks whether the caller still wants the answer."""
 
 
 class WorkerError(JaxelimError):
-    """A process that ended without an answer.
+    """A worker process ended without an answer.
 
     Args:
         asked: what it was computing.
@@ -36,26 +36,33 @@ class WorkerError(JaxelimError):
 
     def __str__(self) -> str:
         likely = "; was the machine out of memory?" if self.code == -signal.SIGKILL else ""
-        return f"{self.asked}: the process that computed it ended with exit code {self.code}{likely}"
+        return (
+            f"{self.asked}: the process that computed it ended with exit code {self.code}{likely}"
+        )
 
 
 class Worker(contextlib.AbstractContextManager):
-    """A process with one CPU device and one thread, until it is left; it dies with the process that started it."""
+    """A process with one CPU device and thread; it ends with its context or parent."""
 
     def __init__(self):
-        context = multiprocessing.get_context("spawn")  # JAX has threads: nothing that it runs in may fork
+        # JAX has threads, so no process that has run it may fork.
+        context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
         cache = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
         self._process = context.Process(target=_serve, args=(there, cache), daemon=True)
         self._process.start()
         there.close()
 
-    def compute(self, job: Any, runs: np.ndarray, progress: Callable[..., None], check: Callable[[], None]) -> tuple:
-        """`job.compute(runs, progress)` over there. `check`, called often, may raise to end the wait.
+    def compute(
+        self, job: Any, runs: np.ndarray, progress: Callable[..., None], check: Callable[[], None]
+    ) -> tuple:
+        """Run `job.compute(runs, progress)` in the process.
+
+        `check` is called often and may raise to end the wait.
 
         Raises:
             WorkerError: the process died.
-            Exception: whatever `job.compute` raised.
+            Exception: the exception of `job.compute`.
         """
         with self._alive(job):
             self._here.send((job, runs))
@@ -85,10 +92,13 @@ class Worker(contextlib.AbstractContextManager):
 
 
 def _serve(connection: Any, cache: str | None) -> None:
-    """Answer until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    """Answer requests until the other end is closed."""
+    # Ctrl-C reaches the whole process group; the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_die_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    threading.Thread(
+        target=_die_with, args=(multiprocessing.parent_process(),), daemon=True
+    ).start()
     os.environ["NPROC"] = "1"
     warnings.simplefilter("ignore", RidgeWarning)  # as in `cells.script`
     jax.config.update("jax_num_cpu_devices", 1)
@@ -99,7 +109,10 @@ def _serve(connection: Any, cache: str | None) -> None:
         except EOFError:
             return
         try:
-            answer = "done", job.compute(runs, lambda *numbers: connection.send(("progress", numbers)))
+            answer = (
+                "done",
+                job.compute(runs, lambda *numbers: connection.send(("progress", numbers))),
+            )
         except Exception as error:
             answer = "error", error
         connection.send(answer)

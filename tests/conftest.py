@@ -1,4 +1,7 @@
-"""The suite's own strictness; none of it is the library's. The caller's x64 flag is off unless the environment turns it on."""
+"""Flags of the test suite; the library sets none of them.
+
+The x64 flag is off unless the environment turns it on.
+"""
 
 import os
 

@@ -1,20 +1,20 @@
-"""Digests of the results of a fixed list of small jobs, to hold two commits against each other.
+"""Digests of the results of a fixed list of small jobs, to compare two commits.
 
     python -m tests.digests record FILE        run all jobs and write their digests
-    python -m tests.digests compare FILE       run them again, say where they differ
+    python -m tests.digests compare FILE       run them again, print the differences
     python -m tests.digests compare FILE OTHER compare two files, run nothing
 
-`--jobs NAME ...` keeps to the jobs whose name contains one of these. `compare` ends
-with 1 where something differs, with 0 where all is equal.
+`--jobs NAME ...` selects the jobs whose name contains one of these. The exit status of
+`compare` is 1 on any difference, else 0.
 
-Rounding differs between processors, versions of JAX and XLA_FLAGS, and one last digit may
-turn a pull. So digests are of one machine. Record at one commit and compare at another on
-the same machine, under JAX_NUM_CPU_DEVICES=2 NPROC=1 and without XLA_FLAGS.
+Rounding differs between processors, versions of JAX and XLA_FLAGS, and one last digit
+may change a pull. Digests are therefore valid on one machine. Record at one commit and
+compare at another on the same machine. Set JAX_NUM_CPU_DEVICES=2 NPROC=1, no XLA_FLAGS.
 
-A digest is of the values and the shape of an array, not of its type: booleans, integers
-and floats are widened before they are hashed. Floats are first rounded to 9 digits of the
-array's largest entry. Jobs use nothing but `import jaxelim as je`. Each passes everything
-that has a default and could decide a number, the ridge above all.
+A digest covers the values and the shape of an array, not its type: booleans, integers
+and floats are widened first. Floats are rounded to 9 digits of the array's largest
+entry. Jobs use nothing but `import jaxelim as je`. They pass every argument that has a
+default and could decide a number, the ridge above all.
 """
 
 import os
@@ -50,7 +50,7 @@ ARRAYS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times
 TRACED = ("arms", "active", "samples", "stopped", "answer", "pulls", "elimination_times", "rewards",
           "theta_hat_0")  # fmt: skip
 
-# What the jobs are made of.
+# Building blocks of the jobs.
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 LLR, NATIVE = je.LLR(), je.Native()
@@ -65,13 +65,13 @@ def scaled(instance: je.Instance, factor: float) -> je.Instance:
 
 
 def log_threshold(t, delta):
-    """A threshold of one's own."""
+    """A user-defined threshold."""
     return jnp.log((1 + t) / delta)
 
 
 def half_spaces_of_best_arm(arms: np.ndarray) -> je.HalfSpaces:
-    """The best arm up to a slack of its own for each rival, the first two rivals in one group."""
-    directions = arms[:, None] - arms[None]  # zeros, so no piece, where the rival is the arm
+    """The best arm up to a slack per rival, the first two rivals in one group."""
+    directions = arms[:, None] - arms[None]  # zeros, so no piece, for the arm itself
     offsets = np.broadcast_to(-0.02 * np.arange(1, len(arms) + 1), directions.shape[:2])
     groups = np.broadcast_to(np.maximum(np.arange(len(arms)) - 1, 0), directions.shape[:2])
     best = lambda theta: jnp.argmax(jnp.asarray(arms) @ theta)  # noqa: E731
@@ -79,7 +79,7 @@ def half_spaces_of_best_arm(arms: np.ndarray) -> je.HalfSpaces:
 
 
 def quadrants(d: int, levels: tuple[float, float]) -> je.HalfSpaces:
-    """On which side of a level each of the first two coordinates of theta is: four answers."""
+    """The signs of theta's first two coordinates, against levels: four answers."""
     signs = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
     directions = signs[:, :, None] * np.eye(2, d)
     offsets = signs * np.array(levels)
@@ -96,12 +96,12 @@ D20, D20_SIGNS = je.load_instance("linear-d20"), je.load_instance("linear-d20-os
 K40, K40_SIGNS = je.load_instance("unstructured-k40"), je.load_instance("unstructured-k40-osi")
 ARMS = np.random.default_rng(0).normal(size=(6, 3))
 SMALL = je.Instance(ARMS, [1.5, -1.2, 0.9])
-THREE = je.Instance(ARMS, 0.8 * np.random.default_rng(1).normal(size=(3, 3)))  # the same arms
-OWN = scaled(je.instances.linear_d20(3, n=3, K=24), 4.0)  # arms of their own
+THREE = je.Instance(ARMS, 0.8 * np.random.default_rng(1).normal(size=(3, 3)))  # shared arms
+OWN = scaled(je.instances.linear_d20(3, n=3, K=24), 4.0)  # arms per instance
 MIDDLE = scaled(je.instances.linear_d20(7, K=24), 4.0)
 EIGHT = je.Instance(np.eye(8), [2.0, 1.1, 0.6, 0.1, 0.0, -0.4, -0.6, -1.2])
 SCALED = je.Instance(np.eye(6), [3.0, 2.0, 0.5, 0.0, -1.0, -2.0], noise_std=2.5)
-# The best arm and a low one once more, 1e-8 apart.
+# Two arms, the best and a low one, have near-duplicates 1e-8 away.
 NEAR = je.Instance(np.concatenate([ARMS, ARMS[[1, 3]] - 1e-8 * SMALL.theta]), SMALL.theta)
 FOUR = je.Instance(np.eye(4), [[1.0, 0.2, 0.0, 0.4], [0.0, 0.1, 0.9, 0.3]])
 NOISE = np.random.default_rng(2).standard_normal((12, 160))
@@ -109,7 +109,7 @@ NOISE = np.random.default_rng(2).standard_normal((12, 160))
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A call with a name. `call` gives the arrays by name, and numbers for a person."""
+    """A named call; `call` returns arrays by name, and readable numbers."""
 
     name: str
     instance: je.Instance
@@ -136,13 +136,13 @@ def simulated(job: Job) -> tuple[dict, dict]:
 
 
 def traced(job: Job) -> tuple[dict, dict]:
-    """The arrays of a `Trace`, as of one run."""
+    """The arrays of a `Trace`, as one run."""
     found = je.trace(job.instance, job.problem, job.rule, **job.settings)
     return as_one({name: getattr(found, name) for name in TRACED}), {"mean samples": found.samples}
 
 
 def solved(job: Job) -> tuple[dict, dict]:
-    """H*, w* and what follows from them; `settings` are those of `complexity`."""
+    """H*, w* and derived arrays; `settings` are those of `complexity`."""
     found = je.complexity(job.instance, job.problem, **job.settings)
     weights = np.full(job.instance.K, 1 / job.instance.K)
     arrays = {
@@ -155,12 +155,12 @@ def solved(job: Job) -> tuple[dict, dict]:
 
 
 def as_one(arrays: dict) -> dict:
-    """Arrays that have no axis of runs, as of one run."""
+    """Add an axis of one run to arrays without one."""
     return {name: None if x is None else np.asarray(x)[None] for name, x in arrays.items()}
 
 
 def simulation(name, instance, problem, rule, **settings) -> Job:
-    """A job of `simulate`: few runs on one device, a small cap."""
+    """A job of `simulate`: few runs on one device, with a small cap."""
     usual = dict(
         delta=0.05, stopping=LLR, elimination=None, threshold=je.Heuristic(), runs=12, seed=0,
         max_samples=3000, ridge=1.0, noise=None, record=(), engine=ONE,
@@ -178,12 +178,12 @@ def one_run(name, instance, problem, rule, **settings) -> Job:
 
 
 def optimum(name, instance, problem) -> Job:
-    """A job of `complexity` and what goes with it."""
+    """A job of `complexity` and related functions."""
     return Job(name, instance, problem, None, {"gap": 1e-10}, solved)
 
 
 JOBS = (
-    # LinGapE: each problem and structure, observed three ways, and elimination at sampling.
+    # LinGapE: each problem and structure, three observers; elimination at sampling.
     simulation("lingape linear-d20", D20, je.BestArm(), je.LinGapE(), delta=0.01,
                stopping=(LLR, SELECTIVE), max_samples=100_000),
     simulation("lingape linear-d20 at sampling", D20, je.BestArm(), je.LinGapE(), delta=0.01,
@@ -288,7 +288,7 @@ JOBS = (
                max_samples=500),
     simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
-    # Step by step, and the lower bound.
+    # Traces, and the lower bound.
     one_run("trace lingape linear-d20", D20, je.BestArm(), je.LinGapE(), stopping=SELECTIVE),
     one_run("trace lucb unstructured top-m", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,
             elimination=SELECTIVE),
@@ -302,7 +302,7 @@ JOBS = (
 
 
 def canonical(array: Any) -> np.ndarray:
-    """An array as bool, int64 or float64; floats to `DIGITS` digits of the largest."""
+    """An array as bool, int64 or float64, floats to `DIGITS` digits of the largest."""
     x = np.asarray(array)
     if x.dtype.kind == "b":
         return x
@@ -317,13 +317,13 @@ def canonical(array: Any) -> np.ndarray:
 
 
 def sha256(x: np.ndarray) -> str:
-    """Of a canonical array: its kind, its shape and its values."""
+    """The SHA-256 of a canonical array's kind, shape and values."""
     head = f"{x.dtype.kind}{list(x.shape)}".encode()
     return hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).hexdigest()
 
 
 def digest(array: Any) -> dict:
-    """What is kept of an array, runs first: the digest of it and the beginning of each run's."""
+    """The digest of an array [run, ...], and the first digits of each run's."""
     x = canonical(array)
     runs = " ".join(sha256(run)[:8] for run in x)
     return {"sha256": sha256(x), "shape": list(x.shape), "runs": runs}
@@ -339,7 +339,7 @@ def run_job(job: Job) -> dict:
 
 
 def git(*words: str) -> str:
-    """What git says of this repository; empty where there is none."""
+    """Output of a git command on this repository; empty on failure."""
     asked = ["git", "-C", str(ROOT), *words]
     try:
         return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
@@ -348,8 +348,8 @@ def git(*words: str) -> str:
 
 
 def environment() -> dict:
-    """Where the digests are made, and of what."""
-    # Not that of the benchmarks: to import those is to import the inside of the library.
+    """The machine and the versions that the digests depend on."""
+    # The function of `benchmarks` would import the library's inside.
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -369,12 +369,16 @@ def environment() -> dict:
 
 
 def chosen(names: Sequence[str], words: Sequence[str] | None) -> list[str]:
-    """The names that contain one of the words; all of them where no words are given."""
+    """The names that contain one of the words; all names if no words are given."""
     return [name for name in names if not words or any(word in name for word in words)]
 
 
 def made(words: Sequence[str] | None = None) -> dict:
-    """Run the jobs: {environment, jobs, failed}. A line for each, with its processor time."""
+    """Run the jobs and print a line for each, with its processor time.
+
+    Returns:
+        {environment, jobs, failed}.
+    """
     here = environment()
     found: dict = {"environment": here, "jobs": {}, "failed": {}}
     wanted = chosen([job.name for job in JOBS], words)
@@ -394,7 +398,7 @@ def made(words: Sequence[str] | None = None) -> dict:
 
 
 def as_text(found: dict) -> str:
-    """The file: JSON, a line for each job."""
+    """The file's text: JSON, one line per job."""
     here = json.dumps(found["environment"], indent=1)
     lines = (f"{json.dumps(name)}: {json.dumps(job)}" for name, job in found["jobs"].items())
     jobs = ",\n".join(lines)
@@ -405,7 +409,7 @@ def as_text(found: dict) -> str:
 
 
 def differences(there: dict, here: dict) -> str:
-    """Which arrays of a job differ and at how many runs, in words; empty where none does."""
+    """Arrays of a job that differ, and at how many runs; empty if none does."""
     said = []
     for name in sorted({*there["arrays"], *here["arrays"]}):
         one, other = there["arrays"].get(name), here["arrays"].get(name)
@@ -426,7 +430,7 @@ def differences(there: dict, here: dict) -> str:
 
 
 def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tuple[list[str], bool]:
-    """The lines of a comparison, and whether all is equal."""
+    """The lines of a comparison, and whether all jobs are equal."""
     lines = []
     for key in ("processor", "backend", "flags", "jax", "numpy", "revision"):
         one, other = (found["environment"].get(key) for found in (there, here))
@@ -456,7 +460,7 @@ def compared(there: dict, here: dict, words: Sequence[str] | None = None) -> tup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; what it returns is the exit code."""
+    """Run the command line and return its exit code."""
     title = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m tests.digests", description=title)
     commands = parser.add_subparsers(dest="command", required=True)

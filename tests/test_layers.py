@@ -1,4 +1,4 @@
-"""Rooms stand on floors: a module imports from its own room and from lower floors only."""
+"""Layers: a module imports from its own folder and from lower layers only."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
-FLOORS = (
+LAYERS = (
     ("lanes", "errors", "checks", "files", "scope", "cache"),
     ("contracts",),
     ("stopping",),
@@ -18,8 +18,8 @@ FLOORS = (
     ("catalogue", "figures", "testing"),
     ("cli", "__init__"),
 )
-FOUNDATIONS = set(FLOORS[0])
-"""Modules of the root that may import one another, as those of one room."""
+FOUNDATIONS = set(LAYERS[0])
+"""Modules of the root that may import one another, like those of one folder."""
 
 
 def name(path: Path) -> str:
@@ -27,19 +27,19 @@ def name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def room(module: str) -> str:
-    """The folder of a module, or its name where it stands in the root."""
+def folder(module: str) -> str:
+    """The folder of a module, or its name if it is in the root."""
     return module.partition(".")[0]
 
 
-def floor(module: str) -> int:
-    found = [n for n, rooms in enumerate(FLOORS) if room(module) in rooms]
-    assert len(found) == 1, f"{module}: give its room a floor in FLOORS"
+def layer(module: str) -> int:
+    found = [n for n, folders in enumerate(LAYERS) if folder(module) in folders]
+    assert len(found) == 1, f"{module}: give its folder a layer in LAYERS"
     return found[0]
 
 
 def imports(path: Path) -> set[str]:
-    """What a file imports of jaxelim when it runs, named below it."""
+    """The modules of jaxelim that a file imports at run time, named below it."""
     found, tree = set(), ast.parse(path.read_text())
     guards = [one for one in ast.walk(tree) if isinstance(one, ast.If)]
     guards = [one for one in guards if ast.unparse(one.test) == "TYPE_CHECKING"]
@@ -64,13 +64,13 @@ def test_imports_point_downwards():
     wrong = []
     for module, others in MODULES.items():
         for other in others:
-            same = room(other) == room(module) or {room(other), room(module)} <= FOUNDATIONS
-            if not same and floor(other) >= floor(module):
+            same = folder(other) == folder(module) or {folder(other), folder(module)} <= FOUNDATIONS
+            if not same and layer(other) >= layer(module):
                 wrong.append(f"{module} imports {other}")
     assert not wrong and sum(map(len, MODULES.values())) > 100
 
 
-def test_no_circle_of_imports():
+def test_no_import_cycle():
     seen: dict[str, bool] = {}
 
     def visit(module: str, path: tuple[str, ...]) -> None:
@@ -85,6 +85,6 @@ def test_no_circle_of_imports():
     assert len(seen) > 60
 
 
-def test_few_rooms():
-    assert len(FLOORS) <= 10
+def test_few_layers():
+    assert len(LAYERS) <= 10
     assert len(list(ROOT.glob("*.py"))) <= 12

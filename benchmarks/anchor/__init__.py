@@ -1,4 +1,4 @@
-"""The hand-written C loop that speeds are held against: built and run on the machine at hand, in the same sitting."""
+"""The hand-written C loop that speeds are compared with, built on this machine."""
 
 import os
 import re
@@ -16,28 +16,46 @@ _LINE = re.compile(r"runs (\d+) mean tau (\S+) err (\d+)\s+us/step (\S+)")
 
 
 def build(folder: Path) -> dict | None:
-    """Compile the anchor into a folder and write its instance: what `measure` takes; None where there is no gcc."""
+    """Compile the anchor into a folder and write its instance.
+
+    Returns:
+        The arguments of `measure` but for `runs`; None without gcc.
+    """
     compiler = shutil.which("gcc")
     if compiler is None:
         return None
     program, text = folder / "lingape_anchor", folder / f"{INSTANCE}.txt"
     subprocess.run([compiler, *FLAGS, "-w", str(SOURCE), "-o", str(program), "-lm"], check=True)
     instance = je.load_instance(INSTANCE)
-    text.write_text("\n".join(" ".join(map(repr, row)) for row in [instance.theta.tolist(), *instance.arms.tolist()]))
+    text.write_text(
+        "\n".join(
+            " ".join(map(repr, row)) for row in [instance.theta.tolist(), *instance.arms.tolist()]
+        )
+    )
     return {"program": str(program), "instance": str(text)}
 
 
 def measure(program: str, instance: str, runs: int) -> dict:
-    """What the anchor finds, on the cores that this process may use: processor time per step in microseconds, and tau."""
-    said = subprocess.run([program, str(runs), instance], check=True, capture_output=True, text=True).stdout
+    """Run the anchor: mean tau, errors and processor time per step, in microseconds."""
+    said = subprocess.run(
+        [program, str(runs), instance], check=True, capture_output=True, text=True
+    ).stdout
     found = _LINE.search(said)
     if found is None:
         raise RuntimeError(f"the anchor said {said!r}")
-    return {"runs": int(found[1]), "mean_tau": float(found[2]), "errors": int(found[3]), "us_per_step": float(found[4])}
+    return {
+        "runs": int(found[1]),
+        "mean_tau": float(found[2]),
+        "errors": int(found[3]),
+        "us_per_step": float(found[4]),
+    }
 
 
 def prototype(core: int | None) -> float | None:
-    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`) on one core; None where that fails."""
+    """Microseconds of LinGapE's step alone in plain JAX (`lanes_last.py`), on one core.
+
+    None if it fails.
+    """
 
     def pinned() -> None:
         if core is not None:
@@ -46,7 +64,13 @@ def prototype(core: int | None) -> float | None:
     settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     command = [sys.executable, "-m", "benchmarks.anchor.lanes_last"]
     done = subprocess.run(
-        command, cwd=SOURCE.parents[2], env=settings, preexec_fn=pinned, capture_output=True, text=True, check=False
+        command,
+        cwd=SOURCE.parents[2],
+        env=settings,
+        preexec_fn=pinned,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     found = re.search(r"us/step (\S+)", done.stdout)
     return float(found[1]) if found else None

@@ -1,7 +1,7 @@
-"""LinGapE's step alone in plain JAX, lanes last: no noise drawn, no counts, no results, no refill, one fixed batch of lanes.
+"""LinGapE's step alone in plain JAX, lanes last, on one fixed batch of lanes.
 
-What the whole engine is held against beside the C loop: how far a machine's XLA is from its C compiler on this arithmetic shows
-in this step too (measured where the targets were set: 0.224 us a step against the C loop's 0.29; both differ by machine).
+It draws no noise, keeps no counts or results and refills no lane. Beside the C loop it
+is the second reference for the engine: it shows how XLA compares with C on a machine.
 
     NPROC=1 taskset -c 0 python -m benchmarks.anchor.lanes_last
 """
@@ -19,7 +19,7 @@ DELTA = 0.01
 
 
 def pin(flag, f, x):
-    """f(x) in a branch on a traced flag, lest XLA copies it into each of its consumers."""
+    """Materialize f(x) once: a branch on a traced flag stops XLA's recomputation."""
     return jax.lax.cond(flag > 0, f, lambda x: jnp.zeros(x.shape[1:], jnp.int32), x)
 
 
@@ -49,7 +49,7 @@ def row(w, i):
 
 
 def step(phi, mu, state, noise):
-    """One sample of every lane: best-arm identification, selective elimination at stopping and at sampling."""
+    """One sample of every lane: best arm, selective elimination everywhere."""
     m, t, active, g, w, flag = (state[name] for name in ("m", "t", "active", "g", "w", "flag"))
     best = argmax(flag, m)
     to_best = phi @ row(w, best)
@@ -73,21 +73,28 @@ def step(phi, mu, state, noise):
 
 
 def measure(lanes: int = 64, steps: int = 1500, repeats: int = 5) -> float:
-    """Microseconds of processor time per lane and step: the median of some calls, compilation apart."""
+    """Microseconds of processor time per lane and step, the median of the repeats."""
     with jax.enable_x64(True):
         instance, rng = je.load_instance("linear-d20"), np.random.default_rng(0)
         phi = instance.arms
         v_inv = np.linalg.inv(np.eye(instance.d) + phi.T @ phi)
         rewards = instance.means[:, None] + rng.normal(size=(instance.K, lanes))
-        own = lambda x: jnp.broadcast_to(jnp.asarray(x)[..., None], (*np.shape(x), lanes))  # noqa: E731
+        own = lambda x: jnp.broadcast_to(  # noqa: E731
+            jnp.asarray(x)[..., None], (*np.shape(x), lanes)
+        )
         state = {
-            "m": jnp.asarray(phi @ v_inv @ phi.T @ rewards), "t": jnp.full(lanes, instance.K, jnp.int32),
-            "active": jnp.ones((instance.K, lanes), bool), "g": own(np.diag(phi @ v_inv @ phi.T)), "w": own(phi @ v_inv),
+            "m": jnp.asarray(phi @ v_inv @ phi.T @ rewards),
+            "t": jnp.full(lanes, instance.K, jnp.int32),
+            "active": jnp.ones((instance.K, lanes), bool),
+            "g": own(np.diag(phi @ v_inv @ phi.T)),
+            "w": own(phi @ v_inv),
             "flag": jnp.int32(1),
-        }  # fmt: skip
+        }
         noise, mu = jnp.asarray(rng.normal(size=(steps, lanes))), jnp.asarray(instance.means)
         run = jax.jit(
-            lambda state, noise: jax.lax.fori_loop(0, steps, lambda n, c: step(jnp.asarray(phi), mu, c, noise[n]), state),
+            lambda state, noise: jax.lax.fori_loop(
+                0, steps, lambda n, c: step(jnp.asarray(phi), mu, c, noise[n]), state
+            ),
             compiler_options={"xla_cpu_prefer_vector_width": "512"},
         )
         jax.block_until_ready(run(state, noise))

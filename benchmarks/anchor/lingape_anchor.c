@@ -1,9 +1,9 @@
-/* The project's own speed anchor, written by hand for it: LinGapE on best-arm identification, K = 50, d = 20, selective
-   elimination at stopping and sampling, float64, one run after another on one core. `python -m benchmarks` builds and runs it
-   beside what it times. By hand:
+/* The speed anchor: LinGapE on best-arm identification, K = 50, d = 20, float64, with selective
+   elimination at stopping and at sampling. Runs follow one another on one core.
+   `python -m benchmarks` builds and runs it beside each timed call. By hand:
      gcc -O3 -march=native -ffast-math lingape_anchor.c -o lingape_anchor -lm
      ./lingape_anchor 200 instance.txt      runs, instance (theta, then the arms, as text)
-   It prints the mean of tau, errors, and microseconds of processor time per step. */
+   It prints the mean of tau, the errors and the microseconds of processor time per step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <math.h>

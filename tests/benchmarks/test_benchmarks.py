@@ -1,4 +1,4 @@
-"""The benchmark command at its smallest, and the arithmetic of its figures."""
+"""The benchmark command at its smallest sizes, and the arithmetic of its figures."""
 
 import json
 import math
@@ -12,6 +12,7 @@ import pytest
 import jaxelim as je
 from benchmarks import anchor, elimination, gpu, kernels, measure, parts, report, rules, targets
 from benchmarks.__main__ import Options
+from benchmarks.calls import arguments
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from jaxelim import catalogue
@@ -24,38 +25,72 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop n
 def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
     output = tmp_path / "deeper" / "bench.json"
     rows = ["lucb"]
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--sections", "targets", "--rows", *rows, "--runs", "12",
-               "--max-samples", "150", "--output", str(output)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--quick",
+        "--sections",
+        "targets",
+        "--rows",
+        *rows,
+        "--runs",
+        "12",
+        "--max-samples",
+        "150",
+        "--output",
+        str(output),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(name in done.stdout for name in [*rows, "us/sample", "useful/computed", str(output)])
     found = json.loads(output.read_text())
     here = found["environment"]
-    assert {"date", "commit", "changed_since_commit", "processor", "cores", "compiler", "load_average"} <= set(here)
+    assert {
+        "date",
+        "commit",
+        "changed_since_commit",
+        "processor",
+        "cores",
+        "compiler",
+        "load_average",
+    } <= set(here)
     assert set(here["versions"]) == {"python", "jax", "jaxlib", "numpy", "jaxelim"}
     assert here["device"]["devices"] >= 1 and found["options"]["runs"] == 12
     section = found["sections"]["targets"]
     assert [row["row"] for row in section["rows"]] == rows and not section["failed"]
     for row in section["rows"]:
         raw, call = row["raw"], row["raw"]["calls"][0]
-        positive = [row[key] for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")]
-        positive += [raw[key] for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")]
+        positive = [
+            row[key]
+            for key in ("us/sample", "useful/computed", "compile s", "mean tau", "target", "beyond")
+        ]
+        positive += [
+            raw[key]
+            for key in ("state_bytes_per_lane", "noise_bytes_per_lane", "process_cpu_seconds")
+        ]
         assert all(math.isfinite(x) and x > 0 for x in positive)
-        assert row["useful/computed"] <= 1 and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
-        assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]  # cut short: nobody stops so early
+        assert (
+            row["useful/computed"] <= 1
+            and raw["peak_memory_bytes"] >= raw["memory_before_bytes"] > 1e7
+        )
+        # The cap is too small for any run to stop.
+        assert row["mean tau"] == 150 and row["stopped"] == 0 == row["errors"]
         drawn = 12 * (150 - 40)  # the initial pulls are not counted
         assert call["samples_drawn"] == drawn and not call["compiled"] and raw["first"]["compiled"]
         assert row["us/sample"] == pytest.approx(1e6 * call["cpu_seconds"] / drawn)
         assert raw["platform"] == "cpu" and raw["devices"] == 1 == raw["plan"]["devices"]
         if shutil.which("gcc"):
-            assert row["x C"] == pytest.approx(2 * row["us/sample"] / (row["C before"] + row["C after"]))
+            assert row["x C"] == pytest.approx(
+                2 * row["us/sample"] / (row["C before"] + row["C after"])
+            )
         else:
             assert row["x C"] is None and "no gcc" in done.stdout
         assert row["reached"] is None  # targets are meant for whole runs
 
 
 def test_parts_of_a_step():
-    """One process times them all; what does a thousand times the arithmetic of another takes longer."""
+    """A part with a thousand times the arithmetic of another takes longer."""
     section = parts.run(report.Sitting(quick=True, core=None, cores=1, anchor=None))
     assert not section.failed
     found = {row["part"]: row["us"] for row in section.rows}
@@ -68,7 +103,8 @@ def test_parts_of_a_step():
 def test_the_c_loop_finds_what_the_library_finds(tmp_path):
     found = anchor.measure(**anchor.build(tmp_path), runs=40)
     assert found["runs"] == 40 and found["errors"] == 0 and 0 < found["us_per_step"] < 100
-    assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)  # of 3000 runs of ours; their standard deviation
+    # 31,448 and 8,650: mean and standard deviation of the library's tau, 3000 runs.
+    assert abs(found["mean_tau"] - 31_448) < 4 * 8_650 / math.sqrt(40)
 
 
 def test_without_gcc_there_is_no_anchor(tmp_path, monkeypatch):
@@ -76,12 +112,16 @@ def test_without_gcc_there_is_no_anchor(tmp_path, monkeypatch):
     assert anchor.build(tmp_path) is None
 
 
-def test_ratios_go_by_the_c_loop_just_before_and_just_after():
+def test_ratios_use_the_c_loop_just_before_and_just_after():
     samples = {"samples_drawn": 1_000_000, "samples_computed": 1_250_000}
     calls = [{"cpu_seconds": cpu, "wall_seconds": 1.5 * cpu, **samples} for cpu in (2.0, 6.0)]
     found = {"calls": calls, "anchors": [{"us_per_step": x} for x in (0.5, 1.5, 2.5)]}
     assert report.per_sample(found) == [2.0, 6.0] and report.to_anchor(found) == [2.0, 3.0]
-    assert report.typical(found) == 4.0 and report.typical(found, "wall") == 6.0 and report.useful(found) == 0.8
+    assert (
+        report.typical(found) == 4.0
+        and report.typical(found, "wall") == 6.0
+        and report.useful(found) == 0.8
+    )
 
 
 def test_a_target_is_met_by_whole_runs_alone():
@@ -90,19 +130,37 @@ def test_a_target_is_met_by_whole_runs_alone():
 
 
 def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypatch):
-    call = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
-    found = {"device": "some device", "calls": [call], "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0,
-             "state_bytes_per_lane": 10_000.0, "plan": {"design": "arms"}}  # fmt: skip
+    call = {
+        "cpu_seconds": 1.0,
+        "wall_seconds": 2.0,
+        "samples_drawn": 1_000_000,
+        "samples_computed": 1_000_000,
+    }
+    found = {
+        "device": "some device",
+        "calls": [call],
+        "first": {"compile_seconds": 1.0},
+        "process_wall_seconds": 1.0,
+        "state_bytes_per_lane": 10_000.0,
+        "plan": {"design": "arms"},
+    }
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
     for platform, estimate in (("cpu", True), ("gpu", False)):
         here = {**found, "platform": platform}
         monkeypatch.setattr(gpu, "apart", lambda *_, here=here, **__: here)
         section = gpu.run(sitting)
         assert [row["lanes"] for row in section.rows] == list(gpu.LANES)
-        assert {row["estimate"] for row in section.rows} == {estimate} and ("ESTIMATES" in str(section)) == estimate
-        if estimate:  # two lanes' worth of bytes take twice the time of one's; launches take the same for any number
+        assert {row["estimate"] for row in section.rows} == {estimate} and (
+            "ESTIMATES" in str(section)
+        ) == estimate
+        # Bytes moved are proportional to lanes; launches take the same time.
+        if estimate:
             moving = [row["of which moving bytes"] for row in section.rows]
-            assert moving[1] == pytest.approx(2 * moving[0]) == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+            assert (
+                moving[1]
+                == pytest.approx(2 * moving[0])
+                == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+            )
             assert len({row["of which launching"] for row in section.rows}) == 1
         else:
             assert {row["M samples/s"] for row in section.rows} == {0.5}
@@ -111,27 +169,45 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
 def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
     first = {"cpu_seconds": 5.0, "compile_seconds": 4.0, "compile_processor_seconds": 3.0}
     first |= {"samples_drawn": 1_000_000, "samples_computed": 2_000_000}
-    found = {"first": first, "calls": [], "mean_tau": 9.0, "stopped": 1.0, "errors": 0, "process_wall_seconds": 1.0}
+    found = {
+        "first": first,
+        "calls": [],
+        "mean_tau": 9.0,
+        "stopped": 1.0,
+        "errors": 0,
+        "process_wall_seconds": 1.0,
+    }
     monkeypatch.setattr(rules, "apart", lambda *_: found)
     sitting = report.Sitting(quick=False, core=None, cores=1, anchor=None)
     rows, cases = rules.run(sitting).rows, rules.cases(sitting)
-    assert {row["us/sample"] for row in rows} == {2.0} and {row["useful/computed"] for row in rows} == {0.5}
-    known, seen = catalogue.rules(), {(row["rule"], row["problem"], row["instance"], row["sampling"]) for row in rows}
+    assert {row["us/sample"] for row in rows} == {2.0} and {
+        row["useful/computed"] for row in rows
+    } == {0.5}
+    known, seen = (
+        catalogue.rules(),
+        {(row["rule"], row["problem"], row["instance"], row["sampling"]) for row in rows},
+    )
     assert len(seen) == len(rows) == len(cases)
     for structure, instance in rules.INSTANCES.items():
-        for problem, places in (("best arm", instance), ("top 5", instance), ("signs", f"{instance}-osi")):
+        for problem, places in (
+            ("best arm", instance),
+            ("top 5", instance),
+            ("signs", f"{instance}-osi"),
+        ):
             spelled = {"best arm": "best-arm", "top 5": "top-m", "signs": "thresholding"}[problem]
             for name, rule in known.items():
                 defined = structure in rule.traits.structures and rule.traits.defined_for(spelled)
                 assert ((name, problem, places, "none") in seen) == defined
-                assert ((name, problem, places, "selective") in seen) == (defined and rule.traits.elimination)
-    for case in cases:  # each can be asked for
-        given, asked = measure.arguments(case)
+                assert ((name, problem, places, "selective") in seen) == (
+                    defined and rule.traits.elimination
+                )
+    for case in cases:  # each is a valid call
+        given, asked = arguments(case)
         shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
         Job.checked(*given, *shared, 1, 0, asked["max_samples"], 1.0, None, (), asked["engine"])
 
 
-def test_kernels_are_told_by_the_functions_they_come_from():
+def test_kernels_are_named_by_the_functions_they_come_from():
     text = '''HloModule m
 FileNames
 1 "/here/jaxelim/lanes.py"
@@ -139,7 +215,7 @@ FileNames
 3 "/there/script.py"
 
 FunctionNames
-1 "Lanes.pin"
+1 "LaneOps.materialize"
 2 "TopM.drop.<locals>.<lambda>"
 3 "<module>"
 
@@ -160,20 +236,22 @@ StackFrames
 
 %inner (x: f64[2,64]) -> f64[2,64] {
   %bare_fusion = f64[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f.1
-  %and_fusion.1 = pred[2,64]{1,0} fusion(%x), kind=kLoop, calls=%f, metadata={op_name="a" stack_frame_id=3}
+  %and_fusion.1 = pred[2,64]{1,0} fusion(%x), calls=%f, metadata={op_name="a" stack_frame_id=3}
   %dot.2 = f64[2]{0} dot(%x, %x), metadata={op_name="b" stack_frame_id=1}
-  ROOT %cond.3 = (f64[2,64]{1,0}, s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
+  ROOT %cond.3 = (f64[2,64], s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
 }
 '''
     found = kernels.functions(text)
     assert {name: found[name] for name in ("and_fusion.1", "bare_fusion", "dot.2")} == {
-        "and_fusion.1": "TopM.drop (top_m.py)", "bare_fusion": "TopM.drop (top_m.py)", "dot.2": "dot.2"
-    }  # fmt: skip
+        "and_fusion.1": "TopM.drop (top_m.py)",
+        "bare_fusion": "TopM.drop (top_m.py)",
+        "dot.2": "dot.2",
+    }
 
 
-def test_a_profile_names_the_step_s_functions():
+def test_a_profile_names_the_functions_of_a_step():
     case = Case("lucb", instance="unstructured-k40", runs=64, max_samples=whole_chunks(1, 40))
-    found = kernels.of(*measure.arguments(case))
+    found = kernels.of(*arguments(case))
     assert found["computed"] % (64 * CHUNK) == 0 and found["seconds"] > 0
     by_name = {one["function"]: one for one in found["functions"]}
     assert {"ArmSet.drop (best_arm.py)", "DiagonalDesign.add (designs.py)"} & set(by_name)
@@ -183,50 +261,70 @@ def test_a_profile_names_the_step_s_functions():
     assert order == sorted(order, reverse=True) and sum(order) < 1e9 * found["seconds"]
 
 
-def test_eliminations_are_held_against_llr(monkeypatch):
+def test_eliminations_are_compared_with_llr(monkeypatch):
     asked = []
 
     def found(case, _):
         asked.append(case)
-        call = {"cpu_seconds": 1.0 + len(asked), "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+        call = {
+            "cpu_seconds": 1.0 + len(asked),
+            "samples_drawn": 1_000_000,
+            "samples_computed": 1_000_000,
+        }
         return {"calls": [call], "tests_per_sample": [3.0, 1.0], "process_wall_seconds": 1.0}
 
     monkeypatch.setattr(elimination, "apart", found)
     rows = elimination.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
     assert len(rows) == len(elimination.CASES) * len(elimination.VARIANTS) == len(asked)
     assert [row["x LLR"] for row in rows[:2]] == [1.0, 1.5] and rows[5]["x LLR"] == 1.0
-    for case in asked:  # whoever looks at pieces when sampling is watched by the same elimination
-        given, settings = measure.arguments(case)
+    for case in asked:  # elimination at sampling is that at stopping, or none
+        given, settings = arguments(case)
         assert (settings["elimination"] is None) == (case.elimination is None)
-        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(given[1].name)
+        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
+            given[1].name
+        )
 
 
-def test_a_case_that_fails_is_written_down_and_the_others_go_on(capfd):
+def test_a_failed_case_is_recorded_and_the_others_run(capfd):
     section = report.Section("title")
-    assert section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {}) is None
-    assert section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3}) is not None
-    assert len(section.failed) == 1 and "no-such-rule" in section.failed[0] and "failed: bad" in str(section)
-    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]  # the process's own last words
+    assert (
+        section.attempt("bad", lambda: apart(Case("no-such-rule"), Timing()), lambda found: {})
+        is None
+    )
+    assert (
+        section.attempt("good", lambda: {"process_wall_seconds": 1.0}, lambda found: {"size": 3})
+        is not None
+    )
+    assert (
+        len(section.failed) == 1
+        and "no-such-rule" in section.failed[0]
+        and "failed: bad" in str(section)
+    )
+    # the last words of the failed process
+    assert "'no-such-rule'" in section.failed[0].split("it ended with 1: ")[1]
     assert [row["size"] for row in section.rows] == [3] and "FAILED" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", [{"rows": ("lingape", "nobody")}, {"runs": 0}, {"repeats": 0}, {"core": 10**6}])
+@pytest.mark.parametrize(
+    "wrong", [{"rows": ("lingape", "nobody")}, {"runs": 0}, {"repeats": 0}, {"core": 10**6}]
+)
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Options(**wrong)
 
 
-def test_the_state_of_a_lane_does_not_grow_with_their_number():
+def test_the_state_of_a_lane_does_not_grow_with_the_number_of_lanes():
     sizes = {}
     for lanes in (16, 64):
-        given, settings = measure.arguments(Case("lingape", runs=64, lanes=lanes))
+        given, settings = arguments(Case("lingape", runs=64, lanes=lanes))
         sizes[lanes] = measure.bytes_per_lane(given, settings, {"chunk": 256})
     assert sizes[16] == sizes[64] and sizes[16]["noise_bytes_per_lane"] == 8 * (50 + 256)
-    assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20  # V^-1 and some vectors of K
+    # V^-1 and some vectors of K entries
+    assert 8 * 20 * 20 < sizes[16]["state_bytes_per_lane"] < 2 * 8 * 20 * 20
 
 
 def test_every_target_is_a_call_that_the_library_takes():
     for target in targets.TARGETS.values():
-        given, settings = measure.arguments(target.case)
+        given, settings = arguments(target.case)
         assert (settings["elimination"] is not None) == given[2].traits.elimination
         assert given[2].traits.defined_for(given[1].name) and 0 < target.beyond < target.target

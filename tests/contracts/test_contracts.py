@@ -1,4 +1,4 @@
-"""Every exported rule, problem and threshold keeps its contract; and the contracts notice what they are for."""
+"""Contracts of exported rules, problems and thresholds, and what the checks detect."""
 
 import dataclasses
 
@@ -12,23 +12,35 @@ from jaxelim import catalogue
 from jaxelim.testing import ContractError, check_problem, check_sampling_rule, check_threshold
 
 HEAVY = ("tas", "optimistic-tas")
-CASES = [(name, problem) for name, kind in catalogue.rules().items() for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
-         if kind.traits.defined_for(problem.name)]
+CASES = [
+    (name, problem)
+    for name, kind in catalogue.rules().items()
+    for problem in (je.BestArm(), je.TopM(2), je.Thresholding())
+    if kind.traits.defined_for(problem.name)
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name,problem", CASES, ids=lambda x: x if isinstance(x, str) else repr(x))
 def test_rules(name, problem):
     rule = catalogue.rules()[name]()
-    print(check_sampling_rule(rule, problem, steps=300 if name in HEAVY else 3000, runs=100 if name in HEAVY else 400))
+    print(
+        check_sampling_rule(
+            rule, problem, steps=300 if name in HEAVY else 3000, runs=100 if name in HEAVY else 400
+        )
+    )
 
 
-@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "problem",
+    [je.BestArm(), je.TopM(2), je.TopM(4), je.Thresholding(), je.Thresholding(0.3)],
+    ids=repr,
+)
 def test_problems(problem):
     assert "300 draws" in str(check_problem(problem))
 
 
-def test_half_spaces_are_a_problem():
+def test_half_spaces_pass_as_a_problem():
     rng = np.random.default_rng(0)
     arms = rng.normal(size=(4, 3))
     directions = np.stack([np.delete(arms[i] - arms, i, 0) for i in range(4)])
@@ -40,11 +52,19 @@ def test_half_spaces_are_a_problem():
 
 
 def test_thresholds():
-    """n = 2000 walks: a threshold that L_t reaches with probability above delta + 0.02 cannot show an interval below delta."""
+    """n = 2000 walks per threshold.
+
+    If L_t reaches a threshold with probability above delta + 0.02, its confidence
+    interval cannot lie below delta.
+    """
     for threshold in (je.LinearThreshold(3, 1.0, 1.0), je.LogLogThreshold(5.0)):
         assert check_threshold(threshold, delta=0.05).high < 0.05
-    # The paper's heuristic threshold does not grow with d: it is reached more often than delta allows already in d = 3.
-    assert check_threshold(je.Heuristic(), delta=0.05).low > 0.05 > check_threshold(je.Heuristic(), delta=0.05, dimension=1).high
+    # The paper's heuristic threshold does not grow with d: for d = 3 it exceeds delta.
+    assert (
+        check_threshold(je.Heuristic(), delta=0.05).low
+        > 0.05
+        > check_threshold(je.Heuristic(), delta=0.05, dimension=1).high
+    )
     assert check_threshold(je.GK16(), delta=0.05, dimension=1).probability > 0
     assert check_threshold(lambda t, delta: jnp.log((1 + t) / delta) / 8, delta=0.05).low > 0.5
     with pytest.raises(ContractError, match="falls"):
@@ -54,10 +74,10 @@ def test_thresholds():
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Sloppy(je.SamplingRule):
-    """Pulls arms that are not there.
+    """Pulls arms out of range.
 
     Args:
-        step: how far it goes.
+        step: stride over the arms.
     """
 
     step: int = 7
@@ -67,19 +87,21 @@ class Sloppy(je.SamplingRule):
         return view.t * self.step, state
 
 
-def test_the_contract_notices_arms_out_of_range():
+def test_the_check_detects_arms_out_of_range():
     with pytest.raises(ContractError, match="out of range"):
-        check_sampling_rule(Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100)
+        check_sampling_rule(
+            Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100
+        )
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Undocumented(je.Uniform):
-    """Says nothing of its argument."""
+    """Leaves its argument undocumented."""
 
     hidden: int = 1
 
 
-def test_the_contract_reads_docstrings():
+def test_the_check_reads_docstrings():
     with pytest.raises(ContractError, match="hidden"):
         check_sampling_rule(Undocumented())

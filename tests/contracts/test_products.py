@@ -1,4 +1,7 @@
-"""Every product asks for the highest precision: a GPU's TF32 must not reach a pull or a certificate."""
+"""Every matrix product asks for the highest precision.
+
+A GPU's TF32 would change pulls and certificates.
+"""
 
 import dataclasses
 
@@ -23,7 +26,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 
 
 def equations(value):
-    """All equations of a jaxpr and of those inside it."""
+    """Yield all equations of a jaxpr, nested ones included."""
     if isinstance(value, jex.core.ClosedJaxpr):
         value = value.jaxpr
     if isinstance(value, jex.core.Jaxpr):
@@ -37,17 +40,21 @@ def equations(value):
 
 
 def low(traced) -> tuple[int, list[str]]:
-    """How many products there are, and those that do not ask for the highest precision."""
+    """The number of products, and those that do not ask for the highest precision."""
     found = [one for one in equations(traced) if one.primitive.name in PRODUCTS]
-    bad = [str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))]
+    bad = [
+        str(one) for one in found if one.params["precision"] not in (HIGHEST, (HIGHEST, HIGHEST))
+    ]
     return len(found), bad
 
 
-def test_the_walk_sees_what_it_should():
+def test_the_walk_finds_nested_products():
     x = jnp.ones((2, 2), jnp.float32)
 
     def hidden(x):
-        return jax.lax.fori_loop(0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x)
+        return jax.lax.fori_loop(
+            0, 3, lambda _, y: jax.lax.cond(y[0, 0] > 0, lambda y: y @ x, lambda y: y, y), x
+        )
 
     number, bad = low(jax.make_jaxpr(jax.jit(hidden))(x))
     assert number == 1 and len(bad) == 1
@@ -56,7 +63,10 @@ def test_the_walk_sees_what_it_should():
 
 @pytest.fixture
 def traced(monkeypatch):
-    """The jaxprs of all that `jaxelim.lower_bound` jits; nothing is compiled, every result is ones."""
+    """The jaxprs of all that `jaxelim.lower_bound` jits.
+
+    Nothing is compiled; every result is ones.
+    """
     seen, jit = [], jax.jit
 
     def spied(jitted):
@@ -67,7 +77,11 @@ def traced(monkeypatch):
 
         return call
 
-    for module, names in ((optimum, ["_solve_lanes"]), (region, ["_maximise_lanes"]), (autodiff, ["_gradients"])):
+    for module, names in (
+        (optimum, ["_solve_lanes"]),
+        (region, ["_maximise_lanes"]),
+        (autodiff, ["_gradients"]),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, spied(getattr(module, name)))
     monkeypatch.setattr(jax, "jit", lambda f, **named: spied(jit(f, **named)))
@@ -75,7 +89,7 @@ def traced(monkeypatch):
 
 
 def test_complexity(traced):
-    """What is called plainly: H*, its derivatives, the searches, the near-optimal allocations."""
+    """Public calls: H*, its derivatives, the searches, the near-optimal allocations."""
     problem = je.BestArm()
     je.complexity(LINEAR, problem)
     je.complexity_gradients(LINEAR, problem)
@@ -105,11 +119,32 @@ def test_functions_under_a_transformation(function):
 
 def program(rule, precision="float32", tuned=False, **changes):
     """The jaxpr of the engine's program for a rule; untuned, as on a GPU."""
-    instance = changes.pop("instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED)
-    problem = changes.pop("problem", je.BestArm() if rule.traits.defined_for("best-arm") else je.Thresholding(0.1))
-    stopping = changes.pop("stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),))
+    instance = changes.pop(
+        "instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
+    )
+    problem = changes.pop(
+        "problem", je.BestArm() if rule.traits.defined_for("best-arm") else je.Thresholding(0.1)
+    )
+    stopping = changes.pop(
+        "stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),)
+    )
     layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
-    job = Job.checked(instance, problem, rule, 0.1, stopping, None, je.Heuristic(), 20, 0, 1000, 1.0, None, (), layout)
+    job = Job.checked(
+        instance,
+        problem,
+        rule,
+        0.1,
+        stopping,
+        None,
+        je.Heuristic(),
+        20,
+        0,
+        1000,
+        1.0,
+        None,
+        (),
+        layout,
+    )
     with scope.engine():
         spec = dataclasses.replace(spec_of(job), tuned=tuned)
         made = engine.Program(spec)
@@ -125,11 +160,21 @@ def test_the_program_of_a_rule(name):
     assert number > 0 and not bad, bad
 
 
-@pytest.mark.parametrize("changes", [
-    {"form": "arms"}, {"form": "square"}, {"precision": "float64"}, {"tuned": True}, {"vmapped": True},
-    {"problem": je.TopM(2)}, {"problem": je.Thresholding(0.1)}, {"stopping": (je.FullElimination(), je.LLR())},
-    {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
-], ids=lambda changes: ", ".join(changes))  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": "arms"},
+        {"form": "square"},
+        {"precision": "float64"},
+        {"tuned": True},
+        {"vmapped": True},
+        {"problem": je.TopM(2)},
+        {"problem": je.Thresholding(0.1)},
+        {"stopping": (je.FullElimination(), je.LLR())},
+        {"instance": je.Instance(LINEAR.arms, [LINEAR.theta, -LINEAR.theta])},
+    ],
+    ids=lambda changes: ", ".join(changes),
+)
 def test_the_program_in_other_forms(changes):
     number, bad = low(program(je.LinGapE(), **changes))
     assert number > 0 and not bad, bad

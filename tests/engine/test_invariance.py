@@ -1,4 +1,4 @@
-"""A run's outcome depends on (instance, rule, settings, seed) and nothing else; and one configuration compiles once."""
+"""Runs depend on instance, rule, settings and seed alone; programs compile once."""
 
 import dataclasses
 
@@ -8,14 +8,23 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
 INSTANCE = je.instances.linear_d20(7, K=24)
-FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "elimination_times", "tests_stopping", "tests_sampling")
+FIELDS = (
+    "samples",
+    "stopped",
+    "answer",
+    "correct",
+    "pulls",
+    "elimination_times",
+    "tests_stopping",
+    "tests_sampling",
+)
 COMMON = dict(delta=0.05, runs=40, seed=11, max_samples=3000)
 
 
@@ -30,7 +39,7 @@ def equal(one, other, take=slice(None)):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Hesitant(je.LinGapE):
-    """LinGapE that now and then asks for its full definition: the same choices."""
+    """LinGapE that at times asks for its full `choose`: the same choices."""
 
     traits = dataclasses.replace(je.LinGapE.traits, batch=4, patience=0.25)
 
@@ -47,7 +56,7 @@ class Hesitant(je.LinGapE):
 
 
 @pytest.fixture(scope="module")
-def watched():
+def observed():
     return je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **COMMON)
 
 
@@ -61,36 +70,54 @@ def watched():
     ],
     ids=repr,
 )
-def test_layout_does_not_matter(watched, layout):
-    equal(watched, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON))
+def test_layout_does_not_matter(observed, layout):
+    equal(
+        observed,
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON),
+    )
 
 
-def test_two_devices_and_one(watched):
+def test_two_devices_and_one(observed):
     if len(jax.devices()) < 2:
-        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ  # the suite is to be run with two: see conftest.py
-    assert watched.layout["devices"] == min(2, len(jax.devices()))
-    one = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON)
+        # conftest.py asks for two devices
+        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ
+    assert observed.layout["devices"] == min(2, len(jax.devices()))
+    one = je.simulate(
+        INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON
+    )
     assert one.layout["devices"] == 1
-    equal(watched, one)
+    equal(observed, one)
 
 
-def test_order_and_choice_of_runs(watched):
+def test_order_and_choice_of_runs(observed):
     order = np.random.default_rng(0).permutation(40)
     settings = {**COMMON, "runs": order}
-    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), watched, order)
+    equal(
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **settings), observed, order
+    )
     some = np.array([31, 2, 17])
-    equal(je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}), watched, some)
+    equal(
+        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": some}),
+        observed,
+        some,
+    )
 
 
-def test_an_observer_does_not_steer(watched):
+def test_observers_do_not_change_the_run(observed):
     for s, rule in enumerate(ALL[:2]):
         alone = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=rule, **COMMON)
         for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling"):
-            np.testing.assert_array_equal(getattr(alone, name)[0], getattr(watched, name)[s], err_msg=name)
-    assert (watched.samples[2] <= watched.samples[1]).all() and (watched.samples[1] <= watched.samples[0]).all()
+            np.testing.assert_array_equal(
+                getattr(alone, name)[0], getattr(observed, name)[s], err_msg=name
+            )
+    assert (observed.samples[2] <= observed.samples[1]).all() and (
+        observed.samples[1] <= observed.samples[0]
+    ).all()
 
 
-@pytest.mark.parametrize("elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"])
+@pytest.mark.parametrize(
+    "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
+)
 def test_lanes_that_ask_and_wait_choose_the_same(elimination):
     settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
     plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
@@ -100,31 +127,43 @@ def test_lanes_that_ask_and_wait_choose_the_same(elimination):
         assert slow.timings["choose_rounds"] > 0
 
 
-@pytest.mark.parametrize("rule, shared", [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rule, shared",
+    [(je.LinGapE(), False), pytest.param(je.LinGame(), True, marks=pytest.mark.slow)],
+)
 def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
-    """LinGame ignores delta: all are read off one trajectory. LinGapE does not: a trajectory each, same shape."""
+    """LinGame ignores delta: one trajectory serves all deltas.
+
+    LinGapE uses delta: each delta has its own trajectory, of the same shape.
+    """
     deltas = np.array([0.1, 0.001, 0.02])
     common = {**COMMON, "runs": 9, "max_samples": 1500, "stopping": (je.LLR(), SELECTIVE)}
     swept = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": deltas})
-    assert swept.samples.shape == (2, 3, 9) and (swept.layout["deltas_per_trajectory"] == 3) == shared
+    assert (
+        swept.samples.shape == (2, 3, 9) and (swept.layout["deltas_per_trajectory"] == 3) == shared
+    )
     for d, delta in enumerate(deltas):
         alone = je.simulate(INSTANCE, je.BestArm(), rule, **{**common, "delta": delta})
         for name in FIELDS:
-            np.testing.assert_array_equal(getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(swept, name)[:, d], getattr(alone, name)[:, 0], err_msg=name
+            )
 
 
-def test_a_batch_of_instances_is_its_instances():
+def test_a_batch_of_instances_equals_single_instances():
     batch = je.instances.linear_d20(3, n=3, K=24)
     together = je.simulate(batch, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
     assert together.samples.shape == (3, 3, 1, 6)
     for i, one in enumerate(batch):
         alone = je.simulate(one, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
         for name in FIELDS:
-            np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name), err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(together, name)[i], getattr(alone, name), err_msg=name
+            )
 
 
 def test_scaling():
-    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) lead to the same pulls."""
+    """(s theta, s noise_std) and (s arms, theta/s, s^2 ridge) give the same pulls."""
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
     base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), ridge=1.0, **common)
     for scaled, ridge in (
@@ -135,7 +174,7 @@ def test_scaling():
 
 
 def test_permuted_arms_permute_the_result():
-    """Where no ties occur. The initial pulls are in index order, so the noise given must be permuted with them."""
+    """Without ties. The initial pulls are in index order: the noise is permuted too."""
     rng = np.random.default_rng(5)
     k, runs, length = INSTANCE.K, 8, 900
     order = rng.permutation(k)
@@ -144,24 +183,42 @@ def test_permuted_arms_permute_the_result():
     permuted[:, :k] = noise[:, order]
     common = dict(stopping=SELECTIVE, delta=0.05, runs=runs)
     base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), noise=noise, **common)
-    other = je.simulate(je.Instance(INSTANCE.arms[order], INSTANCE.theta), je.BestArm(), je.LinGapE(), noise=permuted, **common)
+    other = je.simulate(
+        je.Instance(INSTANCE.arms[order], INSTANCE.theta),
+        je.BestArm(),
+        je.LinGapE(),
+        noise=permuted,
+        **common,
+    )
     np.testing.assert_array_equal(other.samples, base.samples)
     for name in ("pulls", "answer", "elimination_times"):
-        np.testing.assert_array_equal(getattr(other, name), getattr(base, name)[..., order], err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(other, name), getattr(base, name)[..., order], err_msg=name
+        )
 
 
 def test_design_forms_agree():
     common = dict(stopping=SELECTIVE, **{**COMMON, "runs": 12, "max_samples": 1000})
-    base = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common)
-    equal(base, je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common))
+    base = je.simulate(
+        INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common
+    )
+    equal(
+        base,
+        je.simulate(
+            INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common
+        ),
+    )
     canonical = je.instances.unstructured(1, K=24)
     fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
     assert fast.layout["design"] == "diagonal"
-    equal(fast, je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common))
+    equal(
+        fast,
+        je.simulate(canonical, je.BestArm(), je.LinGapE(), engine=je.Engine(form="arms"), **common),
+    )
 
 
 def test_one_compile_per_configuration():
-    """What changes from call to call is traced: delta, seed, runs of about the same number, theta, features, the cap, weights."""
+    """Delta, seed, number of runs, theta, features, cap and weights are traced."""
     engine.program.cache_clear()
     traced = lambda: sum(p.traces for p in programs)  # noqa: E731
     programs = []
@@ -176,7 +233,11 @@ def test_one_compile_per_configuration():
         uniform = np.full(24, 1 / 24)
         for call in range(4):
             instance = je.instances.linear_d20(20 + call, K=24)
-            weights = np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call) if call else uniform
+            weights = (
+                np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call)
+                if call
+                else uniform
+            )
             je.simulate(
                 instance,
                 je.BestArm(),
@@ -197,58 +258,96 @@ def larger_mean(theta):
 
 
 def test_problems_of_one_shape_share_a_program():
-    """The numbers of a user's own problem are traced; and its repr, the name of the answer map being known, gives it back."""
+    """The numbers of a user's problem are traced; its repr evaluates back to it."""
     engine.program.cache_clear()
     instance, results = je.Instance(np.eye(2), [1.0, 0.0]), []
     before = set(engine.program.values())
     for scale in (1.0, 3.0):
-        problem = je.HalfSpaces(larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]])
-        assert eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean}) == problem
-        results.append(je.simulate(instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE))
-    np.testing.assert_array_equal(results[0].samples, results[1].samples)  # the same half-spaces, written twice
+        problem = je.HalfSpaces(
+            larger_mean, scale * np.array([[[1.0, -1.0]], [[-1.0, 1.0]]]), [[0.1 * scale], [0.0]]
+        )
+        assert (
+            eval(repr(problem), {"HalfSpaces": je.HalfSpaces, "larger_mean": larger_mean})
+            == problem
+        )
+        results.append(
+            je.simulate(
+                instance, problem, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
+            )
+        )
+    # the same half-spaces at another scale
+    np.testing.assert_array_equal(results[0].samples, results[1].samples)
     other = je.HalfSpaces(larger_mean, [[[1.0, -1.0]], [[-1.0, 1.0]]], [[0.5], [0.0]])
-    harder = je.simulate(instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE)
+    harder = je.simulate(
+        instance, other, je.LinGapE(), runs=20, max_samples=2000, stopping=SELECTIVE
+    )
     assert harder.samples.mean() > 1.5 * results[0].samples.mean()
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
 
-def test_the_last_runs_on_fewer_lanes(watched, monkeypatch):
-    """Where the queue is empty the runs left move to smaller programs, compiled once; no number changes, on one device or two."""
+def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
+    """When the queue is empty, the remaining runs move to programs of fewer lanes.
+
+    Those compile once, and no number changes, on one device or two.
+    """
     monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
     for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
         layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
-        moved = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON)
-        equal(watched, moved)
-        stayed = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=dataclasses.replace(layout, shrink=False),
-                             **COMMON)
-        equal(watched, stayed)
+        moved = je.simulate(
+            INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON
+        )
+        equal(observed, moved)
+        stayed = je.simulate(
+            INSTANCE,
+            je.BestArm(),
+            je.LinGapE(),
+            stopping=ALL,
+            engine=dataclasses.replace(layout, shrink=False),
+            **COMMON,
+        )
+        equal(observed, stayed)
         assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
         assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
     assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
 
 
 def test_few_runs_take_few_lanes():
-    """About eight runs a lane, where nobody says how many lanes; what a run does is the same on any number of them."""
-    few = jax.default_backend() == "cpu"  # a GPU takes as many as there are runs
+    """By default a lane takes about eight runs; runs do not depend on the lanes."""
+    few = jax.default_backend() == "cpu"  # a GPU takes a lane per run
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
     results = {}
-    sizes = (8, None, 16), (100, None, 16 if few else 128), (1000, None, 64 if few else 1024), (100, 64, 64)
+    sizes = (
+        (8, None, 16),
+        (100, None, 16 if few else 128),
+        (1000, None, 64 if few else 1024),
+        (100, 64, 64),
+    )
     for runs, lanes, expected in sizes:
         layout = je.Engine(lanes=lanes, devices=1)
-        results[runs, lanes] = result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout)
+        results[runs, lanes] = result = je.simulate(
+            easy, je.BestArm(), je.LinGapE(), runs=runs, max_samples=300, engine=layout
+        )
         assert result.layout["lanes"] == expected
     for key in ((8, None), (1000, None), (100, 64)):
-        np.testing.assert_array_equal(results[key].samples[..., :8], results[100, None].samples[..., :8])
+        np.testing.assert_array_equal(
+            results[key].samples[..., :8], results[100, None].samples[..., :8]
+        )
     np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
 
 
 def test_lanes_do_not_change_the_last_digit():
-    """What a rule carries is equal to the bit on any number of lanes: else long runs part, sooner or later."""
+    """A rule's state is bitwise equal on any number of lanes, else long runs differ."""
     inside = {}
     for lanes in (16, 64):
         given = je.load_instance("linear-d20"), je.BestArm(), je.LinGame()
-        settings = {"delta": [0.01], "stopping": (je.LLR(),), "elimination": None, "runs": lanes, "max_samples": 10**6,
-                    "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        settings = {
+            "delta": [0.01],
+            "stopping": (je.LLR(),),
+            "elimination": None,
+            "runs": lanes,
+            "max_samples": 10**6,
+            "engine": je.Engine(lanes=lanes, devices=1),
+        }
         with scope.engine():
             spec, *host = planned(given, settings)
             program = engine.program(spec, host[0])
@@ -262,8 +361,10 @@ def test_lanes_do_not_change_the_last_digit():
 
 
 def test_useful_samples():
-    """Lanes are refilled from the queue: with many more runs than lanes few of the computed samples are wasted."""
+    """Lanes are refilled from the queue: most computed samples are drawn by runs."""
     easy = je.Instance(np.eye(4), [1.0, 0.0, 0.0, 0.0])
-    result = je.simulate(easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1))
+    result = je.simulate(
+        easy, je.BestArm(), je.LinGapE(), runs=4000, engine=je.Engine(lanes=16, chunk=8, devices=1)
+    )
     assert result.timings["samples_drawn"] == (result.samples - 4).sum()
     assert result.timings["samples_drawn"] / result.timings["samples_computed"] > 0.75

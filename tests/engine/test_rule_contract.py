@@ -1,4 +1,4 @@
-"""Rules and answer maps that break their contract are refused: while they are traced, or after the chunk in which they did."""
+"""Rules and answer maps that break their contract are refused."""
 
 import dataclasses
 from typing import Any
@@ -19,7 +19,7 @@ SLOW = je.Engine(devices=1, chunk=64)
 
 
 def a_rule(choose, **more):
-    """A rule of one's own: `choose` and other members, given as functions of (rule, view, ..)."""
+    """A user's rule: `choose` and other members, as functions of (rule, view, ..)."""
     traits = je.Traits(uses_delta=False, uses_rewards=False, **more.pop("traits", {}))
     members = {"choose": choose, "traits": traits, **more}
     kind = type("Mine", (je.SamplingRule,), members)
@@ -40,7 +40,7 @@ def refused(rule, instance=ONE, **settings):
 
 @dataclasses.dataclass(frozen=True)
 class Late(je.SamplingRule):
-    """The arms in turn, and at t = 150 another; by which method is a matter of the subclass.
+    """Pulls the arms in turn, but `arm` at t = 150; subclasses do so in other methods.
 
     The arm is traced, so that all share a program.
     """
@@ -68,7 +68,7 @@ class Fast(LanesLast):
 
 
 class Slow(LanesLast):
-    """`fast` asks for `choose` at every other t."""
+    """Its `fast` asks for `choose` at every other t."""
 
     def fast(self, view, state):
         return jnp.int64(0), state, jnp.where(view.t % 2 == 0, ASK, OK)
@@ -76,25 +76,29 @@ class Slow(LanesLast):
 
 MOST = np.iinfo(np.int32).max
 ARMS = {200: 200, K: K, -1: -1, -7: -7, MOST: MOST, -MOST: -MOST, 2**32 + 1: MOST, -(2**40): -MOST}
-"""What is chosen, and what is said of it: what does not fit into 32 bits is not taken for an arm."""
+"""Arm chosen: arm reported. An arm beyond 32 bits is clipped, not wrapped."""
 
 
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("kind", [Late, LanesLast, Fast, Slow])
 def test_an_arm_out_of_range(kind, arm):
     error = refused(kind(arm))
-    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(error.arm - ARMS[arm]) <= 1
-    assert str(error) == (f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
-                          "allowed: a rule that chooses arms from 0 to 2")
+    assert (error.t, error.run, error.instance) == (150, 0, None) and abs(
+        error.arm - ARMS[arm]
+    ) <= 1
+    assert str(error) == (
+        f"rule: got {kind.__name__}(arm={arm}) (it chose arm {error.arm} at t = 150 of run 0); "
+        "allowed: a rule that chooses arms from 0 to 2"
+    )
 
 
 def by_run(rule, view, state):
-    """Out of range where the first mean is small, so in some runs only, and at different t."""
+    """Out of range when the first mean is small: in some runs, at different t."""
     return jnp.where(view.means[0] < 0.8, 99, view.t % K), state
 
 
 def test_the_earliest_run_is_named():
-    """Whatever the layout, as long as the chunks are as long: that of lowest index among those of the first such chunk."""
+    """On any layout with equal chunks: the lowest run of the first faulty chunk."""
     found = [
         refused(a_rule(by_run), BATCH, runs=np.arange(40) + 5, engine=engine)
         for engine in (SLOW, je.Engine(devices=1, chunk=64, lanes=64))
@@ -109,7 +113,7 @@ def test_the_earliest_run_is_named():
     assert one.t == first.t
 
 
-def test_a_trace_is_refused_too():
+def test_a_trace_is_refused():
     with pytest.raises(je.RuleError, match=r"arm 200 at t = 150 of run 7\)"):
         je.trace(ONE, je.BestArm(), Late(200), run=7, ridge=1)
 
@@ -119,9 +123,11 @@ def test_all_devices_name_the_same_run():
     assert (error.run, error.t) == (0, 150)
 
 
-def test_an_arm_that_is_never_pulled_is_no_fault():
+def test_an_arm_that_is_never_pulled_is_accepted():
     """At the cap the rule is asked, but nothing is drawn."""
-    result = je.simulate(ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW)
+    result = je.simulate(
+        ONE, je.BestArm(), Late(200), runs=20, max_samples=149, delta=1e-30, ridge=1, engine=SLOW
+    )
     assert (result.samples == 149).all() and (result.pulls.sum(-1) == 149).all()
 
 
@@ -134,7 +140,7 @@ def jitted_constant(value):
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """A state that is no pytree."""
+    """A state that is not a pytree."""
 
     x: Any = 0
 
@@ -149,36 +155,116 @@ def as_it_is(rule, view, state):
 
 FAULTS = {
     "an arm alone": (lambda rule, view, state: jnp.int32(0), {}, "what choose returned is int32[]"),
-    "three things": (lambda rule, view, state: (0, state, 1), {}, "what choose returned is a tuple of length 3"),
+    "three things": (
+        lambda rule, view, state: (0, state, 1),
+        {},
+        "what choose returned is a tuple of length 3",
+    ),
     "nothing": (lambda rule, view, state: None, {}, "what choose returned is None"),
-    "an if": (lambda rule, view, state: (0 if view.t > 5 else 1, state), {}, "choose raised TracerBoolConversionError"),
-    "numpy": (lambda rule, view, state: (int(np.log(view.means)[0]), state), {}, "choose raised TracerArrayConversionError"),
-    "an index": (lambda rule, view, state: ([0, 1, 2][view.t], state), {}, "choose raised TracerIntegerConversionError"),
-    "its own error": (lambda rule, view, state: 1 / 0, {}, "choose raised ZeroDivisionError: division by zero"),
-    "no such name": (lambda rule, view, state: (view.nonsense, state), {}, "choose raised AttributeError"),
+    "an if": (
+        lambda rule, view, state: (0 if view.t > 5 else 1, state),
+        {},
+        "choose raised TracerBoolConversionError",
+    ),
+    "numpy": (
+        lambda rule, view, state: (int(np.log(view.means)[0]), state),
+        {},
+        "choose raised TracerArrayConversionError",
+    ),
+    "an index": (
+        lambda rule, view, state: ([0, 1, 2][view.t], state),
+        {},
+        "choose raised TracerIntegerConversionError",
+    ),
+    "its own error": (
+        lambda rule, view, state: 1 / 0,
+        {},
+        "choose raised ZeroDivisionError: division by zero",
+    ),
+    "no such name": (
+        lambda rule, view, state: (view.nonsense, state),
+        {},
+        "choose raised AttributeError",
+    ),
     "another signature": (lambda rule, view: (0, ()), {}, "choose raised TypeError"),
-    "a float arm": (jitted_constant(lambda view: view.means[0]), {}, "the arm that choose returned is float64[]"),
-    "a Python float": (jitted_constant(lambda view: 1.0), {}, "the arm that choose returned is of type float"),
-    "a bool arm": (jitted_constant(lambda view: view.t > 5), {}, "the arm that choose returned is bool[]"),
-    "a vector arm": (jitted_constant(lambda view: jnp.arange(3)), {}, "the arm that choose returned is int64[3]"),
+    "a float arm": (
+        jitted_constant(lambda view: view.means[0]),
+        {},
+        "the arm that choose returned is float64[]",
+    ),
+    "a Python float": (
+        jitted_constant(lambda view: 1.0),
+        {},
+        "the arm that choose returned is of type float",
+    ),
+    "a bool arm": (
+        jitted_constant(lambda view: view.t > 5),
+        {},
+        "the arm that choose returned is bool[]",
+    ),
+    "a vector arm": (
+        jitted_constant(lambda view: jnp.arange(3)),
+        {},
+        "the arm that choose returned is int64[3]",
+    ),
     "no arm": (jitted_constant(lambda view: None), {}, "the arm that choose returned is None"),
-    "a name": (jitted_constant(lambda view: "first"), {}, "the arm that choose returned is of type str"),
-    "more state": (lambda rule, view, state: (0, (state, 1)), {}, "choose returned a state of structure"),
-    "another type": (lambda rule, view, state: (0, state.astype(jnp.float64)), start(lambda view: view.t),
-                     "state is int32[] after init and float64[] after choose"),
-    "another shape": (lambda rule, view, state: (0, {"x": state["x"][:2]}), start(lambda view: {"x": view.means}),
-                      "state['x'] is float64[3] after init and float64[2] after choose"),
-    "no arrays": (as_it_is, start(lambda view: "begun"), "a leaf of the state that init returned is of type str"),
-    "no pytree": (as_it_is, start(lambda view: Held()), "a leaf of the state that init returned is of type Held"),
+    "a name": (
+        jitted_constant(lambda view: "first"),
+        {},
+        "the arm that choose returned is of type str",
+    ),
+    "more state": (
+        lambda rule, view, state: (0, (state, 1)),
+        {},
+        "choose returned a state of structure",
+    ),
+    "another type": (
+        lambda rule, view, state: (0, state.astype(jnp.float64)),
+        start(lambda view: view.t),
+        "state is int32[] after init and float64[] after choose",
+    ),
+    "another shape": (
+        lambda rule, view, state: (0, {"x": state["x"][:2]}),
+        start(lambda view: {"x": view.means}),
+        "state['x'] is float64[3] after init and float64[2] after choose",
+    ),
+    "no arrays": (
+        as_it_is,
+        start(lambda view: "begun"),
+        "a leaf of the state that init returned is of type str",
+    ),
+    "no pytree": (
+        as_it_is,
+        start(lambda view: Held()),
+        "a leaf of the state that init returned is of type Held",
+    ),
     "init": (as_it_is, start(lambda view: view.nonsense), "init raised AttributeError"),
-    "piece_tests": (as_it_is, {"piece_tests": lambda rule, view, state: view.means}, "what piece_tests returned is float64[3]"),
-    "fast": (as_it_is, {"fast": lambda rule, view, state: (0, state)}, "what fast returned is a tuple of length 2"),
-    "its arm": (as_it_is, {"fast": lambda rule, view, state: (0.5, state, OK)}, "the arm that fast returned is of type float"),
-    "its status": (as_it_is, {"fast": lambda rule, view, state: (0, state, True)},
-                   "the status that fast returned is of type bool"),
-    "beside fast": (lambda rule, view, state: 0, {"fast": lambda rule, view, state: (0, state, OK)},
-                    "what choose returned is of type int"),
-}  # fmt: skip
+    "piece_tests": (
+        as_it_is,
+        {"piece_tests": lambda rule, view, state: view.means},
+        "what piece_tests returned is float64[3]",
+    ),
+    "fast": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0, state)},
+        "what fast returned is a tuple of length 2",
+    ),
+    "its arm": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0.5, state, OK)},
+        "the arm that fast returned is of type float",
+    ),
+    "its status": (
+        as_it_is,
+        {"fast": lambda rule, view, state: (0, state, True)},
+        "the status that fast returned is of type bool",
+    ),
+    "beside fast": (
+        lambda rule, view, state: 0,
+        {"fast": lambda rule, view, state: (0, state, OK)},
+        "what choose returned is of type int",
+    ),
+}
 
 
 @pytest.fixture
@@ -189,7 +275,7 @@ def nothing_compiles():
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_method_that_returns_something_else(name, nothing_compiles):
+def test_methods_that_return_something_else(name, nothing_compiles):
     choose, more, note = FAULTS[name]
     error = refused(a_rule(choose, **more))
     assert error.note.startswith(note) and error.arm is None
@@ -197,25 +283,40 @@ def test_a_method_that_returns_something_else(name, nothing_compiles):
     assert (error.__cause__ is not None) == (" raised " in note) == ("jax.numpy" in error.allowed)
 
 
-def test_lanes_last_rules_too(nothing_compiles):
-    error = refused(a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True}))
+def test_lanes_last_rules_are_refused(nothing_compiles):
+    error = refused(
+        a_rule(lambda rule, view, state: (view.means > 0, state), traits={"lanes_last": True})
+    )
     assert error.note == "the arm that choose returned is bool[3,16]"
-    error = refused(a_rule(lambda rule, view, state: (view.t, state + 1), traits={"lanes_last": True}), BATCH)
+    error = refused(
+        a_rule(lambda rule, view, state: (view.t, state + 1), traits={"lanes_last": True}), BATCH
+    )
     assert "choose raised TypeError" in error.note
 
 
 NATIVE = {
     "nothing": (lambda rule, view, state: None, "what native returned is None"),
     "one thing": (lambda rule, view, state: view.t > 9, "what native returned is bool[]"),
-    "a number": (lambda rule, view, state: (view.t, view.means > 0), "the stops that native returned is int32[]"),
-    "an index": (lambda rule, view, state: (view.t > 9, 0), "the answer that native returned is of type int"),
+    "a number": (
+        lambda rule, view, state: (view.t, view.means > 0),
+        "the stops that native returned is int32[]",
+    ),
+    "an index": (
+        lambda rule, view, state: (view.t > 9, 0),
+        "the answer that native returned is of type int",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_a_stopping_test_of_its_own(name, nothing_compiles):
+def test_a_native_stopping_test_is_checked(name, nothing_compiles):
     native, note = NATIVE[name]
-    assert refused(a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()).note == note
+    assert (
+        refused(
+            a_rule(as_it_is, native=native, traits={"stopping": ("native",)}), stopping=je.Native()
+        ).note
+        == note
+    )
 
 
 def test_python_integers_and_states_are_fine():
@@ -230,22 +331,36 @@ def test_python_integers_and_states_are_fine():
 Y = np.array([[[1.0, 0.0, -1.0]], [[-1.0, 1.0, 0.0]]])
 
 
-@pytest.mark.parametrize("call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)])
+@pytest.mark.parametrize(
+    "call, beyond, said", [(je.trace, 2, 2), (je.simulate, -1, -1), (je.simulate, 2**40, 2**31 - 1)]
+)
 def test_an_answer_out_of_range(call, beyond, said):
-    """Right at the true theta, where alone it is looked at beforehand."""
+    """The answer is in range at the true theta, the only point checked beforehand."""
+
     def answer(theta):
         return jnp.where(theta[0] < 0.7, beyond, 0)
 
     with pytest.raises(je.ArgumentError) as caught:
         call(ONE, je.HalfSpaces(answer, Y), je.LinGapE(), ridge=1, max_samples=3000, delta=1e-9)
     error = caught.value
-    assert error.argument == "answer" and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
-    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(" samples of run 0")
+    assert (
+        error.argument == "answer"
+        and error.allowed == "a function that gives an answer from 0 to 1 at every theta_hat"
+    )
+    assert error.note.startswith(f"it gave {said} after ") and error.note.endswith(
+        " samples of run 0"
+    )
 
 
-def test_an_answer_that_only_numpy_can_give(nothing_compiles):
+def test_an_answer_that_needs_numpy(nothing_compiles):
     with pytest.raises(je.ArgumentError, match="TracerArrayConversionError") as caught:
-        je.simulate(ONE, je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y), je.LinGapE(), runs=2, ridge=1)
+        je.simulate(
+            ONE,
+            je.HalfSpaces(lambda theta: np.argmax(np.asarray(theta)), Y),
+            je.LinGapE(),
+            runs=2,
+            ridge=1,
+        )
     assert caught.value.argument == "answer"
 
 
@@ -256,7 +371,7 @@ class Broken(je.Uniform):
         raise KeyError("nothing there")
 
 
-def test_the_other_error_is_the_cause():
+def test_the_original_error_is_the_cause():
     error = refused(Broken())
     assert isinstance(error.__cause__, KeyError) and "Broken()" in str(error)
 
@@ -274,8 +389,10 @@ class MutableThreshold:
         return self.factor * jnp.log((1 + t) / delta)
 
 
-@pytest.mark.parametrize("argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str)
-def test_what_cannot_be_hashed(argument, given, nothing_compiles):
+@pytest.mark.parametrize(
+    "argument, given", [("rule", Mutable()), ("threshold", MutableThreshold())], ids=str
+)
+def test_unhashable_arguments(argument, given, nothing_compiles):
     with pytest.raises(je.ArgumentError) as caught:
         je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
     assert caught.value.argument == argument and "unhashable type" in caught.value.note

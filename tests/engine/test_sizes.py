@@ -1,4 +1,4 @@
-"""Sizes at which a type or the memory gives out: each has a type that fits, or is refused with a sentence."""
+"""Sizes beyond a type or the memory: a wider type is taken, or the call is refused."""
 
 import dataclasses
 import tracemalloc
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.families import gaussian
 from jaxelim.lanes import LaneOps, places_type
@@ -35,18 +35,27 @@ def easy_for_one_delta(t, delta):
 
 @pytest.mark.parametrize("arms", [40, 2**15 + 100])
 def test_pulls_at_every_stop_sum_to_samples(arms):
-    """Two observers, of which one stops at once and one never: the pulls in between are of an arm beyond int16."""
+    """Of two observers one stops at once and one never.
+
+    The pulls in between are of an arm beyond int16.
+    """
     features = np.tile([[0.0, 1e-3]], (arms, 1)) * (1 + np.arange(arms)[:, None])
     features[0] = [1.0, 0.0]
     settings = dict(delta=[0.5, 1e-9], runs=2, ridge=1, max_samples=arms + 40)
-    result = je.simulate(je.Instance(features, [100.0, 0.0]), je.BestArm(), Last(), threshold=easy_for_one_delta,
-                         engine=je.Engine(devices=1, chunk=64), **settings)
+    result = je.simulate(
+        je.Instance(features, [100.0, 0.0]),
+        je.BestArm(),
+        Last(),
+        threshold=easy_for_one_delta,
+        engine=je.Engine(devices=1, chunk=64),
+        **settings,
+    )
     assert (result.samples[0, 0] < arms + 5).all() and (result.samples[0, 1] == arms + 40).all()
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
 
 
 def gathered(f, *shapes):
-    """The type of the indices that f gathers with, traced on arrays of these shapes and types."""
+    """The type of the indices that f gathers with, for these shapes and types."""
     given = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
     with scope.engine():
         equations = jax.make_jaxpr(f)(*given).jaxpr.eqns
@@ -56,8 +65,8 @@ def gathered(f, *shapes):
 
 
 @pytest.mark.parametrize("b, dtype", [(8191, jnp.int32), (8192, jnp.int64)])
-def test_places_that_do_not_fit_into_32_bits(b, dtype):
-    """[512, 512, 8192] entries are 2^31: the largest place still fits, the number of entries does not."""
+def test_places_beyond_32_bits(b, dtype):
+    """[512, 512, 8192] has 2^31 entries: one more than int32 can count."""
     lanes, i, pairs = LaneOps(None), ((b,), jnp.int32), ((512, 512, b), jnp.bool_)
     assert gathered(lanes.row, pairs, i) == dtype
     assert gathered(lanes.column, pairs, i) == dtype
@@ -68,7 +77,7 @@ def test_places_that_do_not_fit_into_32_bits(b, dtype):
 
 @pytest.mark.slow
 def test_rows_beyond_32_bits():
-    """4.3 GB: the last entries of an array that int32 places do not reach."""
+    """The last entries of a 4.3 GB array, beyond the places of int32."""
     n, q, b = 3, 2**14, 2**16 + 16
     assert n * q * b > 2**31
     with scope.engine():
@@ -78,26 +87,43 @@ def test_rows_beyond_32_bits():
         assert (row[:, -3:] == 7).all() and int(jnp.sum(row, dtype=jnp.int64)) == 7 * 3 * q
 
 
-def test_counts_that_float32_does_not_hold():
+def test_counts_beyond_float32():
     one = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
     single = je.Engine(precision="float32")
     for call, more in ((je.simulate, {"runs": 2}), (je.trace, {})):
         with pytest.raises(je.ArgumentError) as caught:
-            call(one, je.BestArm(), je.Uniform(), max_samples=2**24 + 1, ridge=1, engine=single, **more)
+            call(
+                one,
+                je.BestArm(),
+                je.Uniform(),
+                max_samples=2**24 + 1,
+                ridge=1,
+                engine=single,
+                **more,
+            )
         assert str(caught.value) == (
             "max_samples: got 16777217 (float32 counts one by one up to 2^24); "
             "allowed: an integer from 3 to 16777216 with precision='float32'"
         )
-    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):  # these pass, and the next wrong argument is named
+    # these pass, and the next wrong argument is refused
+    for layout, most in ((single, 2**24), (je.Engine(), 2**30)):
         with pytest.raises(je.ArgumentError, match="elimination: got"):
-            je.simulate(one, je.BestArm(), je.Uniform(), max_samples=most, elimination="none", ridge=1, engine=layout)
+            je.simulate(
+                one,
+                je.BestArm(),
+                je.Uniform(),
+                max_samples=most,
+                elimination="none",
+                ridge=1,
+                engine=layout,
+            )
 
 
 # Arms that nearly coincide
 
 
 def may_cancel(instance, ridge, max_samples):
-    """The definition, with every pair at once."""
+    """The definition, with all pairs at once."""
     for features in np.reshape(instance.arms, (-1, instance.K, instance.d)):
         gram = features @ features.T
         norms = np.diag(gram)
@@ -113,7 +139,10 @@ def may_cancel(instance, ridge, max_samples):
 
 
 def test_near_arms_are_found_in_blocks(monkeypatch):
-    """As the definition says, however small the blocks: arms at all distances, identical ones, batches, zero arms."""
+    """Any block size gives the definition's result.
+
+    Cases: all distances between arms, identical arms, batches, zero arms.
+    """
     rng, found = np.random.default_rng(0), []
     for block in (1, 50, gaussian.BLOCK):
         monkeypatch.setattr(gaussian, "BLOCK", block)
@@ -152,7 +181,7 @@ THREE = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
 
 @pytest.fixture
 def four_gigabytes(monkeypatch):
-    """Free on this machine, whatever it is; and nothing is compiled."""
+    """Free memory of 4 GB, and a check that nothing compiles."""
     monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
     before = engine.program.cache_info()
     yield
@@ -170,20 +199,26 @@ def too_large(call=je.simulate, instance=THREE, problem=je.BestArm(), **settings
         tracemalloc.stop()
     error = caught.value
     assert error.free == 4 * 10**9 < error.needed
-    assert str(error).startswith(f"{error.argument}: got ") and error.note.startswith("the call would hold ")
+    assert str(error).startswith(f"{error.argument}: got ") and error.note.startswith(
+        "the call would hold "
+    )
     assert str(error).endswith("; allowed: what fits into the 4.0 GB of memory that are free")
     return error
 
 
 LARGE = {
     "runs": ("runs", 2**31, dict(runs=2**31)),
-    "runs of a batch": ("runs", 10**7, dict(runs=10**7, instance=je.Instance(np.eye(40), np.linspace(1, 0, 80).reshape(2, 40)))),
+    "runs of a batch": (
+        "runs",
+        10**7,
+        dict(runs=10**7, instance=je.Instance(np.eye(40), np.linspace(1, 0, 80).reshape(2, 40))),
+    ),
     "runs of many deltas": ("runs", 10**6, dict(runs=10**6, delta=np.linspace(0.01, 0.1, 100))),
     "chunk": ("chunk", 10**9, dict(runs=2, engine=je.Engine(chunk=10**9))),
     "chunk of few lanes": ("chunk", 10**8, dict(runs=2, engine=je.Engine(chunk=10**8, lanes=16))),
     "lanes": ("lanes", 2**20, dict(runs=2**20, engine=je.Engine(lanes=2**20))),
     "log": ("max_samples", 2**30, dict(call=je.trace, max_samples=2**30)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -194,23 +229,33 @@ def test_what_does_not_fit_is_refused(name, four_gigabytes):
 
 
 def test_the_state_of_a_lane_is_counted(four_gigabytes):
-    """K x K bits twice for elimination with resets in top m: 0.5 MB a lane, of which nothing else tells."""
+    """Top m with resets keeps K x K bits twice in a lane's state: 0.5 MB a lane."""
     wide = je.Instance(np.eye(512), np.linspace(1, 0, 512))
     resets = je.Resets(je.FullElimination())
     settings = dict(problem=je.TopM(5), stopping=je.LLR(), elimination=resets, runs=2**14)
     error = too_large(instance=wide, engine=je.Engine(lanes=2**14), **settings)
-    assert (error.argument, error.given) == ("lanes", 2**14) and "the state of its lanes" in error.note
+    assert (error.argument, error.given) == (
+        "lanes",
+        2**14,
+    ) and "the state of its lanes" in error.note
 
 
 def test_an_instance_too_large_for_its_lanes(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
     wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])
     with pytest.raises(je.MemoryLimitError, match="instance: got .* for the state of its lanes"):
-        je.simulate(wide, je.TopM(2), je.LinGapE(), runs=1000, elimination=je.Resets(je.FullElimination()), ridge=1)
+        je.simulate(
+            wide,
+            je.TopM(2),
+            je.LinGapE(),
+            runs=1000,
+            elimination=je.Resets(je.FullElimination()),
+            ridge=1,
+        )
 
 
 def test_what_fits_is_not_refused(four_gigabytes, monkeypatch):
-    """What is asked for last is refused instead; and where nobody knows how much there is, nothing is."""
+    """A later argument is refused; if free memory is unknown, every size passes."""
     for free in (4 * 10**9, None):
         monkeypatch.setattr(memory, "available", lambda free=free: free)
         with pytest.raises(je.ArgumentError, match="elimination: got"):
@@ -220,11 +265,30 @@ def test_what_fits_is_not_refused(four_gigabytes, monkeypatch):
 
 
 def test_an_estimate_is_near_the_truth():
-    """Beside what XLA says of the compiled program: its arguments, results and temporary arrays."""
+    """XLA's figures: arguments, results and temporary arrays of the program."""
     given = (je.load_instance("linear-d20"), je.BestArm(), je.LinGapE())
-    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 20_000, "max_samples": 100,
-                "engine": je.Engine(lanes=256, devices=1)}  # fmt: skip
-    job = Job.checked(*given, [0.1], je.LLR(), None, je.Heuristic(), 20_000, 0, 100, 1, None, (), settings["engine"])
+    settings = {
+        "delta": [0.1],
+        "stopping": (je.LLR(),),
+        "elimination": None,
+        "runs": 20_000,
+        "max_samples": 100,
+        "engine": je.Engine(lanes=256, devices=1),
+    }
+    job = Job.checked(
+        *given,
+        [0.1],
+        je.LLR(),
+        None,
+        je.Heuristic(),
+        20_000,
+        0,
+        100,
+        1,
+        None,
+        (),
+        settings["engine"],
+    )
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
         parts = drive._needs(job, spec, inputs, *engine.outline(spec, inputs))
@@ -247,7 +311,9 @@ def files(root, contents):
     return root
 
 
-MEMINFO = {"proc/meminfo": "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\nCached: 5 kB\n"}
+MEMINFO = {
+    "proc/meminfo": "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\nCached: 5 kB\n"
+}
 V2 = {
     **MEMINFO, "proc/self/cgroup": "0::/a/b\n",
     "sys/fs/cgroup/a/memory.max": "9000000000\n", "sys/fs/cgroup/a/memory.current": "5000000000\n",
@@ -255,15 +321,17 @@ V2 = {
     "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
 }  # fmt: skip
 V1 = {
-    **MEMINFO, "proc/self/cgroup": "9:name=systemd:/x\n4:memory,hugetlb:/job\n0::/\n",
-    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "7\n",
+    **MEMINFO,
+    "proc/self/cgroup": "9:name=systemd:/x\n4:memory,hugetlb:/job\n0::/\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/memory/memory.usage_in_bytes": "7\n",
     "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "3000000000\n",
     "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1500000000\n",
     "sys/fs/cgroup/memory/job/memory.stat": "inactive_file 5\ntotal_inactive_file 250000000\n",
-}  # fmt: skip
+}
 
 
-def test_how_much_there_is(tmp_path):
+def test_available_memory(tmp_path):
     assert memory.available(files(tmp_path / "none", MEMINFO)) == 20_480_000_000
     assert memory.available(files(tmp_path / "v2", V2)) == 5_000_000_000
     assert memory.available(files(tmp_path / "v1", V1)) == 1_750_000_000
@@ -275,25 +343,35 @@ def test_how_much_there_is(tmp_path):
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """As much of one of JAX's as is looked at."""
+    """The attributes of a JAX device that the check reads."""
 
     free: int | None
     platform: str = "gpu"
 
     def memory_stats(self):
-        return None if self.free is None else {"bytes_limit": self.free + 10**9, "bytes_in_use": 10**9}
+        return (
+            None if self.free is None else {"bytes_limit": self.free + 10**9, "bytes_in_use": 10**9}
+        )
 
 
 def test_a_devices_own_memory(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 10 * 10**9)
-    parts = [memory.Part("runs", 5, "results", 2 * 10**9, 4 * 10**9), memory.Part("lanes", 7, "lanes", 0, 8 * 10**9)]
+    parts = [
+        memory.Part("runs", 5, "results", 2 * 10**9, 4 * 10**9),
+        memory.Part("lanes", 7, "lanes", 0, 8 * 10**9),
+    ]
     memory.check(parts, [Device(7 * 10**9), Device(6 * 10**9)])  # 6 GB on each
     memory.check(parts, [Device(None), Device(None)])
     with pytest.raises(je.MemoryLimitError) as caught:
         memory.check(parts, [Device(7 * 10**9), Device(5 * 10**9)])
     error = caught.value
-    assert (error.argument, error.given, error.needed, error.free) == ("lanes", 7, 6 * 10**9, 5 * 10**9)
+    assert (error.argument, error.given, error.needed, error.free) == (
+        "lanes",
+        7,
+        6 * 10**9,
+        5 * 10**9,
+    )
     assert str(error) == ("lanes: got 7 (the call would hold 6.0 GB, 4.0 GB of it for lanes); "
                           "allowed: what fits into the 5.0 GB of memory that are free")
-    with pytest.raises(je.MemoryLimitError):  # 14 GB of the host's
+    with pytest.raises(je.MemoryLimitError):  # 14 GB of host memory
         memory.check(parts, [Device(None, "cpu")])

@@ -1,4 +1,4 @@
-"""The scripts on the two-dimensional example and on allocations, in a small size, and what they compute on the side."""
+"""The scripts of the two-dimensional example and of allocations, at small sizes."""
 
 import dataclasses
 import types
@@ -11,13 +11,13 @@ from jaxelim import store
 from jaxelim.errors import ArgumentError
 
 
-def test_nested_loops_are_counted_check_by_check():
+def test_nested_loops_are_counted_per_check():
     rng = np.random.default_rng(0)
     K, runs = 5, 6
     tau = rng.integers(20, 40, runs)
     times = np.sort(rng.integers(K, 20, (runs, K)), 1)
-    times[:, -1] = 0  # the winner never falls
-    times[:, -2] = tau  # the last rival falls at the stop
+    times[:, -1] = 0  # the best arm is never eliminated
+    times[:, -2] = tau  # the last rival is eliminated at the stop
     times = rng.permuted(times, axis=1)
     stopped = np.ones(runs, bool)
     stopped[2] = False
@@ -26,13 +26,14 @@ def test_nested_loops_are_counted_check_by_check():
     found = two_dimensional.nested_tests_per_sample(result)[0, 0]
     for r in range(runs):
         count = 0
-        for t in range(K, tau[r] + 1):  # the check at t is made with the arms that have not fallen before t
+        # the check at t tests the arms not eliminated before t
+        for t in range(K, tau[r] + 1):
             active = ((times[r] == 0) | (times[r] >= t)).sum()
             count += active * (active - 1)
         assert found[r] == pytest.approx(count / tau[r]) if stopped[r] else np.isnan(found[r])
 
 
-def test_means_leave_out_what_is_missing():
+def test_means_leave_out_missing_values():
     mean, error = two_dimensional.moments(np.array([[1.0, 2.0, 4.0, np.nan], [5.0, 5.0, 5.0, 5.0]]))
     np.testing.assert_allclose(mean, [7 / 3, 5])
     np.testing.assert_allclose(error, [np.std([1, 2, 4], ddof=1) / 3**0.5, 0])
@@ -46,11 +47,22 @@ def test_settings_are_checked():
         two_dimensional.TwoDimensional(test_eps=())
 
 
-def test_the_two_dimensional_example_in_small(tmp_path, capsys):
+def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
     config = two_dimensional.TwoDimensional(
-        runs=4, arms=5, eps=(0.3,), delta=(0.1,), test_arms=(5,), test_eps=(0.3,), at_arms=5, at_eps=0.3, at_delta=0.1,
-        output=tmp_path / "out" / "small", results=tmp_path / "results", block=2, processes=False,
-    )  # fmt: skip
+        runs=4,
+        arms=5,
+        eps=(0.3,),
+        delta=(0.1,),
+        test_arms=(5,),
+        test_eps=(0.3,),
+        at_arms=5,
+        at_eps=0.3,
+        at_delta=0.1,
+        output=tmp_path / "out" / "small",
+        results=tmp_path / "results",
+        block=2,
+        processes=False,
+    )
     for i in (1, 2):
         two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))
         assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / "out").exists()
@@ -65,8 +77,10 @@ def test_the_two_dimensional_example_in_small(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_allocations_in_small(tmp_path, capsys):
-    config = allocations.Allocations(count=6, runs=8, length=300, output=tmp_path, dpi=60, endings=("png",))
+def test_allocations_at_a_small_size(tmp_path, capsys):
+    config = allocations.Allocations(
+        count=6, runs=8, length=300, output=tmp_path, dpi=60, endings=("png",)
+    )
     allocations.main(config)
     text = capsys.readouterr().out
     for part in config.parts:

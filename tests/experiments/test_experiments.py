@@ -1,4 +1,4 @@
-"""Each experiment, tiny, from its command line; and what the tables say of their runs."""
+"""Each experiment at a tiny size from its command line, and its tables."""
 
 import csv
 import math
@@ -15,11 +15,21 @@ import xarray as xr
 from scipy import stats
 
 import jaxelim as je
-from experiments import cells, figure1_left, figure1_middle, figure1_right, paper, table1, table3, table4, tables
+from experiments import (
+    cells,
+    figure1_left,
+    figure1_middle,
+    figure1_right,
+    paper,
+    table1,
+    table3,
+    table4,
+    tables,
+)
 from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[2]
-HERE = "--no-processes"  # what this process has compiled is not compiled again
+HERE = "--no-processes"  # reuse what this process has compiled
 TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 
 
@@ -34,31 +44,62 @@ def test_the_tables_have_all_cells_of_the_paper():
         found = tables.rows(name, tables.TableOptions())
         seen += [(name, row.problem, row.algorithm, row.column) for row in found if row.reproduces]
         assert {row.column for row in found} == set(layout.columns)
-        assert sum(not row.reproduces for row in found) == sum(row.algorithm == "Oracle" for row in found)
+        assert sum(not row.reproduces for row in found) == sum(
+            row.algorithm == "Oracle" for row in found
+        )
         names = [job.name for job in tables.jobs(found)]
         assert len(names) == len(set(names))
-        # Columns without elimination at sampling watch the same runs.
+        # Columns without elimination at sampling observe the same runs.
         for row in found:
-            watched = row.column in ("none", "stopping") or (name == "table3" and "elim" not in row.algorithm)
+            watched = row.column in ("none", "stopping") or (
+                name == "table3" and "elim" not in row.algorithm
+            )
             native = row.cell.rule.traits.stopping == ("native",)
-            assert row.cell.name.endswith("native" if native else "watched" if watched else "-at-both")
+            assert row.cell.name.endswith(
+                "native" if native else "watched" if watched else "-at-both"
+            )
             assert (row.cell.elimination is None) == (native or watched)
             assert row.stopping in [one.name for one in row.cell.stopping]
     assert sorted(seen) == sorted(paper.cells()) and len(seen) == 145
 
 
 def test_cells_are_those_of_the_paper():
-    rows = {(row.problem, row.algorithm, row.column): row for row in tables.rows("table1", tables.TableOptions())}
+    rows = {
+        (row.problem, row.algorithm, row.column): row
+        for row in tables.rows("table1", tables.TableOptions())
+    }
     cell = rows["topm", "MisLid", "stopping+sampling"].cell
-    assert cell.rule == je.LinGame() and cell.problem == je.TopM(5) and cell.instance == je.load_instance("linear-d20")
-    assert cell.stopping == (je.SelectiveElimination(),) and cell.elimination == je.SelectiveElimination()
-    assert cell.delta == (0.01,) and cell.max_samples == 10**6 and cell.threshold == je.Heuristic() and cell.ridge == 1
+    assert (
+        cell.rule == je.LinGame()
+        and cell.problem == je.TopM(5)
+        and cell.instance == je.load_instance("linear-d20")
+    )
+    assert (
+        cell.stopping == (je.SelectiveElimination(),)
+        and cell.elimination == je.SelectiveElimination()
+    )
+    assert (
+        cell.delta == (0.01,)
+        and cell.max_samples == 10**6
+        and cell.threshold == je.Heuristic()
+        and cell.ridge == 1
+    )
     assert rows["osi", "Oracle", "none"].cell.instance == je.load_instance("linear-d20-osi")
-    np.testing.assert_array_equal(rows["osi", "Oracle", "none"].cell.rule.weights, paper.oracle_weights("linear-d20-osi", "osi"))
+    np.testing.assert_array_equal(
+        rows["osi", "Oracle", "none"].cell.rule.weights,
+        paper.oracle_weights("linear-d20-osi", "osi"),
+    )
     assert rows["osi", tables.EXACT, "none"].cell.rule == je.Oracle()
-    full = {(row.algorithm, row.column): row for row in tables.rows("table3", tables.TableOptions(problems=("topm",)))}
+    full = {
+        (row.algorithm, row.column): row
+        for row in tables.rows("table3", tables.TableOptions(problems=("topm",)))
+    }
     assert full["MisLid + elim", "full"].cell.elimination == je.FullElimination()
-    assert full["MisLid", "full"].cell.stopping == (je.LLR(), je.SelectiveElimination(), je.FullElimination())
+    assert full["MisLid", "full"].cell.stopping == (
+        je.LLR(),
+        je.SelectiveElimination(),
+        je.FullElimination(),
+    )
     assert full["MisLid", "full"].cell.problem == je.TopM(3)
     with pytest.raises(je.UnknownNameError, match="lingape"):
         tables.rows("table1", tables.TableOptions(rules=("lingap",)))
@@ -69,19 +110,42 @@ def test_cells_are_those_of_the_paper():
 
 
 def test_table4(tmp_path, capsys):
-    """LUCB on signs: every run stops; the numbers are those of `simulate`."""
-    arguments = ["--runs", "6", "--rules", "lucb", "--problems", "osi", HERE, "--output", str(tmp_path)]
+    """LUCB on thresholding: every run stops; the numbers are those of `simulate`."""
+    arguments = [
+        "--runs", "6", "--rules", "lucb", "--problems", "osi", HERE, "--output", str(tmp_path),
+    ]  # fmt: skip
     assert table4.main(arguments) == 0
     page = capsys.readouterr().out
     lines = {line["column"]: line for line in read_csv(tmp_path / "table4.csv")}
     instance = je.load_instance("unstructured-k40-osi")
     both = je.SelectiveElimination()
-    one = je.Engine(devices=1)  # as cells are run: no further compilation
-    watched = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=(je.LLR(), both), runs=6, engine=one, ridge=1.0)
-    shared = je.simulate(instance, je.Thresholding(), je.LUCB(), stopping=both, elimination=both, runs=6, engine=one, ridge=1.0)
+    one = je.Engine(devices=1)  # as for cells: no further compilation
+    watched = je.simulate(
+        instance,
+        je.Thresholding(),
+        je.LUCB(),
+        stopping=(je.LLR(), both),
+        runs=6,
+        engine=one,
+        ridge=1.0,
+    )
+    shared = je.simulate(
+        instance,
+        je.Thresholding(),
+        je.LUCB(),
+        stopping=both,
+        elimination=both,
+        runs=6,
+        engine=one,
+        ridge=1.0,
+    )
     with xr.open_dataset(tmp_path / "table4.nc", engine="h5netcdf") as runs:
         runs = runs.load()
-    for column, result, place in (("none", watched, 0), ("stopping", watched, 1), ("stopping+sampling", shared, 0)):
+    for column, result, place in (
+        ("none", watched, 0),
+        ("stopping", watched, 1),
+        ("stopping+sampling", shared, 0),
+    ):
         tau, line, one = result.samples[place, 0], lines[column], runs.sel(row=f"osi/LUCB/{column}")
         np.testing.assert_array_equal(one["samples"], tau)
         np.testing.assert_array_equal(one["pulls"], result.pulls[place, 0])
@@ -89,18 +153,36 @@ def test_table4(tmp_path, capsys):
         published = paper.cells()["table4", "osi", "LUCB", column]
         assert math.isclose(float(line["samples_k"]), tau.mean() / 1000)
         assert math.isclose(float(line["sd_k"]), tau.std(ddof=1) / 1000)
-        z = (tau.mean() / 1000 - published["mean"]) / math.sqrt(published["sd"] ** 2 / 100 + (tau / 1000).var(ddof=1) / 6)
+        z = (tau.mean() / 1000 - published["mean"]) / math.sqrt(
+            published["sd"] ** 2 / 100 + (tau / 1000).var(ddof=1) / 6
+        )
         assert math.isclose(float(line["z"]), z) and abs(z) < 5
-        assert math.isclose(float(line["tests_stopping"]), result.tests_stopping[place, 0].sum() / tau.sum())
-        assert math.isclose(float(line["tests_sampling"]), result.tests_sampling[place, 0].sum() / tau.sum())
+        assert math.isclose(
+            float(line["tests_stopping"]), result.tests_stopping[place, 0].sum() / tau.sum()
+        )
+        assert math.isclose(
+            float(line["tests_sampling"]), result.tests_sampling[place, 0].sum() / tau.sum()
+        )
         assert line["truncated"] == "0" and line["errors"] == str((~result.correct[place, 0]).sum())
-        assert f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f} | {published['mean']:.2f}" in page
-        assert f"${tau.mean() / 1000:.2f} \\pm {tau.std(ddof=1) / 1000:.1f}$" in (tmp_path / "table4.tex").read_text()
+        assert (
+            f"{tau.mean() / 1000:.2f} ± {tau.std(ddof=1) / 1000:.1f} | {published['mean']:.2f}"
+            in page
+        )
+        assert (
+            f"${tau.mean() / 1000:.2f} \\pm {tau.std(ddof=1) / 1000:.1f}$"
+            in (tmp_path / "table4.tex").read_text()
+        )
     saved = 100 * (1 - shared.samples.mean() / watched.samples[0].mean())
     assert math.isclose(float(lines["stopping+sampling"]["samples_saved"]), saved)
-    assert math.isclose(float(lines["stopping+sampling"]["paper_time_saved"]), 100 * (1 - 0.10 / 0.11))
-    assert (tmp_path / "table4.md").read_text() in page and "3 of the paper's cells" in page and "†" not in page
-    # More runs: only the new ones are done, and the first stay.
+    assert math.isclose(
+        float(lines["stopping+sampling"]["paper_time_saved"]), 100 * (1 - 0.10 / 0.11)
+    )
+    assert (
+        (tmp_path / "table4.md").read_text() in page
+        and "3 of the paper's cells" in page
+        and "†" not in page
+    )
+    # More runs: only the new ones are computed, and the first blocks stay.
     before = {path: path.read_bytes() for path in (tmp_path / "blocks").iterdir()}
     arguments[1] = "8"
     assert table4.main(arguments) == 0
@@ -109,19 +191,32 @@ def test_table4(tmp_path, capsys):
 
 
 def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
-    """The oracle at 2000 samples, far too few: restricted means, daggers, and the number of runs; never in silence."""
-    assert table3.main([*TINY, "--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)]) == 0
+    """At 2000 samples every run of the oracle is cut off.
+
+    The table then shows restricted means, daggers and the number of runs.
+    """
+    assert (
+        table3.main([*TINY, "--rules", "oracle", "--problems", "bai", "--output", str(tmp_path)])
+        == 0
+    )
     page = capsys.readouterr().out
     lines = read_csv(tmp_path / "table3.csv")
     assert [line["algorithm"] for line in lines] == ["Oracle"] * 3 + [tables.EXACT] * 3
     for line in lines:
-        assert line["truncated"] == "6" and line["samples_k"] == "2.0" and line["stopped"] == "0" and line["error_low"] == ""
-    assert "† 36 runs were cut off at 2000 samples" in page and "2.00 ± 0.0†" in page and "6/6" in page
+        assert (
+            line["truncated"] == "6"
+            and line["samples_k"] == "2.0"
+            and line["stopped"] == "0"
+            and line["error_low"] == ""
+        )
+    assert (
+        "† 36 runs were cut off at 2000 samples" in page and "2.00 ± 0.0†" in page and "6/6" in page
+    )
     tex = (tmp_path / "table3.tex").read_text()
     assert tex.count("^{\\dagger6}") == 6 and "restricted mean" in tex and "\\toprule" in tex
     assert [line.count("&") for line in tex.splitlines() if line.startswith("& ")] == [7, 7]
-    assert all(line["z"] == "" for line in lines)  # the paper's cap was another
-    # Figure 1, left, shares these runs; of runs that were cut off it has nothing to draw, and says so.
+    assert all(line["z"] == "" for line in lines)  # the paper's cap is different
+    # Figure 1, left, shares these runs, and refuses to draw runs that were cut off.
     assert figure1_left.main([*TINY, "--rules", "oracle", "--output", str(tmp_path)]) == 2
     shown = capsys.readouterr().err
     assert "0 runs computed, 6 were there already" in shown and "ArgumentError" in shown
@@ -131,7 +226,9 @@ def test_clopper_pearson():
     for wrong, n in ((0, 100), (3, 100), (7, 7)):
         low, high = tables.clopper_pearson(wrong, n)
         assert low == pytest.approx(stats.beta.ppf(0.025, wrong, n - wrong + 1) if wrong else 0)
-        assert high == pytest.approx(stats.beta.ppf(0.975, wrong + 1, n - wrong) if wrong < n else 1)
+        assert high == pytest.approx(
+            stats.beta.ppf(0.975, wrong + 1, n - wrong) if wrong < n else 1
+        )
     assert all(math.isnan(x) for x in tables.clopper_pearson(0, 0))
 
 
@@ -146,35 +243,49 @@ def wait_for_blocks(folder: Path, count: int, process: subprocess.Popen) -> None
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "experiments.table1", *arguments, "--output", str(folder)]
-    # A suite that a shell started in the background hands on that Ctrl-C is ignored; preexec_fn would fork under JAX's threads.
+    # A shell's background job ignores Ctrl-C, and so would its children.
+    # preexec_fn would fork under JAX's threads.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def arrays(folder: Path) -> dict[str, xr.Dataset]:
-    return {path.name: store.Block.read(path).data for path in sorted((folder / "blocks").glob("*.nc"))}
+    return {
+        path.name: store.Block.read(path).data for path in sorted((folder / "blocks").glob("*.nc"))
+    }
 
 
-def compare_with_undisturbed(disturbed: Path, whole: Path, arguments: list[str], count: int) -> None:
+def compare_with_undisturbed(
+    disturbed: Path, whole: Path, arguments: list[str], count: int
+) -> None:
     assert table1.main([*arguments, HERE, "--output", str(disturbed)]) == 0
     assert table1.main([*arguments, HERE, "--output", str(whole)]) == 0
     one, other = arrays(disturbed), arrays(whole)
     assert list(one) == list(other) and len(one) == count
     assert all(one[name].identical(other[name]) for name in one)
-    untimed = lambda folder: [{k: v for k, v in line.items() if k != "us_per_sample"} for line in read_csv(folder / "table1.csv")]  # noqa: E731
+    untimed = lambda folder: [  # noqa: E731
+        {k: v for k, v in line.items() if k != "us_per_sample"}
+        for line in read_csv(folder / "table1.csv")
+    ]
     assert untimed(disturbed) == untimed(whole)
     assert (disturbed / "table1.nc").read_bytes() == (whole / "table1.nc").read_bytes()
 
 
-COUNT = 48  # blocks: two oracles, 24 runs; so many that no process is through with them before it is stopped
-BLOCKS = ["--runs", "24", "--block", "1", "--rules", "oracle", "--problems", "bai", "--max-samples", "10000"]
+# Two oracles, 24 runs each: no process finishes them all before it is stopped.
+COUNT = 48
+BLOCKS = [
+    "--runs", "24", "--block", "1", "--rules", "oracle", "--problems", "bai",
+    "--max-samples", "10000",
+]  # fmt: skip
 
 
 def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
-    """Ctrl-C says how to go on; then kill -9; in the end all is as if nothing had happened."""
+    """Ctrl-C prints the command to resume; Ctrl-C and kill -9 change no result."""
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", 2, process)
     process.send_signal(signal.SIGINT)
@@ -184,14 +295,15 @@ def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
     process = start(tmp_path / "disturbed", *BLOCKS)
     wait_for_blocks(tmp_path / "disturbed", kept + 2, process)
     process.kill()
-    process.communicate(timeout=60)  # until those that compute for it have ended too: they hold the other end of the pipes
+    # its workers hold the other end of the pipes: wait until they end too
+    process.communicate(timeout=60)
     assert 2 <= kept < len(arrays(tmp_path / "disturbed")) < COUNT
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", BLOCKS, COUNT)
 
 
 @pytest.mark.slow
 def test_a_table_that_is_killed_at_random_moments(tmp_path):
-    """50 times: as soon as there is another block, or up to 0.15 s later, while the next are computed and written."""
+    """Kill it 50 times, up to 0.15 s after a new block, while others are written."""
     rng = np.random.default_rng(0)
     many = ["--runs", "100", *BLOCKS[2:]]
     for _ in range(50):
@@ -205,25 +317,37 @@ def test_a_table_that_is_killed_at_random_moments(tmp_path):
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", many, 200)
 
 
-def test_sharded_tables_are_the_whole(tmp_path, capsys):
-    arguments = ["--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai", "--max-samples", "2000", HERE]
+def test_sharded_tables_equal_the_whole(tmp_path, capsys):
+    arguments = [
+        "--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai",
+        "--max-samples", "2000", HERE,
+    ]  # fmt: skip
     for i in (1, 2):
-        assert table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
-        assert "jaxelim merge" in capsys.readouterr().out and not (tmp_path / str(i) / "table1.md").exists()
+        assert (
+            table1.main([*arguments, "--shard", f"{i}/2", "--output", str(tmp_path / str(i))]) == 0
+        )
+        assert (
+            "jaxelim merge" in capsys.readouterr().out
+            and not (tmp_path / str(i) / "table1.md").exists()
+        )
     store.merge([tmp_path / "1", tmp_path / "2"], tmp_path / "joined")
     assert table1.main([*arguments, "--output", str(tmp_path / "joined")]) == 0
     assert "0 runs computed, 8 were there already" in capsys.readouterr().err
     assert table1.main([*arguments, "--output", str(tmp_path / "whole")]) == 0
-    assert (tmp_path / "joined" / "table1.nc").read_bytes() == (tmp_path / "whole" / "table1.nc").read_bytes()
+    assert (tmp_path / "joined" / "table1.nc").read_bytes() == (
+        tmp_path / "whole" / "table1.nc"
+    ).read_bytes()
 
 
-def test_options_are_refused_in_a_sentence(tmp_path, capsys):
+def test_bad_options_are_refused(tmp_path, capsys):
     common = ["--output", str(tmp_path)]
     assert table1.main(["--rules", "lingap", *common]) == 2 and "lingape" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert table1.main(["--output", str(tmp_path / "file" / "x"), "--rules", "oracle"]) == 2
     assert "StoreError" in capsys.readouterr().err
-    assert figure1_middle.main(["--rule", "rage", *common]) == 2 and "rage" in capsys.readouterr().err
+    assert (
+        figure1_middle.main(["--rule", "rage", *common]) == 2 and "rage" in capsys.readouterr().err
+    )
     for bad in (["--runs", "0"], ["--shard", "3/2"], ["--block", "0"], ["--seed", "-1"]):
         with pytest.raises(SystemExit) as left:
             code = table1.main([*bad, *common])
@@ -231,9 +355,14 @@ def test_options_are_refused_in_a_sentence(tmp_path, capsys):
         assert left.value.code == 2 and re.search(bad[0][2:], capsys.readouterr().err)
 
 
-def test_a_long_job_says_how_far_it_is(capsys, monkeypatch):
-    """Where there are no bars: a line now and then, though no block ends, with the whole job and each block at work."""
-    job = cells.Cell("a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),))
+def test_a_long_job_prints_its_progress(capsys, monkeypatch):
+    """Without progress bars it prints a line at intervals, even if no block ends.
+
+    The line shows the whole job and each block at work.
+    """
+    job = cells.Cell(
+        "a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),)
+    )
     board = cells.Board(total=300, done=100, blocks=2, workers=2)
     for worker in (0, 1):
         board.begin(worker, cells.Part(job, 100 * worker, 100 * worker + 99))
@@ -251,37 +380,64 @@ def test_a_long_job_says_how_far_it_is(capsys, monkeypatch):
     board.close()
 
 
-def test_seeds_have_names_of_their_own():
-    assert cells.Options().named("x") == "x" and cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
+def test_names_contain_the_seed():
+    assert (
+        cells.Options().named("x") == "x"
+        and cells.Options(seed=7, max_samples=50).named("x") == "x/seed=7/max_samples=50"
+    )
 
 
 def test_figure1_middle(tmp_path, capsys, monkeypatch):
-    assert figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)]) == 0
+    assert (
+        figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)])
+        == 0
+    )
     names = capsys.readouterr().out.split()
-    assert [Path(name).name for name in names] == ["figure1_middle_lingape.png", "figure1_middle_lingape.pdf"]
+    assert [Path(name).name for name in names] == [
+        "figure1_middle_lingape.png",
+        "figure1_middle_lingape.pdf",
+    ]
     assert all(Path(name).stat().st_size > 5000 for name in names)
     cells_ = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
-    assert set(cells_) == {f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")}
-    # A rule that the table does not have, and that does not look at pieces: two curves.
+    assert set(cells_) == {
+        f"table3/bai/LinGapE/{one}" for one in ("watched", "selective-at-both", "full-at-both")
+    }
+    # A rule outside the table and without elimination at sampling: two curves.
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or ())
-    assert figure1_middle.main(["--runs", "4", "--rule", "uniform", HERE, "--output", str(tmp_path / "other")]) == 0
+    assert (
+        figure1_middle.main(
+            ["--runs", "4", "--rule", "uniform", HERE, "--output", str(tmp_path / "other")]
+        )
+        == 0
+    )
     monkeypatch.undo()
     capsys.readouterr()
-    assert [cell.name for cell in store.Store(tmp_path / "other").cells()] == ["table3/bai/uniform/watched"]
+    assert [cell.name for cell in store.Store(tmp_path / "other").cells()] == [
+        "table3/bai/uniform/watched"
+    ]
     (axes,) = drawn[0].axes
-    assert [line.get_label() for line in axes.lines] == ["selective, at stopping", "full, at stopping"]
+    assert [line.get_label() for line in axes.lines] == [
+        "selective, at stopping",
+        "full, at stopping",
+    ]
     assert all(line.get_ydata()[0] == 52 > line.get_ydata()[-1] for line in axes.lines)
-    # Figure 1, left, draws from the same runs.
-    assert figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)]) == 0
+    # Figure 1, left, uses the same runs.
+    assert (
+        figure1_left.main(["--runs", "4", "--rules", "lingape", HERE, "--output", str(tmp_path)])
+        == 0
+    )
     said = capsys.readouterr()
     assert "0 runs computed, 4 were there already" in said.err and len(said.out.split()) == 8
     assert all(Path(name).stat().st_size > 5000 for name in said.out.split())
 
 
 def test_figure1_right(tmp_path, capsys):
-    """The ratios are those of the runs; none is below 1; all deltas are read off one trajectory."""
-    arguments = ["--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", HERE, "--output", str(tmp_path)]
+    """The ratios are those of the runs, none is below 1; deltas share a trajectory."""
+    arguments = [
+        "--runs", "6", "--rules", "oracle", "--delta", "0.1", "1e-4", "--error", "sd", HERE,
+        "--output", str(tmp_path),
+    ]  # fmt: skip
     assert figure1_right.main(arguments) == 0
     assert all(Path(name).stat().st_size > 0 for name in capsys.readouterr().out.split())
     data = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
@@ -290,19 +446,31 @@ def test_figure1_right(tmp_path, capsys):
     assert len(lines) == 4
     for line in lines:
         one = data[f"figure1-right/{line['rule']}"].sel(delta=float(line["delta"]))
-        ratio = one["samples"].sel(stopping="llr").values / one["samples"].sel(stopping="selective").values
-        assert math.isclose(float(line["mean_ratio"]), ratio.mean()) and (ratio >= 1).all() and line["runs"] == "6"
+        ratio = (
+            one["samples"].sel(stopping="llr").values
+            / one["samples"].sel(stopping="selective").values
+        )
+        assert (
+            math.isclose(float(line["mean_ratio"]), ratio.mean())
+            and (ratio >= 1).all()
+            and line["runs"] == "6"
+        )
         assert math.isclose(float(line["sd"]), ratio.std(ddof=1)) and line["cut_off"] == "0"
     for one in data.values():
-        assert (np.diff(one["samples"].values, axis=1) > 0).all()  # later at the smaller delta, run by run
+        # each run stops later at the smaller delta
+        assert (np.diff(one["samples"].values, axis=1) > 0).all()
     assert store.Store(tmp_path).cells()[0].held.blocks[0].work["plan_deltas_per_trajectory"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["oracle", "lingame"])
-def test_the_ratio_of_stopping_times_falls_towards_one(rule):
-    """Paired, 500 runs: never below 1, and falling with log(1/delta) (paper, Figure 1, right). Of 64 runs the paired slopes
-    gave |t| = 2.0 to 2.8, which makes 5.5 to 8 of 500: a fall as large as that is missed in less than one case of a hundred."""
+def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
+    """500 paired runs: the ratio is at least 1 and decreases with log(1/delta).
+
+    Source: Figure 1, right, of the paper. The paired slopes of 64 runs had |t| = 2.0 to
+    2.8, so 5.5 to 8 for 500 runs. The test misses such a slope with probability below
+    0.01.
+    """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
     options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
     for cell in figure1_right.jobs(options).values():

@@ -1,4 +1,4 @@
-"""One small job in a process of its own, for `test_flags`: prints its arrays' digest or the error."""
+"""One small job for `test_flags`: prints the digest of its arrays, or the error."""
 
 import hashlib
 import json
@@ -9,11 +9,15 @@ import jaxelim as je
 
 
 def digest() -> str:
-    """Of samples, stopped, answer and pulls of two observers."""
-    arms = np.array([[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, -0.8, 0.3], [-0.5, 0.5, 0.9], [0.3, 0.3, -1.0]])
+    """SHA-256 of samples, stopped, answer and pulls of two observers."""
+    arms = np.array(
+        [[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, -0.8, 0.3], [-0.5, 0.5, 0.9], [0.3, 0.3, -1.0]]
+    )
     instance = je.Instance(arms, [0.9, 0.2, -0.1])
     stopping = (je.LLR(), je.SelectiveElimination())
-    result = je.simulate(instance, je.BestArm(), je.LinGapE(), delta=0.1, stopping=stopping, runs=41, seed=2**40 + 5)
+    result = je.simulate(
+        instance, je.BestArm(), je.LinGapE(), delta=0.1, stopping=stopping, runs=41, seed=2**40 + 5
+    )
     arrays = [getattr(result, name) for name in ("samples", "stopped", "answer", "pulls")]
     return hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the command line and the experiments do before, after and instead of the work: paths, options, Ctrl-C, full disks."""
+"""Paths, options, Ctrl-C and full disks in the command line and the experiments."""
 
 import errno
 import json
@@ -52,13 +52,18 @@ def test_the_version_has_one_source(capsys):
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "jaxelim.__version__"}
 
 
-# Paths are tried before anything runs
+# Paths are checked before anything runs
 
 FILES = {
-    ".": "it is a folder", "": "it is a folder", "folder": "it is a folder", "nope/x": "there is no folder 'nope'",
-    "file/x": "there is no folder 'file'", "/proc/x": "it cannot be written: No such file or directory",
-    "/dev/null": "it is no regular file", "x" * 300: "it cannot be written: File name too long",
-}  # fmt: skip
+    ".": "it is a folder",
+    "": "it is a folder",
+    "folder": "it is a folder",
+    "nope/x": "there is no folder 'nope'",
+    "file/x": "there is no folder 'file'",
+    "/proc/x": "it cannot be written: No such file or directory",
+    "/dev/null": "it is no regular file",
+    "x" * 300: "it cannot be written: File name too long",
+}
 
 
 @pytest.fixture
@@ -76,16 +81,20 @@ def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
     shown = repr(str(Path(path)))
     if len(path) < 100:
         assert capsys.readouterr().err == (
-            f"jaxelim: output: got {shown} ({FILES[path]}); allowed: a file in a folder that exists and can be written to\n"
+            f"jaxelim: output: got {shown} ({FILES[path]}); "
+            "allowed: a file in a folder that exists and can be written to\n"
         )
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
     assert (here / "file").read_text() == "mine" and not list((here / "folder").iterdir())
 
 
-def test_files_that_can_be_written_are_left_alone(here):
+def test_checking_a_path_changes_no_file(here):
     for name in ("file", "new", Path("folder") / "new"):
         assert writable_file("output", name) == Path(name)
-    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [here / "file", here / "folder"]
+    assert (here / "file").read_text() == "mine" and sorted(here.rglob("*")) == [
+        here / "file",
+        here / "folder",
+    ]
 
 
 def test_a_name_with_nul():
@@ -93,15 +102,28 @@ def test_a_name_with_nul():
         writable_file("output", "a\0b")
 
 
-@pytest.mark.parametrize("path, words", [
-    (".", "it is a folder"), ("nope/w.png", "there is no folder 'nope'"), ("/proc/w.png", "it cannot be written"),
-    ("w", "it ends in ''"), ("w.xyz", "it ends in '.xyz'"), ("w.pgf", "it ends in '.pgf'"), ("w.png.", "it ends in '"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path, words",
+    [
+        (".", "it is a folder"),
+        ("nope/w.png", "there is no folder 'nope'"),
+        ("/proc/w.png", "it cannot be written"),
+        ("w", "it ends in ''"),
+        ("w.xyz", "it ends in '.xyz'"),
+        ("w.pgf", "it ends in '.pgf'"),
+        ("w.png.", "it ends in '"),
+    ],
+)
 def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
     monkeypatch.setattr(cli, "complexity", never)
     assert cli.main(["complexity", "linear-d10", "--figure", path]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith(f"jaxelim: figure: got {path!r} (") and words in err and err.count("\n") == 1
+    assert (
+        out == ""
+        and err.startswith(f"jaxelim: figure: got {path!r} (")
+        and words in err
+        and err.count("\n") == 1
+    )
     with pytest.raises(je.ArgumentError, match="figure: got"):
         demo.main(demo.Demo(figure=Path(path)))
     assert sorted(one.name for one in here.iterdir()) == ["file", "folder"]
@@ -119,7 +141,9 @@ def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatc
     for value in ("2", "0", "nan"):
         assert cli.main(["complexity", "linear-d10", "--delta", value]) == 2
         out, err = capsys.readouterr()
-        assert out == "" and err.startswith(f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1")
+        assert out == "" and err.startswith(
+            f"jaxelim: delta: got {float(value)}; allowed: a number strictly between 0 and 1"
+        )
     monkeypatch.undo()
     assert cli.main(["complexity", "linear-d10", "--gap", "0"]) == 2
     out, err = capsys.readouterr()
@@ -127,20 +151,30 @@ def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatc
 
 
 EXPERIMENTS = {
-    "figure1_left_tau.pdf": lambda folder: figure1_left.main(["--output", folder, "--rules", "lingape"]),
-    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(["--output", folder, "--rule", "lingape"]),
-    "figure1_right.csv": lambda folder: figure1_right.main(["--output", folder, "--rules", "lingape"]),
+    "figure1_left_tau.pdf": lambda folder: figure1_left.main(
+        ["--output", folder, "--rules", "lingape"]
+    ),
+    "figure1_middle_lingape.png": lambda folder: figure1_middle.main(
+        ["--output", folder, "--rule", "lingape"]
+    ),
+    "figure1_right.csv": lambda folder: figure1_right.main(
+        ["--output", folder, "--rules", "lingape"]
+    ),
     "table4.nc": lambda folder: table4.main(["--output", folder, "--rules", "lucb"]),
     "small_instances.md": lambda folder: cells.script(
-        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]),
+        small_instances.Small, small_instances.main, ["--output", folder, "--rules", "lucb"]
+    ),
     "example-bounds.png": lambda folder: cells.script(
-        two_dimensional.TwoDimensional, two_dimensional.main, ["--results", "r", "--output", f"{folder}/example"]),
-}  # fmt: skip
+        two_dimensional.TwoDimensional,
+        two_dimensional.main,
+        ["--results", "r", "--output", f"{folder}/example"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiments_try_their_files_first(here, monkeypatch, capsys, name):
-    """A folder stands where a figure or a table would go."""
+def test_experiments_check_their_files_first(here, monkeypatch, capsys, name):
+    """A folder has the name of a figure or of a table."""
     monkeypatch.setattr(cells, "run_cells", never)
     (here / "results" / name).mkdir(parents=True)
     assert EXPERIMENTS[name]("results") == 2
@@ -154,7 +188,7 @@ def test_the_example_in_two_dimensions_needs_a_name():
         two_dimensional.TwoDimensional(output=Path("."))
 
 
-def test_allocations_try_their_files_first(here, monkeypatch):
+def test_allocations_check_their_files_first(here, monkeypatch):
     monkeypatch.setattr(je, "complexity", never)
     (here / "results" / "survival.pdf").mkdir(parents=True)
     with pytest.raises(je.ArgumentError, match="survival.pdf"):
@@ -162,7 +196,7 @@ def test_allocations_try_their_files_first(here, monkeypatch):
     assert allocations.DRAWN.keys() <= set(allocations.Allocations().parts)
 
 
-# What cannot be written in the end
+# Failures while writing
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +204,17 @@ def result():
     return je.simulate(EASY, je.BestArm(), je.Uniform(), runs=4, delta=0.1)
 
 
-@pytest.mark.parametrize("number, words", [
-    (errno.ENOSPC, "the disk is full; files that were there before are kept. Free some space and give the same command again"),
-    (errno.EIO, "Input/output error"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "number, words",
+    [
+        (
+            errno.ENOSPC,
+            "the disk is full; files that were there before are kept. "
+            "Free some space and give the same command again",
+        ),
+        (errno.EIO, "Input/output error"),
+    ],
+)
 def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, number, words):
     monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
     (here / "r.nc").write_text("older")
@@ -187,7 +228,11 @@ def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, numb
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 2
     monkeypatch.setattr(os, "write", write)
     out, err = capsys.readouterr()
-    assert err == f"jaxelim: r.nc: cannot be written: {words}\n" and "mean tau" in out and "wrote" not in out
+    assert (
+        err == f"jaxelim: r.nc: cannot be written: {words}\n"
+        and "mean tau" in out
+        and "wrote" not in out
+    )
     assert (here / "r.nc").read_text() == "older" and len(list(here.iterdir())) == 3
 
 
@@ -213,19 +258,23 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 
 
 def start(*command: str, **environment: str) -> subprocess.Popen:
-    # A suite that a shell started in the background hands on that Ctrl-C is ignored.
+    # A shell's background job ignores Ctrl-C, and so would its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, **environment},
-        )  # fmt: skip
+        )
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def interrupt(process: subprocess.Popen, stream, words: str) -> str:
-    """Ctrl-C once the process has said the words; what it says after them on standard error."""
+    """Send Ctrl-C once the process prints the words; return its later error output."""
     late = threading.Timer(120, process.kill)
     late.start()
     try:
@@ -238,21 +287,29 @@ def interrupt(process: subprocess.Popen, stream, words: str) -> str:
         process.kill()
 
 
-@pytest.mark.parametrize("words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"])
+@pytest.mark.parametrize(
+    "words", ["Compiling jit(advance)", "Finished XLA compilation of jit(advance)"]
+)
 def test_ctrl_c_on_a_run(tmp_path, words):
-    """While its program compiles, and while it runs for ever."""
+    """While its program compiles, and while it runs without end."""
     path = tmp_path / "hard.json"
     path.write_text(json.dumps({"arms": np.eye(3).tolist(), "theta": [1e-9, 0.0, -1e-9]}))
-    process = start("-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples", str(2**31 - 2**17),
-                    "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1", JAX_ENABLE_COMPILATION_CACHE="false",
-                    JAX_NUM_CPU_DEVICES="1")  # fmt: skip
+    process = start(
+        "-m", "jaxelim.cli", "run", str(path), "--runs", "100", "--max-samples",
+        str(2**31 - 2**17), "--output", str(tmp_path / "r.nc"), JAX_LOG_COMPILES="1",
+        JAX_ENABLE_COMPILATION_CACHE="false", JAX_NUM_CPU_DEVICES="1",
+    )  # fmt: skip
     said = interrupt(process, process.stderr, words)
-    assert process.returncode == 130 and said.splitlines()[-1] == "jaxelim: interrupted" and "Traceback" not in said
+    assert (
+        process.returncode == 130
+        and said.splitlines()[-1] == "jaxelim: interrupted"
+        and "Traceback" not in said
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["hard.json"]
 
 
 def test_ctrl_c_while_no_python_runs():
-    """As in a long compilation: the main thread is in C for hours, and lets other threads run."""
+    """As in a long compilation: the main thread is in C and releases the GIL."""
     code = (
         "import hashlib; from jaxelim import cli\n"
         "def act():\n"
@@ -265,14 +322,16 @@ def test_ctrl_c_while_no_python_runs():
     assert process.returncode == 130
 
 
-def test_what_is_guarded_leaves_signals_as_they_were(capsys):
+def test_a_guarded_command_restores_signals(capsys):
     before = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(before)
 
     def interrupted():
         raise KeyboardInterrupt
 
-    assert cli.guarded("name", interrupted) == 130 and capsys.readouterr().err == "name: interrupted\n"
+    assert (
+        cli.guarded("name", interrupted) == 130 and capsys.readouterr().err == "name: interrupted\n"
+    )
     assert cli.guarded("name", lambda: None) == 0 and cli.guarded("name", lambda: 1) == 1
     after = signal.set_wakeup_fd(before)
     assert after == before
@@ -283,17 +342,23 @@ def test_what_is_guarded_leaves_signals_as_they_were(capsys):
 
 def test_the_demo_counts_errors_among_runs_that_stopped():
     result = types.SimpleNamespace(
-        stopped=np.array([[[True, True, True, False, False]]]), correct=np.array([[[True, False, True, False, False]]]),
-        samples=np.array([[[10, 20, 30, 40, 40]]]), timings={"seconds": 1.0, "samples_drawn": 100},
-    )  # fmt: skip
+        stopped=np.array([[[True, True, True, False, False]]]),
+        correct=np.array([[[True, False, True, False, False]]]),
+        samples=np.array([[[10, 20, 30, 40, 40]]]),
+        timings={"seconds": 1.0, "samples_drawn": 100},
+    )
     row = demo.row("LinGapE", "none", result, 0)  # pyright: ignore[reportArgumentType]
     assert row["errors"] == "1/3" and row["cut off"] == 2 and row["samples (k)"].startswith("0.02 ")
 
 
-def test_the_list_of_results_says_that_means_are_biased(tmp_path, capsys):
+def test_the_list_of_results_warns_of_biased_means(tmp_path, capsys):
     for name, stopped in (("whole", True), ("cut", False)):
         dims = ("stopping", "delta", "run")
-        arrays = {"samples": [[[5, 9]]], "stopped": [[[True, stopped]]], "correct": [[[True, True]]]}
+        arrays = {
+            "samples": [[[5, 9]]],
+            "stopped": [[[True, stopped]]],
+            "correct": [[[True, True]]],
+        }
         data = xr.Dataset({key: (dims, value) for key, value in arrays.items()},
                           {"stopping": ["llr"], "delta": [0.1], "run": [0, 1]})  # fmt: skip
         store.Store(tmp_path / name).write(store.Block(name, {"name": name}, data, {}))

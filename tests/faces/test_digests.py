@@ -1,4 +1,4 @@
-"""The list of jobs covers what the package has; a comparison finds what differs. No job runs."""
+"""Digest jobs cover the package; comparisons find differences. No job runs."""
 
 import inspect
 import itertools
@@ -66,7 +66,7 @@ def test_a_digest_is_of_values_and_shape():
 
 
 def file(path, jobs, **environment):
-    """A file of jobs, each the samples of its runs."""
+    """Write a file of jobs, each given by the samples of its runs."""
     made = {
         name: {"arrays": {"samples": digests.digest(np.array(runs)), "answer": None},
                "numbers": {"mean samples": float(np.mean(runs))}}

@@ -1,7 +1,6 @@
-"""A run is a function of (instance, rule, settings, seed, run): under every flag of JAX and XLA the
-same numbers come out, or a sentence.
+"""Every flag of JAX and XLA either leaves the numbers equal or is refused.
 
-`python -m tests.faces.test_flags` prints the table of all flags: which give equal numbers, which are refused.
+`python -m tests.faces.test_flags` prints a table of all flags.
 """
 
 import functools
@@ -66,11 +65,16 @@ REFUSED = {
     "XLA_FLAGS=--xla_cpu_enable_fast_math=true": "XLA_FLAGS has --xla_cpu_enable_fast_math",
     "XLA_FLAGS=--xla_cpu_enable_fast_math": "XLA_FLAGS has --xla_cpu_enable_fast_math",
 }
-FAST = {"JAX_DEFAULT_PRNG_IMPL=rbg", "JAX_THREEFRY_PARTITIONABLE=0", "JAX_RANDOM_SEED_OFFSET=7", "JAX_NO_TRACING=1"}
+FAST = {
+    "JAX_DEFAULT_PRNG_IMPL=rbg",
+    "JAX_THREEFRY_PARTITIONABLE=0",
+    "JAX_RANDOM_SEED_OFFSET=7",
+    "JAX_NO_TRACING=1",
+}
 
 
 def plain() -> dict[str, str]:
-    """The environment of this process without what JAX or XLA would read."""
+    """The environment of this process without variables that JAX or XLA read."""
     kept = ("JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES")
     return {
         key: value for key, value in os.environ.items()
@@ -79,11 +83,13 @@ def plain() -> dict[str, str]:
 
 
 def said(flag: str) -> dict:
-    """What the job says under a flag."""
+    """The job's output under a flag."""
     name, _, value = flag.partition("=")
     environment = plain() | ({name: value} if flag else {})
     command = [sys.executable, "-m", "tests.faces.flags_job"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, f"{flag}: {done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -103,24 +109,31 @@ def test_numbers_are_the_same_under(flag):
 
 
 @pytest.mark.parametrize("flag", [marked(flag) for flag in REFUSED])
-def test_a_sentence_under(flag):
+def test_refused_under(flag):
     found = said(flag)
     assert found["error"] == "SetupError" and found["text"].startswith(REFUSED[flag])
 
 
-def test_the_digest_tells_generators_apart(monkeypatch):
-    """It does change where the key does."""
+def test_the_digest_depends_on_the_generator(monkeypatch):
+    """Another key gives another digest."""
     from jaxelim.families import noise
 
-    monkeypatch.setattr(noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32"))
+    monkeypatch.setattr(
+        noise, "key", lambda seed: jax.random.key(seed % 2**31 + 1, impl="threefry2x32")
+    )
     assert flags_job.digest() != here()
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("jax_default_prng_impl", "rbg"), ("jax_threefry_partitionable", False), ("jax_random_seed_offset", 3),
-     ("jax_transfer_guard", "disallow"), ("jax_default_matmul_precision", "bfloat16")],
-)  # fmt: skip
+    [
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 3),
+        ("jax_transfer_guard", "disallow"),
+        ("jax_default_matmul_precision", "bfloat16"),
+    ],
+)
 def test_flags_changed_between_two_calls(name, value):
     first = here()
     before = getattr(jax.config, name)
@@ -134,7 +147,9 @@ def test_flags_changed_between_two_calls(name, value):
 
 def refused(*words):
     with pytest.raises(je.SetupError) as caught:
-        je.simulate(je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5)
+        je.simulate(
+            je.Instance(np.eye(2), [1.0, 0.0]), je.BestArm(), je.Uniform(), runs=1, max_samples=5
+        )
     for word in words:
         assert word in str(caught.value)
 
@@ -169,7 +184,7 @@ def test_a_forked_child():
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     child = context.Process(target=_in_child, args=(there,))
-    with pytest.warns(RuntimeWarning, match="fork"):  # JAX's own
+    with pytest.warns(RuntimeWarning, match="fork"):  # from JAX itself
         child.start()
     assert here.poll(60) and here.recv() == "refused"
     child.join(10)
@@ -179,11 +194,13 @@ def test_use_all_cores_after_jax_has_started(monkeypatch):
     jax.devices()
     assert scope.jax_started()
     monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)
-    with pytest.raises(je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"):
+    with pytest.raises(
+        je.SetupError, match="JAX has started, so the number of its CPU devices is fixed"
+    ):
         cli.use_all_cores()
 
 
-def test_nothing_is_compiled_anew_when_flags_change():
+def test_nothing_is_recompiled_when_flags_change():
     here()
     before = {program: program.traces for program in engine.program.values()}
     assert before
@@ -193,15 +210,24 @@ def test_nothing_is_compiled_anew_when_flags_change():
 
 
 def main() -> None:
-    """The table of `Must show`: flags tried, equal, refused."""
+    """Print the table: flags tried, equal and refused."""
     base = said("")
     rows = {flag: said(flag) for flag in (*EQUAL, *REFUSED)}
     for flag, found in rows.items():
-        verdict = "equal" if found == base else f"refused: {found['text']}" if "error" in found else "DIFFERS"
+        verdict = (
+            "equal"
+            if found == base
+            else f"refused: {found['text']}"
+            if "error" in found
+            else "DIFFERS"
+        )
         print(f"{flag:60s} {verdict}")
     equal = sum(found == base for found in rows.values())
     refusals = sum("error" in found for found in rows.values())
-    print(f"{len(rows)} flags tried, {equal} equal, {refusals} refused, {len(rows) - equal - refusals} differ")
+    print(
+        f"{len(rows)} flags tried, {equal} equal, {refusals} refused, "
+        f"{len(rows) - equal - refusals} differ"
+    )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{one.name}" for one in ROOT.glob("docs/*.md"))]
-FOLDERS: tuple[str, ...] = ()
-"""Folders whose docstrings and comments must have no private words, such as "jaxelim"."""
+FOLDERS: tuple[str, ...] = ("benchmarks", "experiments", "tests")
+"""Folders whose docstrings and comments must be free of private words."""
 WIDTH = 88
 PRIVATE = (
     "afresh", "aloud", "anew", "as it were", "engine of before", "engine of now", "fallen",
@@ -32,7 +32,7 @@ Line = tuple[int, str]
 
 
 def prose(text: str) -> list[Line]:
-    """The lines of a page, numbered, outside fenced code, tables and generated blocks."""
+    """Numbered lines of a page, without fenced code, tables and generated blocks."""
 
     def blank(found: re.Match) -> str:
         return "\n" * found.group().count("\n")
@@ -62,7 +62,7 @@ def too_long(lines: Iterable[Line]) -> list[Line]:
 
 
 def private(lines: Iterable[Line]) -> list[tuple[int, str]]:
-    """Private words outside inline code, also where a phrase goes over the end of a line."""
+    """Private words outside inline code, also in phrases across two lines."""
     lines = list(lines)
     text, starts = "", []
     for number, line in lines:
@@ -97,7 +97,7 @@ def broken_links(page: Path, text: str) -> list[Line]:
 
 
 def missing_paths(text: str) -> list[Line]:
-    """Paths of the project, and names such as jaxelim.store.REVISION, that are not there."""
+    """Missing paths of the project, and names such as jaxelim.store.REVISION."""
     found = []
     for number, line in prose(text):
         for path in re.findall(PATH, line):

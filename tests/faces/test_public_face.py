@@ -1,4 +1,4 @@
-"""The names, shapes and types that users rely on. Run with the caller's x64 flag off, and once more with it on."""
+"""Names, shapes and types that users rely on, with the caller's x64 flag off and on."""
 
 import subprocess
 import sys
@@ -16,18 +16,40 @@ SELECTIVE = je.SelectiveElimination()
 
 
 def test_flags_are_the_callers():
-    before = (jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_numpy_dtype_promotion)
+    before = (
+        jax.config.jax_enable_x64,
+        jax.config.jax_numpy_rank_promotion,
+        jax.config.jax_numpy_dtype_promotion,
+    )
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=3, max_samples=100)
-    after = (jax.config.jax_enable_x64, jax.config.jax_numpy_rank_promotion, jax.config.jax_numpy_dtype_promotion)
+    after = (
+        jax.config.jax_enable_x64,
+        jax.config.jax_numpy_rank_promotion,
+        jax.config.jax_numpy_dtype_promotion,
+    )
     assert before == after
     assert result.settings["precision"] == "float64"
 
 
 def test_shapes_and_types():
-    result = je.simulate(EASY, je.BestArm(), je.Uniform(), delta=[0.1, 0.05], stopping=(je.LLR(), SELECTIVE), runs=5)
-    assert result.samples.shape == result.stopped.shape == result.truncated.shape == result.correct.shape == (2, 2, 5)
-    assert result.answer.shape == result.pulls.shape == result.elimination_times.shape == (2, 2, 5, 4)
-    assert result.answer.dtype == bool and result.stopped.dtype == bool and result.samples.dtype.kind == "i"
+    result = je.simulate(
+        EASY, je.BestArm(), je.Uniform(), delta=[0.1, 0.05], stopping=(je.LLR(), SELECTIVE), runs=5
+    )
+    assert (
+        result.samples.shape
+        == result.stopped.shape
+        == result.truncated.shape
+        == result.correct.shape
+        == (2, 2, 5)
+    )
+    assert (
+        result.answer.shape == result.pulls.shape == result.elimination_times.shape == (2, 2, 5, 4)
+    )
+    assert (
+        result.answer.dtype == bool
+        and result.stopped.dtype == bool
+        and result.samples.dtype.kind == "i"
+    )
     assert result.tests_stopping.shape == result.tests_sampling.shape == (2, 2, 5)
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
     assert result.stopped.all() and (result.truncated == ~result.stopped).all()
@@ -56,23 +78,29 @@ def test_pair_times():
     np.testing.assert_array_equal(without.samples, result.samples)
 
 
-def test_truncated_runs_are_flagged_and_left_out():
+def test_truncated_runs_are_flagged_and_excluded():
     hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
     result = je.simulate(hard, je.BestArm(), je.Uniform(), runs=4, max_samples=200)
-    assert result.truncated.all() and (result.samples == 200).all() and (result.answer.sum(-1) == 1).all()
+    assert (
+        result.truncated.all()
+        and (result.samples == 200).all()
+        and (result.answer.sum(-1) == 1).all()
+    )
     row = result.summary().rows[0]
     assert row["cut off"] == 4 and np.isnan(row["mean tau"])
     text = str(result.summary())
     assert "4 of 4 runs were cut off" in text and "they are in no mean." in text
 
 
-def test_a_summary_says_that_means_are_biased():
-    """Half of the runs stop, the others would have stopped later."""
+def test_a_summary_warns_of_biased_means():
+    """Half of the runs stop; the others would have stopped later."""
     whole = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1)
     cap = int(np.median(whole.samples))
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=20, delta=0.1, max_samples=cap)
     cut = int(result.truncated.sum())
-    assert 0 < cut < 20 and result.summary().rows[0]["mean tau"] < whole.summary().rows[0]["mean tau"]
+    assert (
+        0 < cut < 20 and result.summary().rows[0]["mean tau"] < whole.summary().rows[0]["mean tau"]
+    )
     assert result.summary().notes[0] == (
         f"{cut} of 20 runs were cut off at {cap} samples or at the end of their noise: "
         "they are in no mean, and the mean of the others is biased low."
@@ -92,7 +120,7 @@ def test_noise_that_runs_out():
 
 
 def test_common_random_numbers():
-    """Two rules on one seed see the same noise, and a trace of run r is that run."""
+    """Rules share the noise of a seed, and a trace of run r is that run."""
     result = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=[4, 9], seed=3)
     for place, run in enumerate((4, 9)):
         trace = je.trace(EASY, je.BestArm(), je.LinGapE(), seed=3, run=run)
@@ -101,26 +129,58 @@ def test_common_random_numbers():
     a = je.trace(EASY, je.BestArm(), je.LinGapE(), seed=3, run=4)
     b = je.trace(EASY, je.BestArm(), je.Uniform(), seed=3, run=4)
     n = min(a.samples, b.samples)
-    np.testing.assert_allclose(a.rewards[:n] - EASY.means[a.arms[:n]], b.rewards[:n] - EASY.means[b.arms[:n]], atol=1e-12)
+    np.testing.assert_allclose(
+        a.rewards[:n] - EASY.means[a.arms[:n]], b.rewards[:n] - EASY.means[b.arms[:n]], atol=1e-12
+    )
 
 
 def test_seeds_give_different_standard_normals():
-    z = np.concatenate([
-        (t := je.trace(je.Instance(np.eye(2), [0.001, 0.0]), je.BestArm(), je.Uniform(), seed=s, max_samples=4000)).rewards
-        - np.array([0.001, 0.0])[t.arms] for s in (1, 2, 3)
-    ])
-    # n = 12000: each bound is six standard errors (chance of failing by luck below 1e-8 each); shifts of 0.06 are seen.
+    z = np.concatenate(
+        [
+            (
+                t := je.trace(
+                    je.Instance(np.eye(2), [0.001, 0.0]),
+                    je.BestArm(),
+                    je.Uniform(),
+                    seed=s,
+                    max_samples=4000,
+                )
+            ).rewards
+            - np.array([0.001, 0.0])[t.arms]
+            for s in (1, 2, 3)
+        ]
+    )
+    # n = 12000: each bound is six standard errors, so it fails by luck with probability
+    # below 1e-8. It detects shifts of 0.06.
     n = z.size
     assert n == 12_000 and abs(z.mean()) < 6 / n**0.5 and abs(z.var() - 1) < 6 * (2 / n) ** 0.5
     assert abs(np.corrcoef(z[:4000], z[4000:8000])[0, 1]) < 6 / 4000**0.5
 
 
-@pytest.mark.parametrize("thing", [
-    je.BestArm(), je.TopM(3), je.Thresholding(0.5), je.LinGapE(), je.LinGapE(rate=1.5), je.LinGame(optimistic=True), je.Uniform(),
-    je.Oracle(), je.Oracle([0.25, 0.75]), je.Heuristic(), je.GK16(), je.LinearThreshold(3, 1.0, 2.0),
-    je.LogLogThreshold(1.0, 2.0), je.LLR(), je.SelectiveElimination(), je.FullElimination(), je.Native(),
-    je.Engine(lanes=8, precision="float32"),
-], ids=repr)
+@pytest.mark.parametrize(
+    "thing",
+    [
+        je.BestArm(),
+        je.TopM(3),
+        je.Thresholding(0.5),
+        je.LinGapE(),
+        je.LinGapE(rate=1.5),
+        je.LinGame(optimistic=True),
+        je.Uniform(),
+        je.Oracle(),
+        je.Oracle([0.25, 0.75]),
+        je.Heuristic(),
+        je.GK16(),
+        je.LinearThreshold(3, 1.0, 2.0),
+        je.LogLogThreshold(1.0, 2.0),
+        je.LLR(),
+        je.SelectiveElimination(),
+        je.FullElimination(),
+        je.Native(),
+        je.Engine(lanes=8, precision="float32"),
+    ],
+    ids=repr,
+)
 def test_repr_evaluates_back(thing):
     assert eval(repr(thing), vars(je)) == thing
     assert hash(eval(repr(thing), vars(je))) == hash(thing)
@@ -139,19 +199,27 @@ def test_xarray_round_trip(tmp_path):
     result.to_xarray().to_netcdf(tmp_path / "r.nc", engine="h5netcdf")
     with xr.open_dataset(tmp_path / "r.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(back["samples"].values, result.samples)
-        assert list(back["stopping"].values) == ["llr", "selective"] and back.attrs["rule"] == repr(je.LinGapE())
+        assert list(back["stopping"].values) == ["llr", "selective"] and back.attrs["rule"] == repr(
+            je.LinGapE()
+        )
         assert back["samples"].attrs["units"] == "samples" and back.attrs["seed"] == 0
 
 
 def test_a_callable_is_a_threshold():
     import jax.numpy as jnp
 
-    mine = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=5, threshold=lambda t, delta: jnp.log((1 + t) / delta))
+    mine = je.simulate(
+        EASY,
+        je.BestArm(),
+        je.LinGapE(),
+        runs=5,
+        threshold=lambda t, delta: jnp.log((1 + t) / delta),
+    )
     theirs = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=5)
     np.testing.assert_array_equal(mine.pulls, theirs.pulls)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     seen = []
     je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=30, progress=lambda *x: seen.append(x))
     assert seen[-1][:2] == (30, 30) and seen[-1][2] > 0
@@ -159,17 +227,24 @@ def test_progress_is_told():
 
 def test_command_line(tmp_path, capsys):
     out = tmp_path / "result.nc"
-    code = cli.main(["run", "linear-d10", "--problem", "best-arm", "--rule", "lingape", "--stopping", "llr", "selective",
-                     "--elimination", "none", "--delta", "0.1", "--runs", "4", "--seed", "0", "--max-samples", "300",
-                     "--output", str(out)])
+    code = cli.main([
+        "run", "linear-d10", "--problem", "best-arm", "--rule", "lingape", "--stopping", "llr",
+        "selective", "--elimination", "none", "--delta", "0.1", "--runs", "4", "--seed", "0",
+        "--max-samples", "300", "--output", str(out),
+    ])  # fmt: skip
     text = capsys.readouterr().out
     assert code == 0 and "selective" in text and "wrote" in text
     with xr.open_dataset(out, engine="h5netcdf") as back:
         assert dict(back.sizes)["run"] == 4 and back.sizes["stopping"] == 2
     assert cli.main(["rules"]) == 0 and "LinGapE" in capsys.readouterr().out
     assert cli.main(["instances"]) == 0 and "unstructured-k40" in capsys.readouterr().out
-    for words, near in ((["--rule", "lingap"], "lingape"), (["--problem", "best"], "best-arm"), (["--stopping", "lr"], "llr"),
-                        (["--elimination", "ful"], "full"), (["--threshold", "heuristics"], "heuristic")):
+    for words, near in (
+        (["--rule", "lingap"], "lingape"),
+        (["--problem", "best"], "best-arm"),
+        (["--stopping", "lr"], "llr"),
+        (["--elimination", "ful"], "full"),
+        (["--threshold", "heuristics"], "heuristic"),
+    ):
         assert cli.main(["run", "linear-d10", *words]) == 2
         assert near in capsys.readouterr().err
     assert cli.main(["run", "linear-d1"]) == 2 and "linear-d10" in capsys.readouterr().err
@@ -186,30 +261,44 @@ def test_efficiency():
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=5, delta=[0.1, 0.05])
     ratio, distance = result.efficiency()
     found = je.complexity(EASY, je.BestArm())
-    np.testing.assert_allclose(ratio[0, 1], result.samples[0, 1] * float(found.value) / np.log(1 / (2.4 * 0.05)), rtol=1e-6)
+    np.testing.assert_allclose(
+        ratio[0, 1], result.samples[0, 1] * float(found.value) / np.log(1 / (2.4 * 0.05)), rtol=1e-6
+    )
     shares = result.pulls[0, 0] / result.samples[0, 0][:, None]
-    np.testing.assert_allclose(distance[0, 0], np.abs(shares - found.allocation).sum(-1) / 2, atol=1e-6)
-    hard = je.simulate(je.Instance(np.eye(3), [1.0, 0.99, 0.0]), je.BestArm(), je.Uniform(), runs=2, max_samples=50)
+    np.testing.assert_allclose(
+        distance[0, 0], np.abs(shares - found.allocation).sum(-1) / 2, atol=1e-6
+    )
+    hard = je.simulate(
+        je.Instance(np.eye(3), [1.0, 0.99, 0.0]), je.BestArm(), je.Uniform(), runs=2, max_samples=50
+    )
     assert np.isnan(hard.efficiency()[0]).all()
 
 
 def test_complexity_from_the_command_line(tmp_path, capsys):
     figure = tmp_path / "w.png"
-    assert cli.main(["complexity", "linear-d20", "--problem", "top-m", "--m", "5", "--figure", str(figure)]) == 0
+    assert (
+        cli.main(
+            ["complexity", "linear-d20", "--problem", "top-m", "--m", "5", "--figure", str(figure)]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     assert "H* = 0.000270541" in text and "E[tau]" in text and figure.stat().st_size > 10_000
     assert cli.main(["complexity", "linear-d2"]) == 2
 
 
-def test_importing_the_library_leaves_alone_what_takes_long():
-    """xarray and scipy.stats come with what needs them; a second process would wait for them longer than for its programs."""
+def test_importing_the_library_does_not_import_slow_packages():
+    """Importing xarray and scipy.stats takes longer than loading cached programs."""
     slow = ["xarray", "scipy.stats", "pandas", "h5py", "matplotlib"]
-    code = f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); je.store.Store; je.testing.check_threshold"
+    code = (
+        f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules)); "
+        "je.store.Store; je.testing.check_threshold"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
 
 
-def test_old_names_of_a_result_work_and_say_so():
+def test_old_names_of_a_result_work_and_warn():
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=2, max_samples=50)
     with pytest.warns(DeprecationWarning, match="Result.work is Result.timings now"):
         assert result.work is result.timings

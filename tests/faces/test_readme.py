@@ -1,4 +1,4 @@
-"""What the README and the docs say is what the code does."""
+"""The README and the docs agree with the code."""
 
 import ast
 import dataclasses
@@ -25,27 +25,38 @@ def test_the_table_of_rules_is_printed_from_the_code():
 
 @pytest.mark.parametrize("page", [
     "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/add-a-family.md",
-    pytest.param("docs/allocations.md", marks=pytest.mark.slow),  # a minute, nearly all of it compiling the searches
+    # most of its minute goes into compiling the searches
+    pytest.param("docs/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
     assert blocks
-    # The same code with fewer and shorter runs, and shorter searches.
-    small = "\n".join(blocks).replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
+    # The same code with fewer and shorter runs and searches.
+    small = (
+        "\n".join(blocks)
+        .replace("runs=1000", "runs=8, max_samples=300")
+        .replace("steps=60", "steps=4")
+    )
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
 
 
-def test_the_page_on_allocations_calls_what_there_is():
+def test_the_page_on_allocations_uses_names_that_exist():
     """Names, arguments and fields of the page's blocks; the slow suite runs them."""
     text = (ROOT / "docs" / "allocations.md").read_text()
     results = {}
     for node in ast.walk(ast.parse("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)))):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "je":
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "je"
+        ):
             assert hasattr(je, node.attr), node.attr
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("je."):
             call = functools.reduce(getattr, ast.unparse(node.func).split(".")[1:], je)
-            inspect.signature(call).bind(*node.args, **{word.arg: word.value for word in node.keywords})
+            inspect.signature(call).bind(
+                *node.args, **{word.arg: word.value for word in node.keywords}
+            )
             results[ast.unparse(node.func)] = call
     assert len(results) > 15 and re.findall(r"jaxelim\.figures\.(\w+)", text)
     for name in re.findall(r"jaxelim\.figures\.(\w+)", text):
@@ -56,8 +67,13 @@ def test_the_figures_of_the_page_on_allocations_come_from_its_commands():
     text = (ROOT / "docs" / "allocations.md").read_text()
     shown = re.findall(r"!\[.+\]\((figures/.+)\)", text)
     assert shown and all((ROOT / "docs" / name).read_bytes()[:4] == b"\x89PNG" for name in shown)
-    assert sorted(f"figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()) == sorted(shown)
-    settings = {"allocations": allocations.Allocations, "two_dimensional": two_dimensional.TwoDimensional}
+    assert sorted(
+        f"figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()
+    ) == sorted(shown)
+    settings = {
+        "allocations": allocations.Allocations,
+        "two_dimensional": two_dimensional.TwoDimensional,
+    }
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.S)
     for module, words in re.findall(r"python -m experiments\.(\w+) (.*)", commands):
         config = tyro.cli(settings.pop(module), args=words.split())
@@ -65,7 +81,7 @@ def test_the_figures_of_the_page_on_allocations_come_from_its_commands():
     assert not settings
 
 
-def test_every_rule_says_what_it_takes():
+def test_every_rule_documents_its_arguments():
     for name, rule in catalogue.rules().items():
         doc = rule.__doc__ or ""
         fields = [one.name for one in dataclasses.fields(rule)]

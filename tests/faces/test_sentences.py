@@ -1,7 +1,7 @@
-"""Bad input of every kind, each with the beginning of the sentence that it gets.
+"""Bad input of every kind, and the beginning of its message.
 
-`tests/data/bad_input.tsv` holds the table: an expression, a tab, and how its message begins. The
-call must raise an exception of ours: neither a raw traceback nor an accepted call.
+`tests/data/bad_input.tsv` holds the table: an expression, a tab, and the beginning of
+the message. The call must raise one of the library's exceptions.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import cli
-from jaxelim.instances.instance import stack  # noqa: F401 (the table has it)
+from jaxelim.instances.instance import stack  # noqa: F401 (used in the table)
 
 nan, inf = math.nan, math.inf
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8], [0.3, -0.4]])
@@ -40,12 +40,25 @@ def larger(theta):
 
 
 def sim(**changes):
-    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "runs": 2, "max_samples": 100, **changes}
+    given = {
+        "instance": EASY,
+        "problem": je.BestArm(),
+        "rule": je.LinGapE(),
+        "runs": 2,
+        "max_samples": 100,
+        **changes,
+    }
     return je.simulate(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
 
 
 def tr(**changes):
-    given = {"instance": EASY, "problem": je.BestArm(), "rule": je.LinGapE(), "max_samples": 100, **changes}
+    given = {
+        "instance": EASY,
+        "problem": je.BestArm(),
+        "rule": je.LinGapE(),
+        "max_samples": 100,
+        **changes,
+    }
     return je.trace(given.pop("instance"), given.pop("problem"), given.pop("rule"), **given)
 
 
@@ -53,7 +66,7 @@ def chooses(choose):
     """A run of a rule with this `choose`."""
 
     class Mine(je.SamplingRule):
-        """A rule of one's own."""
+        """A user's rule."""
 
     Mine.choose = lambda self, view, state: choose(view, state)
     return je.simulate(UNSTRUCTURED, je.BestArm(), Mine(), runs=2, max_samples=60)
@@ -68,7 +81,7 @@ def file(text):
 
 
 def command(*arguments):
-    """A command line; its one line on the standard error is raised."""
+    """Run a command line and raise its one line of standard error."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(list(arguments))
@@ -78,13 +91,16 @@ def command(*arguments):
 
 
 def said(text):
-    """A message without addresses and temporary folders, on one line."""
+    """A message on one line, without addresses and temporary folders."""
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
     text = re.sub(r"<[\w.]*chooses\.<locals>\.Mine object>", "Mine()", text)
     return " ".join(re.sub(r"'/[^']*/mine\.json'", "'mine.json'", text).split())
 
 
-ROWS = [row.split("\t") for row in (Path(__file__).parents[1] / "data" / "bad_input.tsv").read_text().splitlines()]
+ROWS = [
+    row.split("\t")
+    for row in (Path(__file__).parents[1] / "data" / "bad_input.tsv").read_text().splitlines()
+]
 
 
 @pytest.mark.parametrize("expression, beginning", ROWS, ids=[row[0][:80] for row in ROWS])
@@ -94,5 +110,5 @@ def test_row(expression, beginning):
     assert said(str(caught.value)).startswith(beginning) and len(beginning) > 8
 
 
-def test_there_are_enough_rows_and_none_twice():
+def test_there_are_enough_distinct_rows():
     assert len({row[0] for row in ROWS}) == len(ROWS) >= 300

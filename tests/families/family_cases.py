@@ -1,4 +1,4 @@
-"""Reward families of a user's own, for the tests."""
+"""User-defined reward families for the tests."""
 
 import dataclasses
 from typing import ClassVar
@@ -40,7 +40,7 @@ class Geometric(je.OneParameter):
 
 @dataclasses.dataclass(frozen=True)
 class Textbook(Geometric):
-    """The same with the textbook's divergence, which cancels where x is near y."""
+    """The same, with the textbook's divergence, which cancels for x near y."""
 
     name: ClassVar[str] = "textbook"
 
@@ -53,7 +53,7 @@ class Textbook(Geometric):
 
 @dataclasses.dataclass(frozen=True)
 class Exponential(je.OneParameter):
-    """Rewards above 0 with P(X > x) = exp(-x/mu), means above 0: no two are ever equal."""
+    """Rewards with P(X > x) = exp(-x/mu) for mu > 0: no two rewards are equal."""
 
     name: ClassVar[str] = "exponential"
     low: ClassVar[float] = 0.0
@@ -80,10 +80,10 @@ class Exponential(je.OneParameter):
 
 @dataclasses.dataclass(frozen=True)
 class Binomial(je.OneParameter):
-    """Successes in some trials, drawn from a table of each arm's distribution function.
+    """Successes in `trials` trials, drawn from tables of distribution functions.
 
     Args:
-        trials: how many, at least 1.
+        trials: number of trials, at least 1.
     """
 
     trials: int = 5
@@ -137,7 +137,7 @@ class Faces(je.Bernoulli):
 
 @dataclasses.dataclass(frozen=True)
 class Numbered(je.Bernoulli):
-    """Not random: the reward is the number of the pull over 1000."""
+    """Deterministic: the reward is the number of the pull over 1000."""
 
     name: ClassVar[str] = "numbered"
 

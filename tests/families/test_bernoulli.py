@@ -1,4 +1,4 @@
-"""Bernoulli rewards: whole runs against the plain reading, the laws of runs, files, refusals."""
+"""Bernoulli rewards: runs against the NumPy reference, invariances, files, refusals."""
 
 import contextlib
 import copy
@@ -30,8 +30,10 @@ PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
             "osi": (je.Thresholding(0.45), ("osi", 0.45))}  # fmt: skip
 RULES = {"uniform": je.Uniform(), "lucb": je.LUCB(), "lucb-2": je.LUCB(pulls=2)}
 THRESHOLDS = {"heuristic": (je.Heuristic(), twin.heuristic), "gk16": (je.GK16(), twin.gk16)}
-MEANS = np.array([[0.9, 0.2, 0.25, 0.65, 0.0], [0.05, 1.0, 0.1, 0.8, 0.7], [0.8, 0.0, 0.65, 0.95, 1.0]])
-"""Three instances, two means of 0 and two of 1 among theirs."""
+MEANS = np.array(
+    [[0.9, 0.2, 0.25, 0.65, 0.0], [0.05, 1.0, 0.1, 0.8, 0.7], [0.8, 0.0, 0.65, 0.95, 1.0]]
+)
+"""Three instances with two means of 0 and two of 1 among them."""
 FIELDS = ("samples", "stopped", "answer", "correct", "pulls", "tests_stopping", "tests_sampling")
 
 
@@ -40,12 +42,12 @@ def bernoulli(means, **more):
 
 
 def observed(rule):
-    """The names of all stopping rules that the rule admits."""
+    """The names of all stopping rules that the rule supports."""
     return [name for name in STOPPING if name in RULES[rule].traits.stopping]
 
 
 def plainly(means, problem, rule, noise, threshold, **more):
-    """The same run in the plain reading."""
+    """The same run by the NumPy reference."""
     return families.run(
         means, PROBLEMS[problem][1], rule.split("-")[0], noise=noise, beta=THRESHOLDS[threshold][1],
         pulls=2 if rule == "lucb-2" else 1, **more,
@@ -53,7 +55,7 @@ def plainly(means, problem, rule, noise, threshold, **more):
 
 
 def cases(quick):
-    """All of problem, rule, threshold, precision; what is not among the quick ones is slow."""
+    """All of problem, rule, threshold and precision; cases not in `quick` are slow."""
     quick = set(quick)
     for problem in PROBLEMS:
         for rule in RULES:
@@ -70,9 +72,9 @@ def cases(quick):
     ("osi", "uniform", "gk16", "float32"),
 ])))  # fmt: skip
 def test_stops_are_those_of_the_twin(problem, rule, threshold, precision):
-    """Samples, answers, pulls and costs of all observers side by side, three instances at once.
+    """Samples, answers, pulls and costs under all observers, three instances at once.
 
-    In float32 the first 400 samples: later a comparison may turn on the last digit.
+    In float32 only 400 samples: later a comparison may depend on the last digit.
     """
     length, names = (700 if precision == "float64" else 400), observed(rule)
     noise = np.random.default_rng(3).random((3, length))
@@ -115,7 +117,7 @@ def test_pulls_are_those_of_the_twin(problem, rule, threshold, precision):
         np.testing.assert_array_equal(run.theta_hat_0, run.rewards[:5])
 
 
-# The laws of runs.
+# Invariances of runs.
 
 HARD = bernoulli([0.7, 0.35, 0.55, 0.3])
 COMMON = dict(delta=0.1, stopping=ALL, threshold=je.GK16(), runs=40, seed=5, max_samples=3000)
@@ -136,7 +138,11 @@ def watched():
 def test_order_of_the_stops(watched):
     llr, selective, full, native = watched.samples[:, 0]
     assert (full <= selective).all() and (selective <= llr).all() and (llr <= native).all()
-    assert (full < llr).any() and watched.stopped.all() and (watched.pulls.sum(-1) == watched.samples).all()
+    assert (
+        (full < llr).any()
+        and watched.stopped.all()
+        and (watched.pulls.sum(-1) == watched.samples).all()
+    )
 
 
 @pytest.mark.parametrize("layout", [
@@ -149,7 +155,7 @@ def test_layout_does_not_matter(watched, layout):
 
 
 def test_devices_and_order_of_runs(watched):
-    """Two devices and one; runs in another order, and some of them alone."""
+    """Two devices and one; runs in another order; some runs alone."""
     if len(jax.devices()) > 1:
         assert watched.layout["devices"] == 2
     order = np.random.default_rng(0).permutation(40)
@@ -164,7 +170,7 @@ def test_devices_and_order_of_runs(watched):
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("rule", RULES)
 def test_laws_of_all_runs(problem, rule):
-    """The order of stops, and equal numbers in a batch of instances, alone, and in other layouts."""
+    """The order of stops holds; batches, single instances and layouts agree."""
     names = observed(rule)
     common = {**COMMON, "stopping": [STOPPING[name] for name in names], "runs": 12}
     batch = bernoulli([[0.7, 0.4, 0.5, 0.3], [0.1, 0.95, 1.0, 0.0]])
@@ -185,7 +191,7 @@ def test_laws_of_all_runs(problem, rule):
     je.SelectiveElimination(), je.FullElimination(), je.Resets(je.SelectiveElimination()),
 ], ids=repr)  # fmt: skip
 def test_elimination_at_sampling(problem, elimination):
-    """It reads no more pieces, answers, and is the same alone as in a batch."""
+    """It tests no more pieces, finds answers, and agrees alone and in a batch."""
     stopping = elimination if elimination.shared else je.SelectiveElimination()
     common = {**COMMON, "stopping": stopping, "runs": 20, "threshold": je.Heuristic()}
     given = HARD, PROBLEMS[problem][0], je.LUCB()
@@ -206,10 +212,11 @@ def _without_ties(run, arms):
     return (np.diff(means[:, arms - 1 :], axis=0) != 0).all()
 
 
-def test_two_arms_that_change_places():
-    """Where no tie is ever broken by index, the pulls change places with the arms.
+def test_swapped_arms_swap_the_pulls():
+    """Where index order breaks no tie, swapping the arms swaps the pulls.
 
-    The initial pulls are in index order: their noise changes places too."""
+    The initial pulls are in index order: their noise is swapped too.
+    """
     noise = np.random.default_rng(2).random((12, 400))
     swapped = noise.copy()
     swapped[:, :2] = noise[:, 1::-1]
@@ -229,14 +236,16 @@ def test_two_arms_that_change_places():
 @pytest.mark.parametrize("pulls", [1, 2])
 @pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.Thresholding(0.6)], ids=repr)
 def test_permuted_arms_permute_the_result(problem, pulls):
-    """Exponential rewards never tie. The noise of the initial pulls is permuted with the arms."""
+    """Exponential rewards never tie. The noise of the initial pulls is permuted too."""
     means, order = np.array([2.0, 0.5, 1.0, 0.8, 0.1]), np.array([3, 0, 4, 2, 1])
     noise = np.random.default_rng(4).random((8, 1500))
     permuted = noise.copy()
     permuted[:, :5] = noise[:, order]
     common = dict(stopping=ALL, delta=0.1, runs=8)
     one, other = (
-        je.simulate(je.Instance.unstructured(m, Exponential()), problem, je.LUCB(pulls), noise=u, **common)
+        je.simulate(
+            je.Instance.unstructured(m, Exponential()), problem, je.LUCB(pulls), noise=u, **common
+        )
         for m, u in ((means, noise), (means[order], permuted))
     )
     assert one.stopped.any()
@@ -245,13 +254,19 @@ def test_permuted_arms_permute_the_result(problem, pulls):
         np.testing.assert_array_equal(getattr(other, name), getattr(one, name)[..., order], name)
 
 
-@pytest.mark.parametrize("family, means", [
-    (je.Bernoulli(), [0, 1e-9, 0.2, 0.21, 0.5, 0.99, 1]), (Geometric(), [0, 1e-9, 0.2, 0.21, 1, 9, 1e4]),
-    (Binomial(), [0, 1e-9, 0.2, 0.21, 2, 4.99, 5]), (Exponential(), [1e-9, 0.2, 0.21, 1, 9, 1e4, 1e9]),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "family, means",
+    [
+        (je.Bernoulli(), [0, 1e-9, 0.2, 0.21, 0.5, 0.99, 1]),
+        (Geometric(), [0, 1e-9, 0.2, 0.21, 1, 9, 1e4]),
+        (Binomial(), [0, 1e-9, 0.2, 0.21, 2, 4.99, 5]),
+        (Exponential(), [1e-9, 0.2, 0.21, 1, 9, 1e4, 1e9]),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_larger_mean_has_a_larger_reward(family, means, dtype):
-    """One uniform for all arms: rewards never fall as the mean grows."""
+    """One uniform for all arms: rewards never decrease as the mean grows."""
     last = np.nextafter(dtype(1), dtype(0))
     noise = np.concatenate([[0, last], np.random.default_rng(1).random(2000)]).astype(dtype)
     rewards = drawn(family, means, np.minimum(noise, last))
@@ -265,12 +280,14 @@ def drawn(family, means, noise):
     with je.testing.scope.engine():
         nature = jnp.asarray(nature.astype(noise.dtype))
         zero = jnp.zeros(noise.shape, jnp.int32)
-        of = lambda k: family.draw(je.testing.LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise))  # noqa: E731
+        of = lambda k: family.draw(  # noqa: E731
+            je.testing.LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise)
+        )
         return np.stack([of(k) for k in range(len(means))])
 
 
-def test_draws_are_told_the_number_of_the_pull():
-    """0, 1, 2, .. for each arm, whatever the rule does in between."""
+def test_draws_receive_the_number_of_the_pull():
+    """0, 1, 2, .. for each arm, whatever the rule pulls in between."""
     instance = je.Instance.unstructured([0.2, 0.3, 0.1], Numbered())
     run = je.trace(instance, je.TopM(2), je.LUCB(pulls=2), max_samples=300)
     for k in range(3):
@@ -297,22 +314,23 @@ def test_uniforms_stay_below_one_in_float32():
     np.testing.assert_array_equal(run.rewards, 1 - run.arms)
 
 
-# delta-correctness, and figures from elsewhere.
+# delta-correctness, and published figures.
 
 DELTA, WEAK, DEFECT, N, CRITICAL = 0.1, 0.2, 0.13, 8_000, 948
 CLOSE = {"bai": [0.7, 0.5, 0.4, 0.4], "topm": [0.7, 0.65, 0.4, 0.3], "osi": [0.6, 0.3, 0.65, 0.25]}
 
 
 def threshold(t, delta):
-    """The heuristic one at DELTA; an eighth of it where WEAK is asked for as delta."""
+    """The heuristic threshold at DELTA; an eighth of it for delta = WEAK."""
     beta = jnp.log(1 + t) - jnp.log(DELTA)
     return jnp.where(delta > 0.5 * (DELTA + WEAK), beta / 8, beta)
 
 
-def test_the_numbers():
-    """24 checks: 3 problems, 2 rules, 4 stops. By luck one of them fails with probability < 1e-6.
+def test_the_error_probabilities_of_the_test():
+    """24 checks (problems, rules, stops): one fails by luck with probability < 1e-6.
 
-    An error rate of 0.13, the smallest defect to be seen, passes a check with probability < 1e-3."""
+    An error rate of 0.13, the smallest defect in view, passes with probability < 1e-3.
+    """
     assert 24 * binom.sf(CRITICAL - 1, N, DELTA) < 1e-6
     assert binom.cdf(CRITICAL - 1, N, DEFECT) < 1e-3
 
@@ -321,7 +339,7 @@ def test_the_numbers():
 @pytest.mark.parametrize("rule", [je.Uniform(), je.LUCB()], ids=repr)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_errors_are_rarer_than_delta(problem, rule):
-    """n = 8000 runs, fewer than 948 wrong; and a threshold too low by a factor of 8 fails this."""
+    """n = 8000 runs, fewer than 948 wrong. A threshold divided by 8 fails this test."""
     stopping = [one for one in ALL if one.name in rule.traits.stopping]
     result = je.simulate(
         bernoulli(CLOSE[problem]), PROBLEMS[problem][0], rule, delta=[DELTA, WEAK], runs=N, seed=20,
@@ -338,10 +356,11 @@ def test_errors_are_rarer_than_delta(problem, rule):
     ([0.5, 0.45, 0.43, 0.4], 8510, 235), ([0.3, 0.21, 0.2, 0.19, 0.18], 2676, 42),
 ])  # fmt: skip
 def test_draws_of_garivier_and_kaufmann(means, mean, error):
-    """KL-LUCB on the two instances of Garivier & Kaufmann 2016, against a program apart from ours.
+    """KL-LUCB on two instances of Garivier & Kaufmann (2016), against another program.
 
-    That had 500 runs. Ours has n = 2000, the seed fixed: the test has no luck of its own. On
-    another seed it would fail with probability 5e-4; a mean off by 5 errors (15% and 8%) is seen.
+    That program made 500 runs. Here n = 2000 with a fixed seed, so luck plays no part.
+    With another seed the test would fail with probability 5e-4. It detects a mean off
+    by 5 standard errors (15% and 8%).
     """
     result = je.simulate(
         bernoulli(means), je.BestArm(), je.LUCB(pulls=2), delta=0.1, threshold=je.GK16(),
@@ -352,7 +371,7 @@ def test_draws_of_garivier_and_kaufmann(means, mean, error):
     ours = draws.std(ddof=1) / draws.size**0.5
     print(f"{draws.mean():.0f} +- {ours:.0f}, {(~result.correct).sum()} wrong")
     assert abs(draws.mean() - mean) <= 3.5 * np.hypot(ours, error)
-    assert (~result.correct).sum() <= 40  # 3 and 0 of 500 there
+    assert (~result.correct).sum() <= 40  # 3 and 0 of 500 in the other program
 
 
 # Instances as values.
@@ -381,7 +400,7 @@ def test_the_family_survives(instance):
     assert stack(instance).family == family == instance.unbatched[0].family
 
 
-def test_equality_looks_at_the_family():
+def test_equality_includes_the_family():
     plain = je.Instance.unstructured(ONE)
     assert plain == je.Instance(np.eye(3), ONE) == je.Instance(np.eye(3), ONE, family=je.Gaussian())
     assert hash(plain) == hash(je.Instance(np.eye(3), ONE)) and plain.structure == "unstructured"
@@ -391,21 +410,25 @@ def test_equality_looks_at_the_family():
     assert len(set(kinds)) == 5 and all((a == b) == (a is b) for a in kinds for b in kinds)
 
 
-@pytest.mark.parametrize("instance", [bernoulli(ONE, name="small"), bernoulli(TWO)], ids=["one", "batch"])
+@pytest.mark.parametrize(
+    "instance", [bernoulli(ONE, name="small"), bernoulli(TWO)], ids=["one", "batch"]
+)
 def test_files(instance, tmp_path):
     instance.to_json(tmp_path / "mine.json")
     back = je.load_instance(tmp_path / "mine.json")
     assert back == instance and back.family == je.Bernoulli() and back.name == instance.name
 
 
-def test_a_file_names_no_family_of_ones_own(tmp_path):
-    with pytest.raises(je.UnsupportedError, match="family: got Binomial.* load_instance knows: gaussian, bernoulli"):
+def test_a_file_names_no_user_defined_family(tmp_path):
+    with pytest.raises(
+        je.UnsupportedError, match="family: got Binomial.* load_instance knows: gaussian, bernoulli"
+    ):
         je.Instance.unstructured(ONE, Binomial()).to_json(tmp_path / "mine.json")
     assert not (tmp_path / "mine.json").exists()
 
 
 def test_canonical_forms():
-    """Those of Gaussian rewards and of LUCB() are what they were before there were families."""
+    """Stored digests of Gaussian rewards and of LUCB() stay valid."""
     arms = {"array": [3, 3], "dtype": "float64",
             "sha256": "1332df685c45a61a0ac008a6a653295b8c5655361c1d34b6304b22ec40235fb8"}
     theta = {"array": [3], "dtype": "float64",
@@ -416,19 +439,24 @@ def test_canonical_forms():
     assert canonical(je.Instance.unstructured(ONE, noise_std=2.0)) == {**known, "noise_std": 2.0}
     assert canonical(je.LUCB()) == {"class": "jaxelim.LUCB"}
     assert canonical(je.LUCB(pulls=2)) == {"class": "jaxelim.LUCB", "pulls": 2}
-    for family, told in ((je.Bernoulli(), {"class": "jaxelim.Bernoulli"}),
-                         (Binomial(3), {"class": "tests.families.family_cases.Binomial", "trials": 3})):
+    for family, told in (
+        (je.Bernoulli(), {"class": "jaxelim.Bernoulli"}),
+        (Binomial(3), {"class": "tests.families.family_cases.Binomial", "trials": 3}),
+    ):
         form = canonical(je.Instance.unstructured(ONE, family))
         assert form == {"arms": arms, "theta": theta, "family": told}
         assert digest(form) != digest(known)
 
 
-# What is refused.
+# Refusals.
 
 EASY, GAUSSIAN = bernoulli([0.8, 0.3, 0.1]), je.Instance.unstructured([0.8, 0.3, 0.1])
 PHI = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 W = np.full(3, 1 / 3)
-HALVES = je.HalfSpaces(lambda theta: jnp.argmax(theta), np.stack([np.eye(3)[i] - np.delete(np.eye(3), i, 0) for i in range(3)]))
+HALVES = je.HalfSpaces(
+    lambda theta: jnp.argmax(theta),
+    np.stack([np.eye(3)[i] - np.delete(np.eye(3), i, 0) for i in range(3)]),
+)
 
 
 @pytest.fixture
@@ -456,13 +484,38 @@ def run(instance=EASY, problem=None, rule=None, **more):
 
 NOISE = np.full((2, 50), 0.5)
 ARGUMENTS = {
-    "both": (lambda: je.Instance(np.eye(2), [0.5, 0.1], 1.0, family=je.Bernoulli()), "noise_std", "Bernoulli()"),
-    "both, unstructured": (lambda: bernoulli([0.5, 0.1], noise_std=1.0), "noise_std", "Gaussian(noise_std)"),
-    "no family": (lambda: je.Instance.unstructured([0.5, 0.1], "bernoulli"), "family", "Bernoulli()"),
-    "a class": (lambda: je.Instance.unstructured([0.5, 0.1], je.Bernoulli), "family", "Bernoulli()"),
+    "both": (
+        lambda: je.Instance(np.eye(2), [0.5, 0.1], 1.0, family=je.Bernoulli()),
+        "noise_std",
+        "Bernoulli()",
+    ),
+    "both, unstructured": (
+        lambda: bernoulli([0.5, 0.1], noise_std=1.0),
+        "noise_std",
+        "Gaussian(noise_std)",
+    ),
+    "no family": (
+        lambda: je.Instance.unstructured([0.5, 0.1], "bernoulli"),
+        "family",
+        "Bernoulli()",
+    ),
+    "a class": (
+        lambda: je.Instance.unstructured([0.5, 0.1], je.Bernoulli),
+        "family",
+        "Bernoulli()",
+    ),
     "above 1": (lambda: bernoulli([0.5, 1.1]), "means", "from 0 to 1", "1.1 is not"),
-    "below 0": (lambda: bernoulli([[0.5, 0.1], [0.5, -0.1]]), "means", "from 0 to 1", "-0.1 is not"),
-    "theta": (lambda: je.Instance(np.eye(2), [0.5, 1.5], family=je.Bernoulli()), "theta", "from 0 to 1"),
+    "below 0": (
+        lambda: bernoulli([[0.5, 0.1], [0.5, -0.1]]),
+        "means",
+        "from 0 to 1",
+        "-0.1 is not",
+    ),
+    "theta": (
+        lambda: je.Instance(np.eye(2), [0.5, 1.5], family=je.Bernoulli()),
+        "theta",
+        "from 0 to 1",
+    ),
     "no mean": (lambda: bernoulli([0.5, float("nan")]), "means", "nan"),
     "ridge": (lambda: run(ridge=1.0), "ridge", "None", "Bernoulli()"),
     "ridge 0": (lambda: run(ridge=0.0), "ridge", "None", "Bernoulli()"),
@@ -471,10 +524,18 @@ ARGUMENTS = {
     "level 1": (lambda: run(problem=je.Thresholding(1)), "level", "inside (0, 1)"),
     "level beyond": (lambda: run(problem=je.Thresholding(1.5)), "level", "inside (0, 1)"),
     "noise 1": (lambda: run(noise=np.where(np.eye(2, 50), 1.0, 0.5)), "noise", "below 1"),
-    "noise below 0": (lambda: run(noise=np.where(np.eye(2, 50), -0.1, 0.5)), "noise", "-0.1 is not"),
-    "normals": (lambda: je.trace(EASY, je.BestArm(), je.LUCB(), noise=[0.1, 2.0, 0.3]), "noise", "2 is not"),
+    "noise below 0": (
+        lambda: run(noise=np.where(np.eye(2, 50), -0.1, 0.5)),
+        "noise",
+        "-0.1 is not",
+    ),
+    "normals": (
+        lambda: je.trace(EASY, je.BestArm(), je.LUCB(), noise=[0.1, 2.0, 0.3]),
+        "noise",
+        "2 is not",
+    ),
     "pulls": (lambda: je.LUCB(pulls=3), "pulls", "1 to 2"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
@@ -486,7 +547,11 @@ def test_arguments_are_refused(case, nothing_compiles):
 OTHERS = sorted(set(catalogue.rules()) - {"uniform", "lucb"})
 RESULT = dataclasses.make_dataclass("Arms", ["arms"])(np.array([0, 1, 2, 0]))
 UNSUPPORTED = {
-    "linear arms": (lambda: je.Instance(PHI, [0.5, 0.3], family=je.Bernoulli()), "family", "linear arms"),
+    "linear arms": (
+        lambda: je.Instance(PHI, [0.5, 0.3], family=je.Bernoulli()),
+        "family",
+        "linear arms",
+    ),
     "half-spaces": (lambda: run(problem=HALVES), "problem", "Rows or Levels"),
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
     "complexity": (lambda: je.complexity(EASY, je.BestArm()), "family"),
@@ -501,11 +566,11 @@ UNSUPPORTED = {
     "extra arm": (lambda: je.best_extra_arm(EASY, je.BestArm(), 1.0), "family"),
     "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),
     "noise_std": (lambda: EASY.noise_std, "family"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED)
-def test_what_is_not_defined_is_refused(case, nothing_compiles):
+def test_undefined_combinations_are_refused(case, nothing_compiles):
     call, argument, *words = UNSUPPORTED[case]
     refused(call, argument, *(words or ["gaussian", "Bernoulli()"]), kind=je.UnsupportedError)
 
@@ -527,7 +592,7 @@ def test_efficiency_is_refused(watched):
 
 
 def test_the_command_line(tmp_path):
-    """What it runs on a file, and what it refuses in one line."""
+    """Runs an instance file; refuses bad options in one line."""
 
     def said(*words):
         out, err = io.StringIO(), io.StringIO()
@@ -537,9 +602,24 @@ def test_the_command_line(tmp_path):
     path = str(tmp_path / "mine.json")
     EASY.to_json(path)
     assert json.loads((tmp_path / "mine.json").read_text())["family"] == "bernoulli"
-    code, out, _ = said("run", path, "--rule", "lucb", "--setting", "pulls=2", "--stopping", "native",
-                        "--threshold", "gk16", "--runs", "20", "--delta", "0.1",
-                        "--output", str(tmp_path / "mine.nc"))
+    code, out, _ = said(
+        "run",
+        path,
+        "--rule",
+        "lucb",
+        "--setting",
+        "pulls=2",
+        "--stopping",
+        "native",
+        "--threshold",
+        "gk16",
+        "--runs",
+        "20",
+        "--delta",
+        "0.1",
+        "--output",
+        str(tmp_path / "mine.nc"),
+    )
     assert code == 0 and "LUCB(pulls=2)" in out and "Bernoulli()" in out
     with xr.open_dataset(tmp_path / "mine.nc", engine="h5netcdf") as back:
         assert back.attrs["family"] == "Bernoulli()" and "ridge" not in back.attrs

@@ -1,4 +1,4 @@
-"""`check_family` certifies right families, and names the law that a wrong one breaks."""
+"""`check_family` accepts right families and names the fault of wrong ones."""
 
 import dataclasses
 
@@ -35,13 +35,13 @@ def test_right_families(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_other_seeds(seed):
-    """Right families fail by luck with probability 1e-6 a check."""
+    """A right family fails a check by luck with probability 1e-6."""
     for family in (je.Bernoulli(), Geometric(), Exponential(), Binomial()):
         check_family(family, seed=seed, draws=20_000)
 
 
-def test_the_report_tells_exact_divergences_from_others():
-    """Where x is near y the textbook's form cancels."""
+def test_the_report_separates_exact_divergences_from_others():
+    """The textbook's form cancels for x near y."""
     exact, other = (_off(family) for family in (Geometric(), Textbook()))
     assert exact < 1e-7 < 1e-4 < other
 
@@ -53,7 +53,7 @@ def _off(family):
 
 
 def wrong(base=Geometric, **members):
-    """A family with these members in place of a right one's."""
+    """A family with these members in place of the right ones."""
     names = {"name": "wrong", "__doc__": "A wrong family.", **members}
     return dataclasses.make_dataclass("Wrong", [], bases=(base,), namespace=names, frozen=True)()
 
@@ -72,39 +72,64 @@ def _squares(self, x, y):
 
 DIVERGENCE = {
     "variance of Poisson": (dict(variance=lambda self, y: y), "do not belong together"),
-    "divergence of Poisson": (dict(divergence=lambda self, x, y: poisson(x, y)), "do not belong together"),
-    "half of it": (dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2), "do not belong together"),
+    "divergence of Poisson": (
+        dict(divergence=lambda self, x, y: poisson(x, y)),
+        "do not belong together",
+    ),
+    "half of it": (
+        dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2),
+        "do not belong together",
+    ),
     "squares": (dict(divergence=_squares), "do not belong together"),
-    "other way round": (dict(divergence=lambda self, x, y: Geometric().divergence(y, x)), "finite for y inside"),
-    "no number at the end": (dict(divergence=_plain), r"divergence\(0, .* = nan; it has to be finite"),
+    "other way round": (
+        dict(divergence=lambda self, x, y: Geometric().divergence(y, x)),
+        "finite for y inside",
+    ),
+    "no number at the end": (
+        dict(divergence=_plain),
+        r"divergence\(0, .* = nan; it has to be finite",
+    ),
     "0": (dict(divergence=lambda self, x, y: 0 * (x + y)), "above 0"),
     "minus": (dict(divergence=lambda self, x, y: -Geometric().divergence(x, y)), "at least 0"),
-    "not 0": (dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)), "it has to be 0"),
+    "not 0": (
+        dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)),
+        "it has to be 0",
+    ),
     "finite at the end": (dict(divergence=_finite_at_the_end), "it has to be inf"),
     "no variance": (dict(variance=lambda self, y: 0 * y), "variance.* has to be a number above 0"),
-}  # fmt: skip
+}
 RAISES = dict(divergence=lambda self, x, y: x @ jnp.ones((3, 3))), "divergence or variance raised"
 
 
 def _bracket(change):
-    """Geometric's, its lower and upper end changed."""
+    """Geometric's, with its lower and upper ends changed."""
     return lambda self, mean, radius: change(mean, radius, *Geometric().bracket(mean, radius))
 
 
 BRACKETS = {
-    "upper too near": (lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2), "upper end .* inside the bound"),
-    "lower too near": (lambda m, r, low, up: (m * jnp.exp(-r), up), "lower end .* inside the bound"),
+    "upper too near": (
+        lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2),
+        "upper end .* inside the bound",
+    ),
+    "lower too near": (
+        lambda m, r, low, up: (m * jnp.exp(-r), up),
+        "lower end .* inside the bound",
+    ),
     "infinite": (lambda m, r, low, up: (low, up + jnp.inf), "upper end .* finite"),
     "no number": (lambda m, r, low, up: (low + jnp.nan, up), "lower end .* finite"),
-    "the end": (lambda m, r, low, up: (0 * low, up), "is an end of the range, and the bound is not"),
+    "the end": (
+        lambda m, r, low, up: (0 * low, up),
+        "is an end of the range, and the bound is not",
+    ),
     "beyond": (lambda m, r, low, up: (low - 1, up), "out of the range"),
     "exchanged": (lambda m, r, low, up: (up, low), "wrong side of the mean"),
     "one": (lambda m, r, low, up: (up,), "has to return two"),
-}  # fmt: skip
+}
 
 
 def _draw(change):
     """Geometric's, changed."""
+
     def draw(self, lanes, nature, arm, pull, noise):
         reward = Geometric().draw(lanes, nature, arm, pull, noise)
         return change(lanes.take(nature, arm), noise, reward)
@@ -117,21 +142,30 @@ def _one_nature(self, lanes, nature, arm, pull, noise):
 
 
 DRAWS = {
-    "biased": (_draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)), "have mean .* standard errors off"),
+    "biased": (
+        _draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)),
+        "have mean .* standard errors off",
+    ),
     "shrunk": (_draw(lambda mu, u, x: 0.95 * x), "have mean .* standard errors off"),
     "always mu": (_draw(lambda mu, u, x: mu), "have variance 0 over"),
     "of two points": (_draw(lambda mu, u, x: jnp.where(u < 0.5, 2 * mu, 0)), "have variance"),
-    "not finite": (_draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)), r"not finite, for noise \[0"),
+    "not finite": (
+        _draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)),
+        r"not finite, for noise \[0",
+    ),
     "below the range": (_draw(lambda mu, u, x: jnp.where(u < 0.01, -1.0, x)), "out of the range"),
-    "at the end": (_draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)), "other than the mean, at an end"),
+    "at the end": (
+        _draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)),
+        "other than the mean, at an end",
+    ),
     "one for all": (_draw(lambda mu, u, x: x[0]), r"rewards are float64\[\]"),
     "of one type": (_draw(lambda mu, u, x: x.astype(jnp.int32)), "rewards are int32"),
     "one nature for all": (_one_nature, "a nature of its own"),
-}  # fmt: skip
+}
 
 
 class Doubled(PairEvidence):
-    """With a gradient twice as large."""
+    """Evidence with a doubled gradient."""
 
     def gradient(self, piece):
         return 2 * super().gradient(piece)
@@ -156,7 +190,9 @@ def _goes_on(self, seen, arm, reward, go):
 
 
 def _forgets(self, seen, arm, reward, go):
-    return dataclasses.replace(Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums)
+    return dataclasses.replace(
+        Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums
+    )
 
 
 def _starts_at_0(self, space, problem, tables, rewards):
@@ -186,14 +222,17 @@ SETTINGS = {
     "no name": (dict(name=""), "has to be its own"),
     "noise": (dict(noise="cauchy"), "noise is 'cauchy'"),
     "range": (dict(high=0.0), "no mean is between"),
-    "refused": (dict(high=5.0, check=lambda self, instance: je.Bernoulli().check(instance)), "refuses means inside"),
+    "refused": (
+        dict(high=5.0, check=lambda self, instance: je.Bernoulli().check(instance)),
+        "refuses means inside",
+    ),
     "docstring": (dict(__doc__="Args:\n    size: none."), "docstring"),
     "repr": (dict(__repr__=lambda self: "Other()"), "repr"),
-}  # fmt: skip
+}
 
 
 def fails(part, sentence, *given, **members):
-    """One part of the check, on a wrong family."""
+    """Run one part of the check on a wrong family."""
     with pytest.raises(ContractError, match=sentence), scope.engine():
         part(wrong(**members), np.random.default_rng(0), *given)
 
@@ -217,7 +256,7 @@ def test_wrong_draws(case):
 
 
 def test_divergence_and_variance_of_other_rewards():
-    """Those of Poisson rewards belong together; geometric rewards have another variance."""
+    """Poisson's divergence and variance agree; geometric rewards differ."""
     members = dict(divergence=lambda self, x, y: poisson(x, y), variance=lambda self, y: y)
     with scope.engine():
         family_checks.check_divergence(wrong(**members), np.random.default_rng(0))
@@ -235,10 +274,18 @@ INHERITED = {
     "go": (family_checks.check_update, dict(update=_goes_on), "after update"),
     "sums": (family_checks.check_update, dict(update=_forgets), "after update"),
     "gradient": (family_checks.check_gradient, dict(evidence=_doubled), "gradient is not that of"),
-    "counts": (family_checks.check_gradient, dict(evidence=_more_counts), "not the LLR at the counts"),
+    "counts": (
+        family_checks.check_gradient,
+        dict(evidence=_more_counts),
+        "not the LLR at the counts",
+    ),
     "order": (_runs, dict(refuted_pairs=_late), "tau_full = .*, tau_selective"),
-    "lanes": (_runs, dict(refuted_pairs=_with_neighbours), "a run alone and the same run in a batch"),
-}  # fmt: skip
+    "lanes": (
+        _runs,
+        dict(refuted_pairs=_with_neighbours),
+        "a run alone and the same run in a batch",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", [
@@ -268,7 +315,7 @@ def test_wrong_settings(case):
 
 
 class NoDataclass(Geometric):
-    """Not decorated, so that its fields would be its parent's."""
+    """Not decorated, so its fields would be its parent's."""
 
 
 @dataclasses.dataclass
@@ -281,7 +328,7 @@ class Mutable(je.OneParameter):
     (None, "not a OneParameter family"), (NoDataclass(), "no frozen dataclass"),
     (Mutable(), "no frozen dataclass"),
 ], ids=repr)  # fmt: skip
-def test_what_is_no_family(family, sentence):
+def test_objects_that_are_no_family(family, sentence):
     with pytest.raises(ContractError, match=sentence):
         check_family(family)
 

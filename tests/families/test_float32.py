@@ -1,4 +1,4 @@
-"""float32: statistics made afresh from counts, compensated sums, and the same answers as float64 but for rounding."""
+"""float32: recomputed statistics, compensated sums, and agreement with float64."""
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,15 @@ INSTANCE = je.instances.linear_d10(0, K=12)
 
 
 def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
-    """Features and float32 statistics of which only counts and sums are right."""
+    """Features and float32 statistics whose counts and sums alone are right."""
     phi = np.eye(6) if form == "diagonal" else ARMS
     k, d = phi.shape
     g, wrong = jnp.full(k, 9.0, jnp.float32), lambda *shape: jnp.full(shape, 9.0, jnp.float32)
-    design = {"arms": ArmDesign(g, wrong(d, k)), "square": SquareDesign(g, wrong(d, d)), "diagonal": DiagonalDesign(g)}[form]
+    design = {
+        "arms": ArmDesign(g, wrong(d, k)),
+        "square": SquareDesign(g, wrong(d, d)),
+        "diagonal": DiagonalDesign(g),
+    }[form]
     counts = jnp.asarray(RNG.integers(1, 10_000, k), jnp.float32)
     sums = jnp.asarray(RNG.normal(size=k) * 1000, jnp.float32)
     lost = jnp.asarray(RNG.normal(size=k) * 1e-5, jnp.float32)
@@ -37,7 +41,7 @@ def spoilt(form: str) -> tuple[np.ndarray, LinearStatistics]:
 
 
 @pytest.mark.parametrize("form", ["arms", "square", "diagonal"])
-def test_statistics_afresh_are_those_of_the_definition(form):
+def test_recomputed_statistics_follow_the_definition(form):
     with scope.engine():
         phi, stats = spoilt(form)
         new = recomputed(jnp.asarray(phi, jnp.float32), stats, ridge=0.5)
@@ -48,18 +52,26 @@ def test_statistics_afresh_are_those_of_the_definition(form):
     theta = np.linalg.solve(v, exact.T @ sums)
     inverse = np.linalg.inv(v)
     for ours, truth in (
-        (new.theta_hat, theta), (new.means, exact @ theta), (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
-    ):  # fmt: skip
-        np.testing.assert_allclose(np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max())
+        (new.theta_hat, theta),
+        (new.means, exact @ theta),
+        (new.design.g, np.einsum("kd,de,ke->k", exact, inverse, exact)),
+    ):
+        np.testing.assert_allclose(
+            np.asarray(ours), truth, rtol=3e-7, atol=1e-9 * np.abs(truth).max()
+        )
     if form == "arms":
-        np.testing.assert_allclose(np.asarray(new.design.w), inverse @ exact.T, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            np.asarray(new.design.w), inverse @ exact.T, rtol=1e-6, atol=1e-9
+        )
     if form == "square":
         np.testing.assert_allclose(np.asarray(new.design.v_inv), inverse, rtol=1e-6, atol=1e-9)
-    assert {x.dtype for x in jax.tree.leaves((new.means, new.design, new.theta_hat))} == {jnp.dtype(jnp.float32)}
+    assert {x.dtype for x in jax.tree.leaves((new.means, new.design, new.theta_hat))} == {
+        jnp.dtype(jnp.float32)
+    }
 
 
 def test_sums_of_rewards_lose_nothing():
-    """100,000 rewards near 1 of one arm: a plain float32 sum is off by more than the last digit of a reward, ours is not."""
+    """100,000 rewards near 1: only the compensated float32 sum is exact to 1e-3."""
     rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
     with scope.engine():
         space = ArmContext(LaneOps(None), jnp.eye(2, dtype=jnp.float32))
@@ -74,7 +86,9 @@ def test_sums_of_rewards_lose_nothing():
             seen = je.Snapshot.of(family, je.BestArm(), space, stats)
             return family.update(seen, jnp.int32(1), x, jnp.bool_(True)), None
 
-        stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(stats, jnp.asarray(rewards))
+        stats = jax.jit(lambda stats, xs: jax.lax.scan(add, stats, xs)[0])(
+            stats, jnp.asarray(rewards)
+        )
     truth, plain = rewards.astype(float).sum(), float(np.add.accumulate(rewards)[-1])
     kept = float(stats.reward_sums[1]) - float(stats.lost[1])
     assert abs(kept - truth) < 1e-3 < abs(plain - truth)
@@ -83,11 +97,19 @@ def test_sums_of_rewards_lose_nothing():
 
 def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     seen, real = [], gaussian.recomputed
-    monkeypatch.setattr(gaussian, "recomputed", lambda *given, **named: (seen.append(1), real(*given, **named))[1])
+    monkeypatch.setattr(
+        gaussian, "recomputed", lambda *given, **named: (seen.append(1), real(*given, **named))[1]
+    )
     for precision, often in (("float64", 0), ("float32", 1)):
         engine.program.cache_clear()
         settings = {**COMMON, "runs": 2, "max_samples": 100}
-        je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(precision=precision, devices=1), **settings)
+        je.simulate(
+            INSTANCE,
+            je.BestArm(),
+            je.LinGapE(),
+            engine=je.Engine(precision=precision, devices=1),
+            **settings,
+        )
         assert (len(seen) > 0) == often, precision
     engine.program.cache_clear()
 
@@ -100,18 +122,22 @@ def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     ],
 )
 def test_layout_does_not_matter(rule, other):
-    """When a run is refreshed goes by its own clock."""
+    """A run is refreshed at its own sample counts, on any layout."""
     found = [
-        je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON)
+        je.simulate(
+            INSTANCE, je.BestArm(), rule, engine=je.Engine(precision="float32", **layout), **COMMON
+        )
         for layout in ({}, other)
     ]
     assert found[0].samples.max() > 2 * gaussian.REFRESH
     for name in ("samples", "stopped", "answer", "pulls", "tests_stopping", "elimination_times"):
-        np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name), err_msg=name)
+        np.testing.assert_array_equal(
+            getattr(found[0], name), getattr(found[1], name), err_msg=name
+        )
 
 
-def test_a_trace_parts_late_if_at_all():
-    """On the same noise: rounding decides a pull once in a long while, and the answer is the same."""
+def test_a_trace_differs_late_if_at_all():
+    """On the same noise: rounding rarely decides a pull, and the answer is the same."""
     both = [
         je.trace(INSTANCE, je.BestArm(), je.LinGapE(), stopping=SELECTIVE, delta=0.05,
                  engine=je.Engine(lanes=1, devices=1, precision=precision))
@@ -130,14 +156,20 @@ def test_partings_and_z_scores():
     assert parting(Trace([0, 1, 2]), Trace([0, 1, 2, 2])) is None
     assert parting(Trace([0, 1, 2]), Trace([0, 2, 2])) == 2
     x = np.arange(100.0)
-    assert z_score(x, x) == 0 and z_score(x + 3, x) == pytest.approx(3 / np.sqrt(2 * x.var(ddof=1) / 100))
+    assert z_score(x, x) == 0 and z_score(x + 3, x) == pytest.approx(
+        3 / np.sqrt(2 * x.var(ddof=1) / 100)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [je.LinGapE(), je.LinGame()], ids=repr)
 def test_mean_stopping_times_agree(rule):
-    """3000 runs in each precision on the same noise. Were they independent, |z| > 5 has chance 6e-7, and sees a shift of the
-    mean by 5 sqrt(2/3000) = 0.13 standard deviations of tau with probability one half; sharing the noise, far less."""
+    """n = 3000 runs in each precision on the same noise.
+
+    Independent samples would give |z| > 5 by luck with probability 6e-7. Such a test
+    detects a shift by 5 sqrt(2/3000) = 0.13 standard deviations of tau half the time.
+    The common noise lowers both.
+    """
     settings = {**COMMON, "runs": 3000, "max_samples": 200_000}
     single, double = (
         je.simulate(INSTANCE, je.BestArm(), rule, engine=je.Engine(precision=precision), **settings)

@@ -1,6 +1,7 @@
 """Divergences, pieces and bounds of one-parameter families against 50-digit arithmetic.
 
-References evaluate the textbook formulas at the floats given; a piece's is a minimum by search.
+References evaluate the textbook formulas at the given floats. The reference of a piece
+is a minimum found by search.
 """
 
 from decimal import Decimal, localcontext
@@ -50,7 +51,7 @@ def x_log(x, y):
 
 
 def exact(x, y):
-    """Bernoulli's d(x, y) in Decimal; inf where it is."""
+    """Bernoulli's d(x, y) in Decimal, inf included."""
     x, y = Decimal(x), Decimal(y)
     if (y == 0 and x > 0) or (y == 1 and x < 1):
         return Decimal("inf")
@@ -58,9 +59,10 @@ def exact(x, y):
 
 
 def exact_pair(n_a, a, n_b, b):
-    """The least n_a d(a, u) + n_b d(b, u) over b < u < a, by golden section; Decimal.
+    """The least n_a d(a, u) + n_b d(b, u) over b < u < a by golden section, Decimal.
 
-    After 60 steps u is within 3e-13 of the interval's length, the value to twice these digits.
+    After 60 steps u is within 3e-13 of the interval's length; the value has twice as
+    many digits.
     """
     ratio = (Decimal(5).sqrt() - 1) / 2
     low, high = Decimal(b), Decimal(a)
@@ -81,14 +83,14 @@ def exact_pair(n_a, a, n_b, b):
 
 
 def some_means(rng, n):
-    """Means of every kind: on the edges, near them, and inside."""
+    """Means on the edges, near them and inside."""
     near = 10 ** rng.uniform(-8, 0, n)
     kinds = [rng.integers(0, 2, n) * 1.0, near, 1 - near, rng.random(n)]
     return np.choose(rng.integers(0, 4, n), kinds)
 
 
 def some_pairs(rng, n):
-    """n_a, a, n_b, b with a > b; a third of them nearly equal, to 1e-7 of the mean."""
+    """n_a, a, n_b, b with a > b; a third agree to between 1e-7 and 1e-2 of the mean."""
     x, y = some_means(rng, n), some_means(rng, n)
     x = np.where(rng.random(n) < 1 / 3, np.clip(y * (1 - 10 ** rng.uniform(-7, -2, n)), 0, 1), x)
     y = np.where(x == y, 1 - x * 0.5, y)
@@ -98,7 +100,7 @@ def some_pairs(rng, n):
 
 @pytest.mark.parametrize("function", ["g", "h"])
 def test_series_join_the_closed_forms(function):
-    """Relative error 1e-13: half an ulp of r = 0.01 in the closed form is 1e-14 of r^2/2."""
+    """Relative error 1e-13: half an ulp of r = 0.01 is 1e-14 of r^2/2."""
     r = np.concatenate([[-0.01, 0.01, 0.0], np.random.default_rng(1).uniform(-1, 3, 300)])
     r = np.concatenate([r, np.sign(r) * 10 ** np.random.default_rng(2).uniform(-12, -1.9, r.size)])
     r = np.concatenate([r, np.nextafter([0.01, -0.01], 0)])
@@ -124,7 +126,7 @@ def test_poisson_and_its_edges():
 
 
 def test_divergence_against_fifty_digits():
-    """Relative error, measured 2e-14; from 1 - x and 1 - y as rounded it would be 1e-10."""
+    """Relative error 2e-13; with 1 - x and 1 - y rounded it would be 1e-10."""
     n_a, a, n_b, b = some_pairs(np.random.default_rng(5), 500)
     for x, y in ((a, b), (b, a)):
         ours = np.asarray(DIVERGENCE(*array(x, y))).tolist()
@@ -137,7 +139,7 @@ def test_divergence_against_fifty_digits():
 
 
 def test_pair_against_a_numerical_minimum():
-    """200 cases, counts 1 to 1e4: relative error 1e-12; measured 2e-13, 1e-14 of values above 1."""
+    """200 cases with counts 1 to 1e4: relative error 1e-12."""
     cases = some_pairs(np.random.default_rng(6), 200)
     ours = np.asarray(PAIR(*array(*cases)))
     worst = 0
@@ -161,7 +163,7 @@ def test_pair_on_the_edges():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_middle_is_no_end_by_rounding(dtype):
-    """1 against 1e20 counts, means at both ends, for ends -2 and -1 and for 0 and 5."""
+    """1 count against 1e20, means at both ends of (-2, -1), (0, 5) and (0, 1)."""
     n = dtype(1e20)
     for family, ends in ((Faces(), (-2.0, -1.0)), (Binomial(), (0.0, 5.0)), (FAMILY, (0.0, 1.0))):
         few, many, b, a = array(1, n, *ends, dtype=dtype)
@@ -190,9 +192,9 @@ def test_level():
 
 
 def test_bounds_invert_the_divergence():
-    """|d(m, bound) - r| <= 1e-14 (1 + r), and what an ulp of the bound makes; 3000 (m, r).
+    """3000 (m, r): |d(m, bound) - r| <= 1e-14 (1 + r), plus the effect of an ulp.
 
-    Where the bound is an end of the range and the mean is not, the last number before that
+    If the bound is an end of the range and the mean is not, the last float before that
     end is still within the radius.
     """
     rng = np.random.default_rng(8)
@@ -236,11 +238,11 @@ def test_divergence_is_positive(x, y):
 @example(0.3, 0.3001)
 @example(0.3, 0.3)
 def test_derivative_of_the_divergence(x, y):
-    """dd/dy = (y - x)/V(y); the difference's own sign at y = x."""
+    """dd/dy = (y - x)/V(y), with the sign of the difference at y = x."""
     x, y = array(x, y)
     known = (y - x) / FAMILY.variance(y)
     np.testing.assert_allclose(SLOPE(x, y), known, rtol=1e-13)
-    for n in (1, 2, 3):  # and by differences of the divergence itself
+    for n in (1, 2, 3):  # also by differences of the divergence
         step = 1e-4 * float(y * (1 - y))
         high, low = DIVERGENCE(x, y + n * step), DIVERGENCE(x, y - n * step)
         np.testing.assert_allclose((high - low) / (2 * n * step), known, rtol=1e-5, atol=1e-5)
@@ -248,7 +250,7 @@ def test_derivative_of_the_divergence(x, y):
 
 @given(MEANS, RADII, st.floats(1e-3, 2))
 def test_bounds_are_monotone(mean, radius, more):
-    """In the radius; strictly, but at the ends of the range and where rounding hides it."""
+    """In the radius, strictly except at the ends of the range and below rounding."""
     lower, upper = BOUNDS(*array([mean, mean], [radius, radius * (1 + more)]))
     (low, lowest), (high, highest) = np.asarray(lower).tolist(), np.asarray(upper).tolist()
     assert lowest <= low <= mean <= high <= highest
@@ -257,7 +259,7 @@ def test_bounds_are_monotone(mean, radius, more):
 
 
 def lanes(shape, seed):
-    """Precision counts, means, radii: what two hundred pulls or so leave."""
+    """Counts, means and radii as after some two hundred pulls."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 400, shape)
     sums = rng.binomial(counts, rng.random(shape))
@@ -266,9 +268,9 @@ def lanes(shape, seed):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_alone_as_in_a_batch(dtype):
-    """Bit for bit, by groups of 16 lanes as the engine has them, and as [K] of one run."""
+    """Bit for bit, in the engine's groups of 16 lanes and as [K] of one run."""
     counts, means, radii = (x.astype(dtype) for x in lanes((5, 96), 10))
-    means[:, 20], radii[:, 21] = 1, 40  # these take other numbers of iterations
+    means[:, 20], radii[:, 21] = 1, 40  # these need other numbers of iterations
     means[0, 22], radii[0, 23] = 0, 1e-9
 
     def both(n, m, r):
@@ -295,7 +297,7 @@ def test_alone_as_in_a_batch(dtype):
 
 
 def test_float32_is_finite_and_near():
-    """Against float64 on the same numbers: bounds to 1e-6, pairs to 1e-4 of their value."""
+    """Against float64 on the same numbers: bounds to 1e-6, pairs to 1e-4 relative."""
     edges = np.array([0, 1e-30, 1e-7, 0.5, 1 - 2.0**-24, 1], np.float32)
     counts, means, radii = (x.astype(np.float32) for x in lanes((6, 400), 11))
     means[:, :6], means[:, 6:12] = edges, edges[:, None]
@@ -314,7 +316,7 @@ def test_float32_is_finite_and_near():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_nothing_is_ever_nan(dtype):
-    """Every intermediate number, unselected branches too; derivatives of pairs are finite."""
+    """No intermediate value, unselected branches included; finite slopes of pairs."""
     ends = [0, 1e-30 if dtype == np.float64 else 1e-12, 0.25, np.nextafter(dtype(1), dtype(0)), 1]
     a, b = array(*map(np.ravel, np.meshgrid(ends, ends)), dtype=dtype)
     n_a, n_b, radius, level = array(*np.full((25, 4), [3.0, 1e-12, 0.7, 0.4]).T, dtype=dtype)
@@ -337,7 +339,7 @@ def test_nothing_is_ever_nan(dtype):
 
 
 def test_derivatives_of_pairs_by_the_counts():
-    """dL/dn_a = d(a, u), u held fixed (Danskin)."""
+    """dL/dn_a = d(a, u) for fixed u (Danskin)."""
     n_a, a, n_b, b = array(*some_pairs(np.random.default_rng(12), 200))
     u = MIDDLE(n_a, a, n_b, b)
     slopes = jax.grad(lambda n, k: jnp.sum(PAIR(n, a, k, b)), (0, 1))(n_a, n_b)
@@ -346,7 +348,7 @@ def test_derivatives_of_pairs_by_the_counts():
 
 
 def test_draws():
-    """Of one run's arm, and of lanes; 1 where the noise is below the mean."""
+    """For one run's arm and for lanes: 1 where the noise is below the mean."""
     noise, means = array([0.0, 0.2, 0.3, 0.7, 1 - EPS], [0.0, 1.0, 0.3, 0.7])
     zero = jnp.zeros(5, jnp.int32)
     for arm, known in enumerate((0, 5, 2, 3)):

@@ -1,4 +1,4 @@
-"""The plain reading of Bernoulli runs by itself: its numbers, the order of stops, its rules."""
+"""The NumPy reference of Bernoulli runs by itself: numbers, order of stops, rules."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +18,8 @@ def noise(seed, length=3000):
     return np.random.default_rng(seed).random(length)
 
 
-def test_its_numbers_are_the_library_s():
-    """Two programs of one page: pairs to 1e-12 above 1, bounds to 1e-14."""
+def test_the_reference_agrees_with_the_library():
+    """Pairs and levels to 1e-12, bounds to 1e-14."""
     rng = np.random.default_rng(1)
     counts = rng.integers(1, 500, (2, 400)).astype(float)
     sums = rng.binomial(counts.astype(int), rng.choice([0, 0.03, 0.5, 1], (2, 400)))
@@ -40,20 +40,20 @@ def test_its_numbers_are_the_library_s():
 
 
 def test_pairs_on_paper():
-    """1 against 0, one pull each: 2 log 2. And [1, 1] of 2 against 0 of 1: u = 2/3."""
+    """1 against 0 with one pull each: 2 log 2. [1, 1] against [0]: u = 2/3."""
     np.testing.assert_allclose(families.pair(1, 1.0, 1, 0.0), 2 * np.log(2))
     np.testing.assert_allclose(families.pair(2, 1.0, 1, 0.0), 2 * np.log(3 / 2) + np.log(3))
 
 
 SPREAD = {"bai": [0.9, 0.3, 0.35, 0.4, 0.3, 0.0], "topm": [0.9, 0.85, 0.3, 0.25, 0.35, 0.0],
           "osi": [0.9, 0.1, 0.2, 0.7, 1.0, 0.0]}
-"""Arms about as hard as each other, so that pieces fall in turn."""
+"""Arms of similar difficulty, so that pieces are eliminated one after the other."""
 
 
 @pytest.mark.parametrize("rule", ["uniform", "lucb"])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_order_of_the_stops(problem, rule):
-    """tau_full <= tau_selective <= tau_LLR; each alone sees what it sees beside the others."""
+    """tau_full <= tau_selective <= tau_LLR, and observers do not affect each other."""
     stopping = ("llr", "selective", "full")
     mu, earlier = np.array(SPREAD[problem]), 0
     for seed in range(20 if rule == "uniform" else 4):
@@ -76,7 +76,7 @@ def test_order_of_the_stops(problem, rule):
 @pytest.mark.parametrize("pulls", [1, 2])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_lucb_stops_by_itself(problem, pulls):
-    """On an easy instance: right answers, and where the intervals of the answer part."""
+    """On an easy instance: right answers, and disjoint intervals at the stop."""
     for seed in range(2):
         run = families.run(MU, PROBLEMS[problem], "lucb", noise=noise(seed), stopping=("native",),
                            delta=0.01, pulls=pulls)
@@ -97,7 +97,7 @@ def test_lucb_stops_by_itself(problem, pulls):
 
 
 def test_two_pulls_are_of_one_pair():
-    """After the start, samples come as (b, c): b the best by the means then, c another arm."""
+    """After the start, samples are pairs (b, c): b has the largest mean, c differs."""
     run = families.run(MU, ("bai",), "lucb", noise=noise(5), stopping=("native",), pulls=2)
     K, arms = 4, run.arms
     assert (len(arms) - K) % 2 == 0 and run.stops["native"].stopped

@@ -1,4 +1,4 @@
-"""The figures: what is drawn is what was given, axes say what they are, bad input is refused."""
+"""Figures: drawn values, labels with units, files, refusals."""
 
 import errno
 import functools
@@ -17,7 +17,10 @@ from jaxelim.lower_bound import Complexity, ExtraArm, InformationRegret, Search
 from jaxelim.lower_bound.pieces import Pieces
 
 RNG = np.random.default_rng(3)
-TAU = {"LinGapE": RNG.lognormal(7, 0.3, 60), "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan])}
+TAU = {
+    "LinGapE": RNG.lognormal(7, 0.3, 60),
+    "Oracle": np.append(RNG.lognormal(6.5, 0.2, 58), [np.nan, np.nan]),
+}
 DELTAS = 10.0 ** -np.arange(1, 6)
 RATIOS = {"LinGapE": 1 + RNG.random((5, 40)), "FWS": 1 + RNG.random((5, 40)) / 2}
 PULLS = {"LinGapE": RNG.multinomial(1000, [0.4, 0.3, 0.2, 0.1, 0, 0], 30)}
@@ -31,13 +34,31 @@ def curve(slope):
 
 
 ACTIVE = {"LinGapE": curve(2), "LinGame": curve(1)}
-FOUR = {(kind, place): curve(1 + i) for i, kind in enumerate(("selective", "full")) for place in ("stopping", "both")}
+FOUR = {
+    (kind, place): curve(1 + i)
+    for i, kind in enumerate(("selective", "full"))
+    for place in ("stopping", "both")
+}
 REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.01),
            "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
-PANEL = figures.Panel("tau", "eps", "samples", DELTAS, {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
-                      {"1/eps": 1 / DELTAS})
-FOUND = Complexity(np.float64(0.1), np.append(np.arange(30, 0, -1), 0) / 465, np.full(4, 0.25), np.float64(1e-9), np.int32(9),
-                   np.bool_(True), np.array([0.1, 0.1, 0.3, 0.2, np.inf]), Pieces(*np.zeros((3, 1, 5))))
+PANEL = figures.Panel(
+    "tau",
+    "eps",
+    "samples",
+    DELTAS,
+    {"full": (1 / DELTAS, 0.1 / DELTAS), "selective": 3 / DELTAS},
+    {"1/eps": 1 / DELTAS},
+)
+FOUND = Complexity(
+    np.float64(0.1),
+    np.append(np.arange(30, 0, -1), 0) / 465,
+    np.full(4, 0.25),
+    np.float64(1e-9),
+    np.int32(9),
+    np.bool_(True),
+    np.array([0.1, 0.1, 0.3, 0.2, np.inf]),
+    Pieces(*np.zeros((3, 1, 5))),
+)
 PLANE = je.Instance([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]], [1.0, 0.5])
 HARD = Search(30.0, 60.0, je.Instance(PLANE.arms, [0.9, 0.6]), np.linspace(30, 60, 9))
 EXTRA = ExtraArm(30.0, 20.0, np.array([0.7, -0.7]), 0.4, np.linspace(30, 20, 9))
@@ -54,7 +75,9 @@ FIGURES = {
     "scaling": lambda: figures.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
     "design": lambda: figures.design_figure(PLANE, HARD, EXTRA),
-    "design-3d": lambda: figures.design_figure(je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA),
+    "design-3d": lambda: figures.design_figure(
+        je.Instance(np.eye(3), [1.0, 0.5, 0.2]), HARD, EXTRA
+    ),
 }
 
 
@@ -63,29 +86,44 @@ def made(name):
     return FIGURES[name]()
 
 
-BARE = ("eps", "arm, by falling w*", "piece, by rising information", "gradient step", "first coordinate", "second coordinate")
-"""Axes of numbers without a unit."""
+BARE = (
+    "eps",
+    "arm, by falling w*",
+    "piece, by rising information",
+    "gradient step",
+    "first coordinate",
+    "second coordinate",
+)
+"""Labels of axes without a unit."""
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_axes_say_their_units(name):
-    """Samples, nats, shares, or a ratio; what is counted names itself."""
+def test_axes_have_units(name):
+    """Samples, nats, shares or a ratio; counts name what they count."""
     for axes in made(name).axes:
         for label in (axes.get_xlabel(), axes.get_ylabel()):
-            unit = re.search(r"samples?\b|\(nats\)|share of|active arms|^runs, by rule|natural logarithm|tau_LLR / tau", label)
+            unit = re.search(
+                r"samples?\b|\(nats\)|share of|active arms|^runs, by rule"
+                r"|natural logarithm|tau_LLR / tau",
+                label,
+            )
             assert unit or label.startswith(("arm, by falling weight", *BARE)), label
 
 
-def test_curves_are_told_apart_without_colour():
+def test_curves_differ_without_colour():
     for name in ("active", "middle", "survival"):
-        dashes = [str(line._dash_pattern) for line in made(name).axes[0].lines if not line.get_label().startswith("_")]
+        dashes = [
+            str(line._dash_pattern)
+            for line in made(name).axes[0].lines
+            if not line.get_label().startswith("_")
+        ]
         drawn = [one for one in dashes if one]
         assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
     assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
 
 
-def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    """The disk fills up within a figure: a clear error, the older file stays, nothing is left behind."""
+def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
+    """A full disk raises StoreError; older files stay, and no new file is left."""
     figures.save(made("survival"), tmp_path / "x")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert set(before) == {"x.png", "x.pdf"}
@@ -113,12 +151,15 @@ def test_axes_are_labelled_and_the_page_is_not_empty(name):
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
     assert legends and all(legend.get_texts() for legend in legends)
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # warnings, such as labels that do not fit, are errors in this suite
+    canvas.draw()  # warnings, such as labels that do not fit, are errors here
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]
     ink = (pixels.min(-1) < 200).mean()
     assert 0.005 < ink < 0.6
-    # drawn in the colours of the house, which differ in lightness or dash
-    assert any((np.abs(pixels.astype(int) - colour).sum(-1) < 12).any() for colour in ([0, 114, 178], [213, 94, 0]))
+    # the colours of the style, which differ in lightness or dash
+    assert any(
+        (np.abs(pixels.astype(int) - colour).sum(-1) < 12).any()
+        for colour in ([0, 114, 178], [213, 94, 0])
+    )
 
 
 def lines(figure, label):
@@ -126,11 +167,11 @@ def lines(figure, label):
     return line
 
 
-def test_active_arms_are_counted_run_by_run():
+def test_active_arms_are_counted_per_run():
     dropped = np.array([[10, 0, 30], [0, 20, 20], [5, 5, 5]])
     times, left = figures.active_counts(dropped, [30, 20, np.nan], points=31)
     np.testing.assert_array_equal(times, np.arange(31))
-    assert left.shape == (31, 2)  # the run that was cut off is left out
+    assert left.shape == (31, 2)  # the run that was cut off is excluded
     np.testing.assert_array_equal(left[[0, 9, 10, 29, 30], 0], [3, 3, 2, 2, 1])
     np.testing.assert_array_equal(left[[19, 20, 30], 1], [3, 1, 1])
     figure = figures.active_arms_figure({"x": (times, left)})
@@ -140,10 +181,15 @@ def test_active_arms_are_counted_run_by_run():
 
 def test_results_and_their_arrays_draw_the_same():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6)
+    result = je.simulate(
+        instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=6
+    )
     arrays = figures.active_counts(result.elimination_times[0, 0], result.samples[0, 0])
-    for make, given in ((figures.active_arms_figure, arrays), (figures.survival_figure, result.samples[0, 0]),
-                        (figures.tau_figure, result.samples[0, 0])):
+    for make, given in (
+        (figures.active_arms_figure, arrays),
+        (figures.survival_figure, result.samples[0, 0]),
+        (figures.tau_figure, result.samples[0, 0]),
+    ):
         one, other = make({"x": result}), make({"x": given})
         for a, b in zip(one.axes[0].lines, other.axes[0].lines, strict=True):
             np.testing.assert_array_equal(a.get_xydata(), b.get_xydata())
@@ -151,17 +197,31 @@ def test_results_and_their_arrays_draw_the_same():
     marks = [one for one in shares.lines if one.get_marker() == "o"][0].get_ydata()
     np.testing.assert_allclose(marks, (result.pulls[0, 0] / result.samples[0, 0][:, None]).mean(0))
     with pytest.raises(ArgumentError, match="eliminat"):
-        figures.active_arms_figure({"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)})
+        figures.active_arms_figure(
+            {"x": je.simulate(instance, je.BestArm(), je.Uniform(), delta=0.1, runs=6)}
+        )
 
 
 def test_legends_count_runs_that_were_cut_off():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
-    result = je.simulate(instance, je.BestArm(), je.Uniform(), stopping=je.SelectiveElimination(), delta=0.1, runs=20,
-                         max_samples=60)  # fmt: skip
+    result = je.simulate(
+        instance,
+        je.BestArm(),
+        je.Uniform(),
+        stopping=je.SelectiveElimination(),
+        delta=0.1,
+        runs=20,
+        max_samples=60,
+    )
     cut = int(result.truncated.sum())
     assert 0 < cut < 20
-    for figure in (figures.active_arms_figure({"x": result}), figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1])):
-        assert f"x ({cut} cut off)" in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    for figure in (
+        figures.active_arms_figure({"x": result}),
+        figures.pulls_figure({"x": result}, [0.7, 0.1, 0.1, 0.1]),
+    ):
+        assert f"x ({cut} cut off)" in [
+            text.get_text() for text in figure.axes[0].get_legend().get_texts()
+        ]
 
 
 def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
@@ -182,7 +242,7 @@ def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
 
 
-def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
+def test_bounds_are_drawn_and_means_exclude_runs_cut_off():
     axes = made("tau").axes[0]
     verticals = [one.get_xdata()[0] for one in axes.lines if one.get_linestyle() in ("--", ":")]
     assert verticals == [400.0, 900.0]
@@ -195,7 +255,7 @@ def test_bounds_stand_where_they_are_and_means_leave_out_runs_cut_off():
     assert [text.get_text() for text in whole] == ["mean"]
 
 
-def test_runs_that_were_cut_off_survive():
+def test_runs_cut_off_stay_in_the_survival_curve():
     line = lines(made("survival"), "Oracle")
     assert line.get_ydata()[0] == 1 and line.get_ydata()[-1] == pytest.approx(2 / 60)
     for t, share in line.get_xydata():
@@ -210,10 +270,13 @@ def test_shares_of_pulls_and_the_rest():
     marks = [one for one in axes.lines if one.get_marker() == "o"][0].get_ydata()
     share = PULLS["LinGapE"].mean(0) / 1000
     np.testing.assert_allclose(marks[:4], share[:4])
-    assert marks[4] == pytest.approx(share[4:].sum()) and axes.get_xticklabels()[-1].get_text() == "other 2"
+    assert (
+        marks[4] == pytest.approx(share[4:].sum())
+        and axes.get_xticklabels()[-1].get_text() == "other 2"
+    )
 
 
-def test_the_regret_and_what_bounds_take_for_it():
+def test_the_regret_and_the_bounds_use_of_it():
     bumpy = np.array([0.1, 0.5, 0.2, -0.1])
     figure = figures.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
     largest = lines(figure, "_run: largest so far")
@@ -235,53 +298,76 @@ def test_panels_hold_measured_values_and_references():
 
 def test_weights_and_searches():
     left, right = made("allocation").axes
-    np.testing.assert_allclose([bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465)
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
+    )
     assert "11 more share 11.8%" in left.get_xlabel()
     points = [line for line in right.lines if line.get_marker() == "."][0]
-    np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, padding left out
+    np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
     assert len(made("design-3d").axes) == 1
     left, right = made("design").axes
     np.testing.assert_allclose(left.lines[0].get_ydata(), HARD.times)
     np.testing.assert_allclose(left.lines[1].get_ydata(), EXTRA.times)
-    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [(1.0, 0.5), (0.9, 0.6)]
+    assert [tuple(line.get_xydata()[0]) for line in right.lines if line.get_marker() in "oD"] == [
+        (1.0, 0.5),
+        (0.9, 0.6),
+    ]
 
 
 def test_saving(tmp_path):
     first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png")
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
     second = figures.save(FIGURES["ratio"](), tmp_path / "b")
-    assert first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
+    assert (
+        first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"
+    )
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.v2.pdf", "a.v2.png", "b.pdf", "b.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.v2.pdf",
+        "a.v2.png",
+        "b.pdf",
+        "b.png",
+    ]
     with pytest.raises(ArgumentError, match="folder"):
         figures.save(made("ratio"), tmp_path / "missing" / "a.png")
 
 
-@pytest.mark.parametrize("call, word", [
-    (lambda: figures.active_arms_figure({}), "at least one entry"),
-    (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
-    (lambda: figures.active_arms_figure({"x": 3}), "curves"),
-    (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
-    (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
-    (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
-    (lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}), "elimination, place"),
-    (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
-    (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
-    (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
-    (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
-    (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
-    (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
-    (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
-    (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
-    (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
-    (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
-    (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
-    (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
-    (lambda: figures.scaling_figure([]), "panel"),
-    (lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]), "above 0"),
-    (lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]), "measured"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, word",
+    [
+        (lambda: figures.active_arms_figure({}), "at least one entry"),
+        (lambda: figures.active_arms_figure({"x": (np.arange(3), np.ones((4, 2)))}), "counts"),
+        (lambda: figures.active_arms_figure({"x": 3}), "curves"),
+        (lambda: figures.active_arms_figure(ACTIVE, band=1.0), "band"),
+        (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
+        (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
+        (
+            lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}),
+            "elimination, place",
+        ),
+        (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
+        (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
+        (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
+        (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
+        (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
+        (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
+        (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),
+        (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
+        (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
+        (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
+        (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
+        (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
+        (lambda: figures.scaling_figure([]), "panel"),
+        (
+            lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]),
+            "above 0",
+        ),
+        (
+            lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]),
+            "measured",
+        ),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, word):
     with pytest.raises(ArgumentError, match=word):
         call()
-

@@ -1,4 +1,4 @@
-"""What is compiled is kept in bounded numbers, given back with the last reference to it, and shared by threads."""
+"""Caches of compiled programs: bounded, thread-safe, freed with the last reference."""
 
 import dataclasses
 import gc
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.cache import KEPT, Cache, Info, Jitted, jitted
 
@@ -21,12 +21,21 @@ LAYOUT = je.Engine(devices=1, chunk=16)
 
 
 def simulated(arms, **more):
-    """A small job whose shapes are those of so many arms."""
+    """A small job with shapes of `arms` arms."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    return je.simulate(one, je.BestArm(), je.Uniform(), runs=2, max_samples=arms + 40, ridge=1, engine=LAYOUT, **more)
+    return je.simulate(
+        one,
+        je.BestArm(),
+        je.Uniform(),
+        runs=2,
+        max_samples=arms + 40,
+        ridge=1,
+        engine=LAYOUT,
+        **more,
+    )
 
 
-def test_the_one_not_used_for_longest_is_dropped():
+def test_the_least_recently_used_entry_is_dropped():
     made = []
     cache = Cache(lambda key, arrays: made.append(key) or [key], 2)
     x = np.zeros(3)
@@ -35,13 +44,14 @@ def test_the_one_not_used_for_longest_is_dropped():
     c = cache("c", x)
     assert cache.values() == [a, c] and cache.peek("b", x) is None and cache.peek("a", x) is a
     assert cache.cache_info() == Info(hits=1, misses=3, maxsize=2, currsize=2)
-    assert cache("b", x) is not b and cache.values() == [c, ["b"]]  # a look, as at a above, is no use
+    # `peek` does not count as a use
+    assert cache("b", x) is not b and cache.values() == [c, ["b"]]
     cache.cache_clear()
     assert cache.values() == [] and cache.cache_info() == Info(0, 0, 2, 0)
 
 
-def test_what_an_entry_depends_on():
-    """Key, structure, shapes and types; not numbers."""
+def test_the_key_of_an_entry():
+    """Key, structure, shapes and types; not the numbers."""
     cache = Cache(lambda key, arrays: object(), 10)
     given = {"x": np.zeros((2, 3)), "y": np.int32(1)}
     first = cache("a", given)
@@ -56,14 +66,14 @@ def test_what_an_entry_depends_on():
     assert len({first, *others}) == 6
 
 
-def test_what_cannot_be_made_is_not_kept():
+def test_failures_are_not_cached():
     cache = Cache(lambda key, arrays: 1 / key, 2)
     with pytest.raises(ZeroDivisionError):
         cache(0, np.zeros(1))
     assert cache.cache_info() == Info(0, 0, 2, 0) and cache(2, np.zeros(1)) == 0.5
 
 
-def test_executables_go_with_the_last_reference():
+def test_executables_are_freed_with_the_last_reference():
     def live():
         names = [one.hlo_modules()[0].name for one in jax.devices()[0].client.live_executables()]
         return sum("of_a_name_of_its_own" in name for name in names)
@@ -80,7 +90,7 @@ def test_executables_go_with_the_last_reference():
     assert live() == 0
 
 
-def test_functions_are_compiled_once_a_key_and_layout():
+def test_functions_compile_once_per_key_and_layout():
     seen = []
 
     @jitted
@@ -102,13 +112,16 @@ def two_programs(monkeypatch):
 
 
 def executables():
-    """How many of the engine's there are."""
+    """The number of the engine's live executables."""
     gc.collect()
-    return sum(one.hlo_modules()[0].name == "jit_advance" for one in jax.devices()[0].client.live_executables())
+    return sum(
+        one.hlo_modules()[0].name == "jit_advance"
+        for one in jax.devices()[0].client.live_executables()
+    )
 
 
 def test_programs_are_bounded(two_programs):
-    """Every new shape is a program; those dropped leave nothing compiled behind."""
+    """Every new shape is a program; dropped programs leave no executable."""
     before = executables()
     loops = []
     for arms in (3, 4, 5):
@@ -116,16 +129,22 @@ def test_programs_are_bounded(two_programs):
         loops.append(weakref.ref(engine.program.values()[-1].loop))
     assert engine.program.cache_info().currsize == 2 and executables() - before == 2
     assert [loop() is not None for loop in loops] == [False, True, True]
-    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+    assert (
+        engine.program.cache_info().misses == 3
+        and sum(p.traces for p in engine.program.values()) == 2
+    )
     simulated(5)
-    assert engine.program.cache_info().misses == 3 and sum(p.traces for p in engine.program.values()) == 2
+    assert (
+        engine.program.cache_info().misses == 3
+        and sum(p.traces for p in engine.program.values()) == 2
+    )
 
 
-def test_a_program_in_use_outlives_its_place(two_programs):
+def test_a_dropped_program_in_use_finishes(two_programs):
     plain = simulated(3)
 
     def more(*_):
-        for spare in (9, 10):  # their programs need not be compiled to take the places there are
+        for spare in (9, 10):  # uncompiled programs take places in the cache too
             with scope.engine():
                 engine.program(*planned_for(spare))
 
@@ -137,14 +156,21 @@ def test_a_program_in_use_outlives_its_place(two_programs):
 def planned_for(arms, **more):
     """Spec and inputs of such a job."""
     one = je.Instance(np.eye(arms), np.linspace(1, 0, arms))
-    settings = {"delta": [0.1], "stopping": (je.LLR(),), "elimination": None, "runs": 2, "max_samples": 100, "engine": LAYOUT}
+    settings = {
+        "delta": [0.1],
+        "stopping": (je.LLR(),),
+        "elimination": None,
+        "runs": 2,
+        "max_samples": 100,
+        "engine": LAYOUT,
+    }
     with scope.engine():
         spec, inputs, _ = planned((one, je.BestArm(), je.Uniform()), settings)
     return dataclasses.replace(spec, **more), inputs
 
 
 def together(*calls):
-    """All calls at once, each in a thread; what the first of them that failed has raised."""
+    """Run all calls at once, each in a thread; raise the first error."""
     start, errors = threading.Barrier(len(calls)), []
 
     def one(call):
@@ -164,7 +190,7 @@ def together(*calls):
 
 
 def test_threads_share_a_cache():
-    """One adds programs while others ask which there are."""
+    """One thread adds programs while others list them."""
     spec, inputs = planned_for(3)
     done = threading.Event()
 
@@ -188,10 +214,12 @@ def test_threads_share_a_cache():
         engine.program.cache_clear()
 
 
-def test_threads_agree_on_one():
+def test_threads_get_the_same_entry():
     cache = Cache(lambda key, arrays: object(), 60)
     x, seen = np.zeros(1), [[], [], [], []]
-    together(*(lambda mine=mine: mine.extend(cache(key % 60, x) for key in range(3000)) for mine in seen))
+    together(
+        *(lambda mine=mine: mine.extend(cache(key % 60, x) for key in range(3000)) for mine in seen)
+    )
     info = cache.cache_info()
     assert info.currsize == 60 and info.hits + info.misses == 4 * 3000
     assert all(len(set(ones)) == 1 for ones in zip(*seen, strict=True))
@@ -211,7 +239,8 @@ SHAPES = """
 import resource, sys
 import numpy as np, jaxelim as je
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (10**6 if sys.platform == "darwin" else 10**3)
+    unit = 10**6 if sys.platform == "darwin" else 10**3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
 rng = np.random.default_rng(0)
 for n in range(200):
     one = je.Instance(rng.normal(size=(3 + n, 2)), [1.0, 0.3])
@@ -223,8 +252,10 @@ for n in range(200):
 
 @pytest.mark.slow
 def test_memory_levels_off():
-    """200 calls of 200 shapes: below 2 GB, and no more than 250 MB for the last hundred."""
-    done = subprocess.run([sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True)
+    """200 calls of 200 shapes stay below 2 GB; the last hundred add below 250 MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHAPES], check=True, capture_output=True, text=True
+    )
     held = [int(line) for line in done.stdout.split()]
     print(held)
     assert len(held) == 10 and max(held) < 2000 and held[-1] - held[4] < 250

@@ -1,4 +1,4 @@
-"""The validators and the exceptions: what passes, in which form, and every way to be refused."""
+"""Validators and exceptions: accepted values, their form, and every refusal."""
 
 import pickle
 from enum import IntEnum
@@ -44,7 +44,11 @@ def refused(call, argument, *words):
 def test_message_and_attributes():
     error = ArgumentError("delta", 1.5, "a number strictly between 0 and 1")
     assert str(error) == "delta: got 1.5; allowed: a number strictly between 0 and 1"
-    assert (error.argument, error.given, error.allowed) == ("delta", 1.5, "a number strictly between 0 and 1")
+    assert (error.argument, error.given, error.allowed) == (
+        "delta",
+        1.5,
+        "a number strictly between 0 and 1",
+    )
     assert isinstance(error, ValueError) and isinstance(error, JaxelimError)
     assert str(ArgumentError("m", 3, "1", "why")) == "m: got 3 (why); allowed: 1"
 
@@ -71,7 +75,7 @@ def test_exceptions_survive_pickling(error):
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
 
-def test_unknown_name_names_the_nearest_and_all():
+def test_unknown_name_lists_the_nearest_and_all():
     error = UnknownNameError("rule", "LinGap", ["fws", "lingape", "lucb"])
     assert error.nearest == "lingape" and error.known == ("fws", "lingape", "lucb")
     assert "nearest: 'lingape'" in str(error) and "'fws', 'lingape', 'lucb'" in str(error)
@@ -81,7 +85,14 @@ def test_unknown_name_names_the_nearest_and_all():
 
 @pytest.mark.parametrize(
     "value",
-    [np.zeros((50, 20)), np.zeros((4, 50, 20)), [[0.1] * 1000] * 1000, "x" * 10_000, 10**5000, np.arange(1e6)],
+    [
+        np.zeros((50, 20)),
+        np.zeros((4, 50, 20)),
+        [[0.1] * 1000] * 1000,
+        "x" * 10_000,
+        10**5000,
+        np.arange(1e6),
+    ],
     ids=["matrix", "batch", "list", "string", "integer", "vector"],
 )
 def test_long_values_are_abbreviated(value):
@@ -91,7 +102,7 @@ def test_long_values_are_abbreviated(value):
         assert str(value.shape) in text
 
 
-def test_values_that_cannot_be_printed_do_not_hide_the_message():
+def test_values_that_cannot_be_printed_keep_the_message():
     class Silent:
         def __repr__(self):
             raise RuntimeError("no")
@@ -109,7 +120,11 @@ def test_short_values_are_shown_as_they_are():
 
 
 @settings(deadline=None)
-@given(hnp.arrays(hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(16, 32, 64)), hnp.array_shapes(min_dims=0)))
+@given(
+    hnp.arrays(
+        hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(16, 32, 64)), hnp.array_shapes(min_dims=0)
+    )
+)
 def test_real_array_converts_or_refuses(value):
     if np.isfinite(value).all():
         array = checks.real_array("x", value)
@@ -118,7 +133,9 @@ def test_real_array_converts_or_refuses(value):
         assert not np.shares_memory(array, value)
     else:
         refused(lambda: checks.real_array("x", value), "x", "finite")
-        assert np.array_equal(checks.real_array("x", value, finite=False), value.astype(np.float64), equal_nan=True)
+        assert np.array_equal(
+            checks.real_array("x", value, finite=False), value.astype(np.float64), equal_nan=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +151,7 @@ def test_real_array_converts_or_refuses(value):
     ],
     ids=["list", "tuple", "scalars", "jax", "reversed", "nulldim", "subclass"],
 )
-def test_real_array_takes_what_numpy_reads(value):
+def test_real_array_accepts_what_numpy_reads(value):
     array = checks.real_array("x", value)
     assert type(array) is np.ndarray and array.dtype == np.float64 and array.tolist() == [1.0, 2.5]
 
@@ -178,7 +195,7 @@ def test_real_array_refuses(value):
     assert error.given is value
 
 
-def test_real_array_says_where():
+def test_real_array_names_the_place():
     value = np.zeros((3, 4))
     value[2, 1] = NAN
     refused(lambda: checks.real_array("x", value), "x", "nan at [2, 1]")
@@ -193,25 +210,44 @@ def test_real_array_checks_dimensions_and_shape():
     for ndim in (0, 1, 3, (0, 1)):
         refused(lambda ndim=ndim: checks.real_array("x", value, ndim=ndim), "x", "shape is (2, 3)")
     for shape in ((3, 2), (2, None, 3), (2,), ()):
-        refused(lambda shape=shape: checks.real_array("x", value, shape=shape), "x", "shape is (2, 3)")
+        refused(
+            lambda shape=shape: checks.real_array("x", value, shape=shape), "x", "shape is (2, 3)"
+        )
 
 
 # real
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0), jnp.array(2.0, dtype="float32")])
-def test_real_takes_numbers(value):
+@pytest.mark.parametrize(
+    "value", [2, 2.0, np.float32(2), np.int8(2), np.array(2.0), jnp.array(2.0, dtype="float32")]
+)
+def test_real_accepts_numbers(value):
     number = checks.real("x", value)
     assert type(number) is float and number == 2.0
 
 
-def test_real_takes_integers_beyond_64_bits():
+def test_real_accepts_integers_beyond_64_bits():
     assert checks.real("x", 10**25) == 1e25
 
 
 @pytest.mark.parametrize(
     "value",
-    [True, np.True_, np.array(True), NAN, INF, -INF, 1j, "1", None, [1.0], np.ones(1), 10**400, Fraction(1, 2), len],
+    [
+        True,
+        np.True_,
+        np.array(True),
+        NAN,
+        INF,
+        -INF,
+        1j,
+        "1",
+        None,
+        [1.0],
+        np.ones(1),
+        10**400,
+        Fraction(1, 2),
+        len,
+    ],
     ids=str,
 )
 def test_real_refuses(value):
@@ -225,7 +261,12 @@ def test_real_refuses(value):
         ({"low": 0, "open": True}, [5e-324], [0, -0.0, -1], "a finite number > 0"),
         ({"high": 1}, [1, -1e300], [1.0000001], "a finite number <= 1"),
         ({"high": 1, "open": True}, [0.9999], [1], "a finite number < 1"),
-        ({"low": 0, "high": 1, "open": True}, [0.5], [0, 1, 2], "a number strictly between 0 and 1"),
+        (
+            {"low": 0, "high": 1, "open": True},
+            [0.5],
+            [0, 1, 2],
+            "a number strictly between 0 and 1",
+        ),
         ({"low": 0, "high": 1}, [0, 1], [-0.1, 1.1], "a number in [0, 1]"),
         ({"low": 0, "high": 1, "open": (True, False)}, [0.1, 1], [0, 1.1], "a number in (0, 1]"),
         ({"low": 0, "high": 1, "open": (False, True)}, [0, 0.9], [-1, 1], "a number in [0, 1)"),
@@ -246,13 +287,15 @@ class Three(IntEnum):
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), Three.THREE])
-def test_integer_takes_integers(value):
+def test_integer_accepts_integers(value):
     number = checks.integer("n", value, low=3, high=3)
     assert type(number) is int and number == 3
 
 
 @pytest.mark.parametrize(
-    "value", [True, np.True_, 3.0, np.float64(3), "3", None, [3], np.array([3]), np.array(3), 3j, NAN], ids=str
+    "value",
+    [True, np.True_, 3.0, np.float64(3), "3", None, [3], np.array([3]), np.array(3), 3j, NAN],
+    ids=str,
 )
 def test_integer_refuses(value):
     refused(lambda: checks.integer("n", value), "n", "an integer")
@@ -262,7 +305,11 @@ def test_integer_bounds():
     refused(lambda: checks.integer("n", 0, low=1), "n", "got 0", "an integer >= 1")
     refused(lambda: checks.integer("n", 5, high=4), "n", "got 5", "an integer <= 4")
     for value in (0, 5, 10**30):
-        refused(lambda value=value: checks.integer("n", value, low=1, high=4), "n", "an integer from 1 to 4")
+        refused(
+            lambda value=value: checks.integer("n", value, low=1, high=4),
+            "n",
+            "an integer from 1 to 4",
+        )
 
 
 def test_seed():
@@ -288,7 +335,25 @@ def test_deltas_keep_their_order():
 
 @pytest.mark.parametrize(
     "value",
-    [0, 1, 0.0, 1.0, -0.1, 1.5, NAN, INF, True, 0.1j, "0.1", None, [], np.ones((0,)), [[0.1]], [0.1, 0], [0.1, NAN]]
+    [
+        0,
+        1,
+        0.0,
+        1.0,
+        -0.1,
+        1.5,
+        NAN,
+        INF,
+        True,
+        0.1j,
+        "0.1",
+        None,
+        [],
+        np.ones((0,)),
+        [[0.1]],
+        [0.1, 0],
+        [0.1, NAN],
+    ]
     + [[0.1, True], [0.1, [0.2]], {0.1}],
     ids=str,
 )
@@ -296,7 +361,7 @@ def test_deltas_refuse(value):
     refused(lambda: checks.deltas(value), "delta", "strictly between 0 and 1")
 
 
-def test_deltas_say_where():
+def test_deltas_name_the_place():
     refused(lambda: checks.deltas([0.1, 0.2, 1.5]), "delta", "1.5 at [2]")
 
 
@@ -316,7 +381,11 @@ def test_a_number_of_runs(n):
 def test_run_indexes(indexes):
     for value in (indexes, tuple(indexes), np.array(indexes), np.array(indexes, dtype=np.uint64)):
         array = checks.runs(value)
-        assert array.dtype == np.int64 and array.tolist() == indexes and not np.shares_memory(array, value)
+        assert (
+            array.dtype == np.int64
+            and array.tolist() == indexes
+            and not np.shares_memory(array, value)
+        )
 
 
 def test_a_range_of_runs():
@@ -325,8 +394,35 @@ def test_a_range_of_runs():
 
 @pytest.mark.parametrize(
     "value",
-    [0, -1, 2**31 + 1, 10**30, True, 1.0, 1000.0, NAN, "3", None, [], [[1]], [1, 1], [-1], [2**31], [2**64], [1.0]]
-    + [[True], [0, True], np.array([True]), [1j], ["1"], [0, [1]], np.array(3), np.array([2**63], dtype=np.uint64)]
+    [
+        0,
+        -1,
+        2**31 + 1,
+        10**30,
+        True,
+        1.0,
+        1000.0,
+        NAN,
+        "3",
+        None,
+        [],
+        [[1]],
+        [1, 1],
+        [-1],
+        [2**31],
+        [2**64],
+        [1.0],
+    ]
+    + [
+        [True],
+        [0, True],
+        np.array([True]),
+        [1j],
+        ["1"],
+        [0, [1]],
+        np.array(3),
+        np.array([2**63], dtype=np.uint64),
+    ]
     + [np.array([], dtype=int), {1}, object],
     ids=str,
 )
@@ -334,7 +430,7 @@ def test_runs_refuse(value):
     refused(lambda: checks.runs(value), "runs", "an integer n >= 1")
 
 
-def test_runs_say_which():
+def test_runs_name_the_wrong_index():
     refused(lambda: checks.runs([3, 7, 3, 7]), "runs", "3 is given more than once")
     refused(lambda: checks.runs([3, -7]), "runs", "-7 at [1]")
 
@@ -347,9 +443,13 @@ def test_choice():
     with pytest.raises(UnknownNameError, match="nearest: 'top-m'"):
         checks.choice("problem", "topm", iter(("best-arm", "top-m")))
     for value in (None, 1, ["top-m"], b"top-m"):
-        refused(lambda value=value: checks.choice("problem", value, ("best-arm", "top-m")), "problem", "'top-m'")
+        refused(
+            lambda value=value: checks.choice("problem", value, ("best-arm", "top-m")),
+            "problem",
+            "'top-m'",
+        )
 
 
-def test_an_instance_is_no_array():
+def test_an_instance_is_not_an_array():
     one = Instance([[1, 0], [0, 1]], [1, 0.5])
     refused(lambda: checks.real_array("x", one), "x", "real numbers")

@@ -1,4 +1,4 @@
-"""Each primitive against its plain definition, for one run and for many, and in both forms."""
+"""Lane primitives against their definitions, for one run and many, in both forms."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def x64():
 
 
 def both(f, *x):
-    """f(lanes, *x) in the tuned form (jitted, the flag traced) and in the plain one."""
+    """f(lanes, *x) in the tuned form (jitted, traced flag) and in the plain one."""
     tuned = jax.jit(lambda flag, *x: f(LaneOps(flag), *x))(jnp.int32(1), *x)
     return tuned, f(LaneOps(None), *x)
 
@@ -32,11 +32,21 @@ def both(f, *x):
 def test_reductions(n):
     rng = np.random.default_rng(n)
     x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
-    for name, plain in (("argmax", np.argmax), ("argmin", np.argmin), ("max", np.max), ("min", np.min), ("sum", np.sum)):
+    for name, plain in (
+        ("argmax", np.argmax),
+        ("argmin", np.argmin),
+        ("max", np.max),
+        ("min", np.min),
+        ("sum", np.sum),
+    ):
         for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
             np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
-        np.testing.assert_array_equal(getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2]))
-    for got in both(lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)):
+        np.testing.assert_array_equal(
+            getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2])
+        )
+    for got in both(
+        lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)
+    ):
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
         np.testing.assert_array_equal(got[2], (x == 0).sum(0))
@@ -51,7 +61,11 @@ def test_gathers():
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     i, q = rng.integers(0, 9, B).astype(np.int32), rng.integers(0, 4, B).astype(np.int32)
     each = np.arange(B)
-    gather = lambda lanes, x, w, i, q: (lanes.take(x, i), lanes.column(w, i), lanes.row(w, q))  # noqa: E731
+    gather = lambda lanes, x, w, i, q: (  # noqa: E731
+        lanes.take(x, i),
+        lanes.column(w, i),
+        lanes.row(w, q),
+    )
     for got in both(gather, *map(jnp.asarray, (x, w, i, q))):
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
@@ -59,12 +73,16 @@ def test_gathers():
     one = LaneOps(None)
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, 0]), jnp.asarray(i)), x[i, 0])
     np.testing.assert_array_equal(one.take(jnp.asarray(x[:, :1]), jnp.asarray(i)), x[i, 0])
-    np.testing.assert_array_equal(one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0])
-    np.testing.assert_array_equal(one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T)
+    np.testing.assert_array_equal(
+        one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0]
+    )
+    np.testing.assert_array_equal(
+        one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T
+    )
 
 
-def test_several_at_once():
-    """An axis of one's own before the lanes gives what one after the other gives; in a single run too."""
+def test_an_axis_before_the_lanes():
+    """An extra axis before the lanes equals separate calls, in a single run too."""
     rng = np.random.default_rng(1)
     x, w = rng.normal(size=(9, B)), rng.normal(size=(4, 9, B))
     matrix, square = rng.normal(size=(9, 4)), rng.normal(size=(4, 4, B))
@@ -74,9 +92,14 @@ def test_several_at_once():
     def at_once(lanes, x, w, matrix, square, i, q):
         vectors = lanes.column(w, i)
         return (
-            lanes.take(x, i), vectors, lanes.row(w, q), lanes.row(matrix, i), lanes.dot(matrix, vectors),
-            lanes.dot(jnp.swapaxes(w, 0, 1), vectors), lanes.symmetric_dot(square, vectors),
-        )  # fmt: skip
+            lanes.take(x, i),
+            vectors,
+            lanes.row(w, q),
+            lanes.row(matrix, i),
+            lanes.dot(matrix, vectors),
+            lanes.dot(jnp.swapaxes(w, 0, 1), vectors),
+            lanes.symmetric_dot(square, vectors),
+        )
 
     arrays = tuple(map(jnp.asarray, (x, w, matrix, square, i, q)))
     for got in both(at_once, *arrays):
@@ -92,14 +115,18 @@ def test_several_at_once():
 
 
 @pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
-def test_all_come_by_several(n):
-    seen = over_arm_blocks(n, lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1), jnp.zeros(n, jnp.int32))
+def test_arm_blocks_cover_all_arms(n):
+    seen = over_arm_blocks(
+        n,
+        lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1),
+        jnp.zeros(n, jnp.int32),
+    )
     assert seen.min() == 1 and seen.max() <= 2
     assert (seen == 1).all() or n % ARMS_A_BLOCK
 
 
 def test_one_by_one():
-    """In its own place, whatever the type and rank; lanes that nobody reads keep what was there."""
+    """Results of any type and rank go to their lanes; inactive lanes do not change."""
     given = jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2, 3], jnp.int32)
 
     def f(lane):
@@ -121,9 +148,13 @@ def test_packed_bits(k):
     for words in both(pack, jnp.asarray(bits)):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
         for place in range(k):
-            np.testing.assert_array_equal((np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place])
+            np.testing.assert_array_equal(
+                (np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place]
+            )
         np.testing.assert_array_equal(unpack(words, k), bits)
-    np.testing.assert_array_equal(unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0])
+    np.testing.assert_array_equal(
+        unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0]
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
@@ -133,27 +164,40 @@ def test_inverse(d):
     a = np.einsum("dkb,ekb->deb", root, root)
     for got in both(lambda lanes, a: lanes.inverse(a), jnp.asarray(a)):
         product = np.einsum("deb,efb->dfb", a, np.asarray(got))
-        np.testing.assert_allclose(product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9)
-    np.testing.assert_allclose(LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9)
+        np.testing.assert_allclose(
+            product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9
+        )
+    np.testing.assert_allclose(
+        LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("n", [3, 64, 70])
 @pytest.mark.parametrize("method", ["dot", "symmetric_dot"])
 def test_products(method, n):
-    """A matrix of each lane's own with one vector and with three, up to and beyond the widest sum that is written out."""
+    """Per-lane matrices with one and three vectors, within and beyond unrolled sums."""
     rng = np.random.default_rng(n)
     matrix = rng.normal(size=(n, n, B))
     matrix += np.swapaxes(matrix, 0, 1)
-    for vector, sums in ((rng.normal(size=(n, B)), "pqb,qb->pb"), (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb")):
-        for got in both(lambda lanes, m, v: getattr(lanes, method)(m, v), jnp.asarray(matrix), jnp.asarray(vector)):
+    for vector, sums in (
+        (rng.normal(size=(n, B)), "pqb,qb->pb"),
+        (rng.normal(size=(n, 3, B)), "pqb,qmb->pmb"),
+    ):
+        for got in both(
+            lambda lanes, m, v: getattr(lanes, method)(m, v),
+            jnp.asarray(matrix),
+            jnp.asarray(vector),
+        ):
             np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = getattr(LaneOps(None), method)(jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0]))
+        one = getattr(LaneOps(None), method)(
+            jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0])
+        )
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_designs(owned):
-    """Three forms of V^-1 after the same pulls, against a matrix inverted anew."""
+    """Three forms of V^-1 after the same pulls, against a recomputed inverse."""
     rng = np.random.default_rng(1)
     k, d, ridge = 6, 6, 0.7
     phi = np.eye(d) if not owned else rng.normal(size=(k, d))
@@ -166,16 +210,24 @@ def test_designs(owned):
     vs = [np.linalg.inv(ridge * np.eye(d) + phi.T @ (counts[:, b, None] * phi)) for b in range(B)]
     own = lambda x: jnp.asarray(np.repeat(x[..., None], B, -1))  # noqa: E731
     g0 = own(np.diag(phi @ v0 @ phi.T))
-    forms = [ArmDesign(g0, own(v0 @ phi.T)), SquareDesign(g0, own(v0))] + ([] if owned else [DiagonalDesign(g0)])
+    forms = [ArmDesign(g0, own(v0 @ phi.T)), SquareDesign(g0, own(v0))] + (
+        [] if owned else [DiagonalDesign(g0)]
+    )
     i, j = (jnp.asarray(rng.integers(0, k, B), jnp.int32) for _ in range(2))
     gram = np.stack([phi @ v @ phi.T for v in vs], -1)
     for form in forms:
+
         def run(lanes, form):
             space = ArmContext(lanes, jnp.asarray(features))
             for row in pulls:
                 form, _, _ = form.add(space, jnp.asarray(row))
             cross = form.cross(space, i)
-            return form.g, cross, form.difference(space, cross, i, j), form.distances(space, cross, i)
+            return (
+                form.g,
+                cross,
+                form.difference(space, cross, i, j),
+                form.distances(space, cross, i),
+            )
 
         for g, cross, difference, distances in both(run, form):
             each = np.arange(B)
@@ -183,13 +235,20 @@ def test_designs(owned):
             np.testing.assert_allclose(cross, gram[:, i, each], atol=1e-12)
             np.testing.assert_allclose(difference, gram[:, i, each] - gram[:, j, each], atol=1e-12)
             norms = np.einsum("kkb->kb", gram)
-            np.testing.assert_allclose(distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12)
+            np.testing.assert_allclose(
+                distances, norms[i, each] + norms - 2 * gram[:, i, each], atol=1e-12
+            )
 
         def of_two(lanes, form):
             space, arms = ArmContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
             cross = form.cross(space, arms)
-            singly = [(form.cross(space, k), form.distances(space, form.cross(space, k), k)) for k in (i, j)]
-            return (cross, form.distances(space, cross, arms)), jax.tree.map(lambda *x: jnp.stack(x, 1), *singly)
+            singly = [
+                (form.cross(space, k), form.distances(space, form.cross(space, k), k))
+                for k in (i, j)
+            ]
+            return (cross, form.distances(space, cross, arms)), jax.tree.map(
+                lambda *x: jnp.stack(x, 1), *singly
+            )
 
         for two, singly in both(of_two, form):
             for got, one in zip(two, singly, strict=True):
@@ -199,16 +258,25 @@ def test_designs(owned):
             space, g = ArmContext(lanes, jnp.asarray(features)), form.g
 
             def more(found, arms):
-                return jax.lax.dynamic_update_slice_in_dim(found, form.cross(space, arms), arms.first, 1)
+                return jax.lax.dynamic_update_slice_in_dim(
+                    found, form.cross(space, arms), arms.first, 1
+                )
 
             return over_arm_blocks(k, more, jnp.zeros((k, *g.shape)))
 
         start = np.repeat((phi @ v0 @ phi.T)[..., None], B, -1)
         for got in both(of_all, form):
             np.testing.assert_allclose(got, start, atol=1e-12)
-        np.testing.assert_allclose(of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi), start[..., 1], atol=1e-12)
+        np.testing.assert_allclose(
+            of_all(LaneOps(None), jax.tree.map(lambda x: x[..., 1], form), phi),
+            start[..., 1],
+            atol=1e-12,
+        )
     weights = rng.random((k, B))
-    for got in both(lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv, jnp.asarray(weights)):
+    for got in both(
+        lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv,
+        jnp.asarray(weights),
+    ):
         for b in range(B):
             anew = np.linalg.inv(ridge * np.eye(d) + phi.T @ (weights[:, b, None] * phi))
             np.testing.assert_allclose(got[..., b], anew, rtol=1e-8, atol=1e-10)
@@ -216,7 +284,7 @@ def test_designs(owned):
 
 @pytest.mark.parametrize("d", [4, 70])
 def test_quadratic_forms_and_mixed_designs(d):
-    """||y||^2_{V^-1} of directions that all lanes share and of their own, and keep V + new phi_k phi_k', against NumPy."""
+    """Shared and per-lane directions, and keep V + new phi_k phi_k', against NumPy."""
     rng = np.random.default_rng(d)
     arms, directions = 5, 3
     phi = rng.normal(size=(arms, d))
@@ -229,12 +297,18 @@ def test_quadratic_forms_and_mixed_designs(d):
     full = np.einsum("db,de->deb", diagonal.g, np.eye(d))
     for y in (shared, own):
         for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
-            squares = lambda lanes, form, y: form.squares(ArmContext(lanes, jnp.asarray(phi)), y)  # noqa: E731
+            squares = lambda lanes, form, y: form.squares(  # noqa: E731
+                ArmContext(lanes, jnp.asarray(phi)), y
+            )
             for got in both(squares, form, jnp.asarray(y)):
                 each = np.broadcast_to(y, (directions, d, B))
-                np.testing.assert_allclose(got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9)
+                np.testing.assert_allclose(
+                    got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
+                )
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
-    mixed = lambda lanes, form, *x: form.mixed(ArmContext(lanes, jnp.asarray(phi)), *x)  # noqa: E731
+    mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
+        ArmContext(lanes, jnp.asarray(phi)), *x
+    )
     for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
         for b in range(B):
             anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))
@@ -243,7 +317,7 @@ def test_quadratic_forms_and_mixed_designs(d):
 
 
 def test_near_equal_arms_keep_their_distance():
-    """Arms 1e-9 apart: the Gram form would say 0 or noise, the careful one is right to eight digits."""
+    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits."""
     phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
     v_inv = np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
@@ -252,7 +326,9 @@ def test_near_equal_arms_keep_their_distance():
     y = phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
     careful = ArmContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
-    np.testing.assert_allclose(design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8)
+    np.testing.assert_allclose(
+        design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8
+    )
     plain = ArmContext(LaneOps(None), jnp.asarray(phi))
     assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
 
@@ -262,17 +338,19 @@ def comparisons(text, lanes):
 
 
 @pytest.fixture
-def unpinned(monkeypatch):
-    """Trees that XLA may compute anew in every consumer: what the pin is there to prevent."""
+def unmaterialized(monkeypatch):
+    """Remove `materialize`, so that XLA may recompute trees in every consumer."""
+
     def bare():
         monkeypatch.setattr(LaneOps, "materialize", lambda self, f, *x: f(*x))
 
     yield bare
-    engine.program.cache_clear()  # of what was compiled without
+    engine.program.cache_clear()  # drop the patched programs
 
 
-def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
-    """With the traced flag a balanced tree of n - 1 compares is computed once, however many read it; without, once for each."""
+def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
+    """A materialized tree of n - 1 compares is computed once, not once per consumer."""
+
     def step(lanes, x):
         i = lanes.argmax(x)
         return lanes.take(x, i) * x, jnp.where(index_like(x) == i, x, 0), x + i.astype(x.dtype)
@@ -282,23 +360,32 @@ def test_the_compiled_program_does_not_copy_the_argmax(unpinned):
         return comparisons(f.lower(jnp.int32(1), jnp.zeros((50, 64))).compile().as_text(), 64)
 
     assert compares() <= 49 + 2
-    unpinned()
+    unmaterialized()
     assert compares() >= 2 * 49
 
 
-def test_the_engines_program_does_not_copy_its_argmax(unpinned):
-    """The whole loop of LinGapE: two trees a step, and two more where lanes begin anew; many times that without the pin."""
+def test_the_engines_program_does_not_copy_its_argmax(unmaterialized):
+    """LinGapE's loop has two trees per step, and two more at a lane's refill."""
     arms, lanes = 9, 16
-    instance = je.Instance(arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3]))
+    instance = je.Instance(
+        arms=np.random.default_rng(0).normal(size=(arms, 3)), theta=np.array([1.0, 0.2, -0.3])
+    )
     selective = je.SelectiveElimination()
 
     def compares(seed):
-        settings = {"delta": 0.1, "stopping": selective, "elimination": selective, "runs": lanes, "seed": seed,
-                    "max_samples": 300, "engine": je.Engine(lanes=lanes, devices=1)}  # fmt: skip
+        settings = {
+            "delta": 0.1,
+            "stopping": selective,
+            "elimination": selective,
+            "runs": lanes,
+            "seed": seed,
+            "max_samples": 300,
+            "engine": je.Engine(lanes=lanes, devices=1),
+        }
         return comparisons(compiled_text((instance, je.BestArm(), je.LinGapE()), settings), lanes)
 
-    pinned = compares(0)
-    assert pinned <= 4 * (arms - 1) + 8, pinned
-    unpinned()
+    materialized = compares(0)
+    assert materialized <= 4 * (arms - 1) + 8, materialized
+    unmaterialized()
     engine.program.cache_clear()
-    assert compares(1) >= pinned + 2 * (arms - 1)
+    assert compares(1) >= materialized + 2 * (arms - 1)

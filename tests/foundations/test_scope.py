@@ -1,4 +1,4 @@
-"""What our entry points switch on, and that it is undone."""
+"""Settings that the entry points change, and their restoration."""
 
 import re
 import threading
@@ -20,7 +20,7 @@ def threads():
 
 @pytest.fixture(autouse=True)
 def of_two_threads():
-    """The process's own number, whatever the machine's; no thread keeps hold of it, so that any may change it."""
+    """Give BLAS two threads on any machine, and let any thread change their number."""
     limits = threadpool_limits(limits=2, user_api="blas")
     OpenBLASController.clear_controlling_thread(force=True)
     assert threads() == {2}
@@ -28,12 +28,12 @@ def of_two_threads():
     limits.restore_original_limits()
 
 
-def test_one_thread_inside_and_the_callers_afterwards():
+def test_one_thread_inside_and_the_callers_number_outside():
     with scope.engine():
         assert threads() == {1} and jax.config.jax_enable_x64
         with scope.float64():
             assert threads() == {1}
-        assert threads() == {1}  # the outer one still holds
+        assert threads() == {1}  # still inside the outer scope
     assert threads() == {2}
     with pytest.raises(ZeroDivisionError), scope.float64():
         raise ZeroDivisionError
@@ -41,8 +41,8 @@ def test_one_thread_inside_and_the_callers_afterwards():
 
 
 @pytest.mark.parametrize("first_leaves_first", [True, False])
-def test_callers_side_by_side_share_it(first_leaves_first):
-    """One that leaves takes nothing from the other, and after both the process has what it had."""
+def test_concurrent_callers_share_the_scope(first_leaves_first):
+    """Leaving does not affect the other caller; both gone, the threads are restored."""
     entered = [threading.Event(), threading.Event()]
     leave = [threading.Event(), threading.Event()]
 
@@ -65,7 +65,7 @@ def test_callers_side_by_side_share_it(first_leaves_first):
     assert threads() == {2}
 
 
-def test_a_simulation_is_inside():
+def test_a_simulation_runs_in_the_scope():
     seen = []
 
     def threshold(t, delta):
@@ -77,6 +77,8 @@ def test_a_simulation_is_inside():
     assert seen and seen[-1] == {1} and threads() == {2}
 
 
-def test_float64_is_switched_on_nowhere_else():
+def test_float64_is_enabled_in_one_file():
     root = Path(je.__file__).parent
-    assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == ["scope.py"]
+    assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == [
+        "scope.py"
+    ]

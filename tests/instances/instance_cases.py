@@ -1,4 +1,4 @@
-"""What the tests of instances share."""
+"""Cases and helpers that the tests of instances share."""
 
 import numpy as np
 import pytest

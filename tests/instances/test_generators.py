@@ -1,4 +1,4 @@
-"""The shipped six and the generators: both obey the paper's protocols."""
+"""The shipped instances and the generators obey the paper's protocols."""
 
 import math
 
@@ -28,7 +28,10 @@ def test_names_and_descriptions():
         about, one = instances.describe(name), instances.load_instance(name)
         assert one.name == about.name == name and not one.batched and one.noise_std == 1.0
         assert (about.K, about.d, about.structure) == (one.K, one.d, one.structure)
-        assert set(about.problems) <= {"best-arm", "top-m", "thresholding"} and "Table" in about.used_in
+        assert (
+            set(about.problems) <= {"best-arm", "top-m", "thresholding"}
+            and "Table" in about.used_in
+        )
         assert (about.m is not None) == ("top-m" in about.problems)
     assert instances.describe("linear-d20").m == 5
     with pytest.raises(UnknownNameError, match="nearest: 'linear-d20'"):
@@ -65,7 +68,9 @@ def obeys_d10(one, m):
     for block in range(3):
         inside = slice(1 + 3 * block, 4 + 3 * block)
         assert (triples[:, :, block, inside] == triples[:, :, 0, 1:4]).all()
-        assert np.count_nonzero(triples[:, :, block]) == np.count_nonzero(triples[:, :, block, inside])
+        assert np.count_nonzero(triples[:, :, block]) == np.count_nonzero(
+            triples[:, :, block, inside]
+        )
     sums = triples.sum(axis=-1)
     assert (sums >= -1e-12).all() and (sums <= 0.8 + 1e-12).all()
     assert (gap(one, m) >= 0.2 - 1e-12).all()
@@ -118,22 +123,32 @@ DRAWS = [
 def test_draws_depend_on_the_seed_and_the_index_alone(generator, options, seed):
     one, batch = generator(seed, **options), generator(seed, 3, **options)
     assert not one.batched and batch.batched and batch.size == 3
-    assert one == generator(seed, **options) == batch[0] and batch[:2] == generator(seed, 2, **options)
+    assert one == generator(seed, **options) == batch[0] and batch[:2] == generator(
+        seed, 2, **options
+    )
     assert generator(seed, 1, **options) == batch[:1]
     assert len(set(batch)) == 3 and one != generator((seed + 1) % 2**63, **options)
     assert generator((seed + 2**32) % 2**63, 2, **options) != batch[:2]
 
 
-def test_draws_are_the_same_in_every_version():
+def test_draws_are_stable_across_versions():
     one = instances.unstructured(0)
-    np.testing.assert_allclose(one.theta[5:8], [0.47146877644, 0.15816857619, 0.36117129432], rtol=1e-9)
+    np.testing.assert_allclose(
+        one.theta[5:8], [0.47146877644, 0.15816857619, 0.36117129432], rtol=1e-9
+    )
     one = instances.linear_d20(0)
-    np.testing.assert_allclose(one.theta[10:13], [0.44293755288, -0.18366284761, 0.22234258865], rtol=1e-9)
-    np.testing.assert_allclose(one.arms[10, :3], [0.28737231765, -0.33221921370, 0.33289925086], rtol=1e-9)
+    np.testing.assert_allclose(
+        one.theta[10:13], [0.44293755288, -0.18366284761, 0.22234258865], rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        one.arms[10, :3], [0.28737231765, -0.33221921370, 0.33289925086], rtol=1e-9
+    )
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=SEEDS, K=st.integers(10, 60), interval=st.sampled_from([(-0.5, 0.5), (-1, 0), (0.2, 0.2)]))
+@given(
+    seed=SEEDS, K=st.integers(10, 60), interval=st.sampled_from([(-0.5, 0.5), (-1, 0), (0.2, 0.2)])
+)
 def test_linear_d20(seed, K, interval):
     for problem in ("best-arm", "top-m"):
         one = instances.linear_d20(seed, 2, problem=problem, K=K, theta_interval=interval)
@@ -152,10 +167,12 @@ def test_linear_d20_top_m():
         refused(lambda m=m: instances.linear_d20(3, problem="top-m", m=m), "m", kind=TieError)
 
 
-def test_linear_d20_by_default_draws_theta_as_the_text_says():
+def test_linear_d20_draws_theta_as_in_the_paper():
     tail = obeys_d20(instances.linear_d20(1, 50), False)
     assert tail.min() < -0.45 and tail.max() > 0.45 and abs(tail.mean()) < 0.06
-    tail = obeys_d20(instances.linear_d20(1, 50, problem="thresholding", theta_interval=(-1, 0)), True)
+    tail = obeys_d20(
+        instances.linear_d20(1, 50, problem="thresholding", theta_interval=(-1, 0)), True
+    )
     assert tail.min() < -0.95 and tail.max() < 0
     theta = instances.linear_d20(1, 50, problem="thresholding").theta[:, :10]
     assert 0.4 < (theta > 0).mean() < 0.6 and abs(np.abs(theta).mean() - 0.15) < 0.01
@@ -175,7 +192,9 @@ def test_linear_d10(seed, K, m):
 def test_linear_d10_as_in_the_paper():
     assert instances.linear_d10(0).K == 52 and instances.linear_d10(0, problem="top-m").K == 51
     assert (gap(instances.linear_d10(0, 5, problem="top-m"), 3) >= 0.2).all()
-    refused(lambda: instances.linear_d10(0, problem="thresholding"), "problem", kind=UnsupportedError)
+    refused(
+        lambda: instances.linear_d10(0, problem="thresholding"), "problem", kind=UnsupportedError
+    )
     means = instances.linear_d10(2, 20, mean_interval=(-0.5, -0.2)).means[:, 1:]
     assert means.min() < -0.45 and means.max() > -0.25 and means.max() <= -0.2 + 1e-12
 
@@ -201,7 +220,9 @@ def test_unstructured_intervals():
     theta = instances.unstructured(0, mean_interval=(-3, -2)).theta[5:]
     assert (theta >= -3).all() and (theta <= -2).all()
     refused(
-        lambda: instances.unstructured(0, problem="top-m", m=6, mean_interval=(0, 0)), "mean_interval", kind=TieError
+        lambda: instances.unstructured(0, problem="top-m", m=6, mean_interval=(0, 0)),
+        "mean_interval",
+        kind=TieError,
     )
     assert gap(instances.unstructured(0, problem="top-m", m=5, mean_interval=(0, 0)), 5) == 0.6
 
@@ -215,20 +236,28 @@ def test_two_dimensional(K, eps):
     assert ((one.arms[2:] > -1) & (one.arms[2:] < 0)).all() and len(set(map(tuple, one.arms))) == K
     np.testing.assert_allclose(np.linalg.norm(one.arms, axis=1), 1.0, rtol=1e-14)
     assert one.means[0] == 1 and one.means[1] == 1 - eps < 1 and (one.means[2:] < 0).all()
-    assert instances.two_dimensional(K, [eps, 0.1]) == stack([one, instances.two_dimensional(K, 0.1)])
+    assert instances.two_dimensional(K, [eps, 0.1]) == stack(
+        [one, instances.two_dimensional(K, 0.1)]
+    )
 
 
 @settings(deadline=None)
 @given(d=st.integers(2, 20), omega=st.floats(1e-7, 1.57))
 def test_soare(d, omega):
     one = instances.soare(d, omega)
-    assert (one.K, one.d) == (d + 1, d) and (one.arms[:d] == np.eye(d)).all() and (one.theta == np.eye(d)[0]).all()
+    assert (
+        (one.K, one.d) == (d + 1, d)
+        and (one.arms[:d] == np.eye(d)).all()
+        and (one.theta == np.eye(d)[0]).all()
+    )
     np.testing.assert_allclose(np.linalg.norm(one.arms, axis=1), 1.0, rtol=1e-14)
     assert one.means[d] == np.cos(omega) < 1 and gap(one, 1) > 0
     assert instances.soare(d, [omega, 0.5]) == stack([one, instances.soare(d, 0.5)])
 
 
-@pytest.mark.parametrize("generator", [instances.linear_d20, instances.linear_d10, instances.unstructured])
+@pytest.mark.parametrize(
+    "generator", [instances.linear_d20, instances.linear_d10, instances.unstructured]
+)
 def test_bad_arguments_of_the_draws(generator):
     for seed in (-1, 2**63, 0.0, True, None, "0", [0]):
         refused(lambda seed=seed: generator(seed), "seed")
@@ -239,10 +268,22 @@ def test_bad_arguments_of_the_draws(generator):
     for m in (0, -1, 60, 3.0, True, "3"):
         refused(lambda m=m: generator(0, problem="top-m", m=m), "m")
     refused(lambda: generator(0, m=3), "m", "best-arm")
-    refused(lambda: generator(0, problem="topm"), "problem", "nearest: 'top-m'", kind=UnknownNameError)
+    refused(
+        lambda: generator(0, problem="topm"), "problem", "nearest: 'top-m'", kind=UnknownNameError
+    )
     refused(lambda: generator(0, problem=None), "problem")
     name = "theta_interval" if generator is instances.linear_d20 else "mean_interval"
-    for value in ((0.5, 0.4), (0.1,), 0.1, (0, NAN), (-INF, 0), (-1e308, 1e308), ("0", "1"), (False, True), (1, 2, 3)):
+    for value in (
+        (0.5, 0.4),
+        (0.1,),
+        0.1,
+        (0, NAN),
+        (-INF, 0),
+        (-1e308, 1e308),
+        ("0", "1"),
+        (False, True),
+        (1, 2, 3),
+    ):
         refused(lambda value=value: generator(0, **{name: value}), name)
 
 
@@ -256,7 +297,10 @@ def test_settings_that_admit_no_instance():
             call()
     refused(lambda: instances.linear_d10(0, mean_interval=(0, 1)), "mean_interval")
     refused(lambda: instances.unstructured(0, mean_interval=(0, 0.6)), "mean_interval")
-    refused(lambda: instances.unstructured(0, problem="thresholding", mean_interval=(0, 1)), "mean_interval")
+    refused(
+        lambda: instances.unstructured(0, problem="thresholding", mean_interval=(0, 1)),
+        "mean_interval",
+    )
     refused(lambda: instances.linear_d10(0, problem="top-m", m=11), "m")
     refused(lambda: instances.linear_d10(0, problem="top-m", m=10, K=10), "K")
     refused(lambda: instances.linear_d20(0, K=9), "K")

@@ -1,4 +1,4 @@
-"""Instances: construction, batches, files, and the laws they obey."""
+"""Instances: construction, batches, files, and invariants."""
 
 import copy
 import dataclasses
@@ -64,7 +64,13 @@ def test_arrays_are_copies_and_read_only():
     one = Instance(arms, theta)
     arms[0, 0] = theta[0] = 7.0
     assert one == Instance(PHI, THETA)
-    for array in (one.arms, one.theta, one.means, pickle.loads(pickle.dumps(one)).arms, copy.deepcopy(one).theta):
+    for array in (
+        one.arms,
+        one.theta,
+        one.means,
+        pickle.loads(pickle.dumps(one)).arms,
+        copy.deepcopy(one).theta,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -81,7 +87,7 @@ def test_structure():
     assert Instance([np.eye(3), 2 * np.eye(3)], np.ones((2, 3))).structure == "linear"
 
 
-def test_repr_evaluates_back_where_it_is_short():
+def test_repr_of_small_instances_evaluates_back():
     for one in (Instance(PHI, THETA), Instance(PHI, [THETA, THETA], 0.5, "a 'name'")):
         assert eval(repr(one)) == one
     assert repr(instances.load_instance("linear-d20")) == (
@@ -119,7 +125,19 @@ def test_bad_arms(arms):
 
 @pytest.mark.parametrize(
     "theta",
-    ["1", None, [], 1.0, [1.0], [1.0, 2.0, 3.0], [[1.0]], np.zeros((0, 2)), np.zeros((1, 1, 2)), [1.0, NAN], [1, INF]]
+    [
+        "1",
+        None,
+        [],
+        1.0,
+        [1.0],
+        [1.0, 2.0, 3.0],
+        [[1.0]],
+        np.zeros((0, 2)),
+        np.zeros((1, 1, 2)),
+        [1.0, NAN],
+        [1, INF],
+    ]
     + [[True, False], [1.0, True], [1j, 0], np.array([1.0, 2.0], dtype=object), ["1", "2"]],
     ids=str,
 )
@@ -127,7 +145,9 @@ def test_bad_theta(theta):
     refused(lambda: Instance(PHI, theta), "theta")
 
 
-@pytest.mark.parametrize("theta", [THETA, np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3)), np.ones((2, 3, 2))])
+@pytest.mark.parametrize(
+    "theta", [THETA, np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3)), np.ones((2, 3, 2))]
+)
 def test_theta_must_match_a_batch_of_arms(theta):
     refused(lambda: Instance(np.stack([PHI, PHI]), theta), "theta")
 
@@ -141,9 +161,17 @@ def test_bad_name():
     refused(lambda: Instance(PHI, THETA, name=3), "name")
 
 
-@pytest.mark.parametrize("name, words", [("a\0b", "'\\x00' at [1]"), ("\0", "at [0]"), ("ab\ud800", "'\\ud800' at [2]"),
-                                         ("\udfff", "at [0]")], ids=ascii)  # fmt: skip
-def test_names_that_no_file_can_hold(tmp_path, name, words):
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("a\0b", "'\\x00' at [1]"),
+        ("\0", "at [0]"),
+        ("ab\ud800", "'\\ud800' at [2]"),
+        ("\udfff", "at [0]"),
+    ],
+    ids=ascii,
+)
+def test_names_that_cannot_be_stored(tmp_path, name, words):
     text = refused(lambda: Instance(PHI, THETA, name=name), "name", words)
     assert text.endswith("allowed: a string without NUL and lone surrogates, or None")
     path = tmp_path / "one.json"
@@ -171,7 +199,9 @@ def test_overflow_is_refused():
     assert Instance(PHI, THETA * 1e200, 1e200).K == 3
 
 
-@pytest.mark.parametrize("index", [1.0, True, None, "0", (0,), [0], slice(2, 2), slice(5, None)], ids=str)
+@pytest.mark.parametrize(
+    "index", [1.0, True, None, "0", (0,), [0], slice(2, 2), slice(5, None)], ids=str
+)
 def test_bad_index(index):
     refused(lambda: Instance(PHI, [THETA, THETA])[index], "index")
 
@@ -185,7 +215,7 @@ def test_index_out_of_range():
     refused(lambda: list(Instance(PHI, THETA)), "index", "and not a batch")
 
 
-# Laws
+# Invariants
 
 
 @settings(deadline=None)
@@ -195,11 +225,14 @@ def test_equality_and_hash_by_content(one):
     assert one == twin and hash(one) == hash(twin) and one != "instance"
     for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), dataclasses.replace(one)):
         assert again == one and again.name == one.name
-    negative = Instance(-(-one.arms + 0.0), -(-one.theta + 0.0), one.noise_std)  # zeros of the other sign
+    # zeros with the sign changed
+    negative = Instance(-(-one.arms + 0.0), -(-one.theta + 0.0), one.noise_std)
     assert negative == one and hash(negative) == hash(one)
     moved = one.theta.copy()
     moved.flat[-1] = moved.flat[-1] + 1.0
-    assert one != Instance(one.arms, moved, one.noise_std) and one != Instance(one.arms, one.theta, one.noise_std * 2)
+    assert one != Instance(one.arms, moved, one.noise_std) and one != Instance(
+        one.arms, one.theta, one.noise_std * 2
+    )
     bent = one.arms.copy()
     bent.flat[0] = bent.flat[0] - 1.0
     assert one != Instance(bent, one.theta, one.noise_std)
@@ -247,7 +280,7 @@ GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
 KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'used_in', 'problems', 'm'"
 
 
-def test_keys_that_begin_with_an_underscore_are_free(tmp_path):
+def test_keys_with_an_underscore_are_ignored(tmp_path):
     path = tmp_path / "no-suffix"
     path.write_text(GOOD)
     assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
@@ -261,21 +294,30 @@ def test_known_keys_of_a_file(tmp_path):
         assert instances.load_instance(path) == Instance(np.eye(2), [1.0, 0.5])
 
 
-@pytest.mark.parametrize("key, nearest", [("noise_sd", "noise_std"), ("Theta", "theta"), ("features", "theta"),
-                                          ("noise", "noise_std"), ("arm", "arms"), ("", "name")])  # fmt: skip
+@pytest.mark.parametrize(
+    "key, nearest",
+    [
+        ("noise_sd", "noise_std"),
+        ("Theta", "theta"),
+        ("features", "theta"),
+        ("noise", "noise_std"),
+        ("arm", "arms"),
+        ("", "name"),
+    ],
+)
 def test_unknown_keys_of_a_file(tmp_path, key, nearest):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace("_other", key))
     with pytest.raises(InstanceFileError) as caught:
         instances.load_instance(path)
     near = caught.value.problem.partition("nearest: ")[2].partition(")")[0]
-    assert near == repr(nearest) or key in ("features", "")  # for these no name is near
+    assert near == repr(nearest) or key in ("features", "")  # these are near no name
     told = f"key: got {key!r} (nearest: {near}); allowed: {KNOWN}, and keys that begin with '_'"
     assert caught.value.problem == told
 
 
 @pytest.mark.parametrize("family", ['"cauchy"', '"Gaussian"', "1", "{}"])
-def test_families_that_are_unknown(tmp_path, family):
+def test_unknown_families(tmp_path, family):
     path = tmp_path / "one.json"
     path.write_text(GOOD.replace('"_other"', f'"family": {family}, "_other"'))
     with pytest.raises(InstanceFileError) as caught:
@@ -330,7 +372,7 @@ def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_files_that_are_no_instance(tmp_path, content, words):
+def test_files_without_an_instance(tmp_path, content, words):
     path = tmp_path / "bad.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InstanceFileError) as caught:
@@ -339,7 +381,7 @@ def test_files_that_are_no_instance(tmp_path, content, words):
     assert "bad.json" in str(caught.value) and words in caught.value.problem
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_missing_files(tmp_path):
     for path in (tmp_path / "none", str(tmp_path / "none"), "none.json", "./none"):
         with pytest.raises(InstanceFileError, match="no such file"):
             instances.load_instance(path)
@@ -347,7 +389,7 @@ def test_files_that_are_not_there(tmp_path):
         instances.load_instance(tmp_path)
 
 
-def test_names_that_are_unknown():
+def test_unknown_names():
     for name in ("linear-d2", "Linear-D20", "linear-d200"):
         with pytest.raises(UnknownNameError, match="nearest: 'linear-d20'"):
             instances.load_instance(name)

@@ -1,4 +1,4 @@
-"""A user's own problem for the tests of the complexity package, and an independent NumPy reading of H_p."""
+"""A user-defined problem, and an independent NumPy computation of H_p."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Box:
-    """A user's own: is theta inside a box of R^d? Its directions do not move with the features."""
+    """Whether theta is inside a box of R^d; directions do not depend on features."""
 
     half_width: float = 1.0
 

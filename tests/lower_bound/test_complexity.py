@@ -14,7 +14,7 @@ from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.lower_bound.complexity_cases import Box, information
 
-# H* of the shipped instances, from the bracket of linear programs in `cutting_planes` at 1e-9.
+# H* of the shipped instances, from the brackets of `cutting_planes` to 1e-9.
 SHIPPED = [
     ("linear-d10", BestArm(), 3.1058326695e-3),
     ("linear-d10-topm", TopM(3), 2.5188200354e-3),
@@ -47,17 +47,23 @@ def test_the_eight_instances_of_the_paper_in_one_padded_batch():
     found = solve_many(arms, theta, pieces, gap=1e-10)
     assert found.converged.all() and (found.gap <= 1e-10).all() and (found.iterations < 30).all()
     np.testing.assert_allclose(found.value, [value for *_, value in SHIPPED], rtol=1e-8)
-    for i, (name, problem, _) in enumerate(SHIPPED):  # the certificate, recomputed from the fields alone
+    # the certificate, recomputed from the fields alone
+    for i, (name, problem, _) in enumerate(SHIPPED):
         one = load_instance(name)
         w, q = found.allocation[i, : one.K], found.mixture[i]
         assert w.min() >= 0 and abs(w.sum() - 1) < 1e-9 and abs(q.sum() - 1) < 1e-12
-        level, slope = information(w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta))
+        level, slope = information(
+            w, one.arms, one.theta, *problem.half_spaces(one.arms, one.theta)
+        )
         assert np.max(q[: len(level)] @ slope) <= level.min() * (1 + 2e-10)
         assert q[len(level) :].max(initial=0) == 0
 
 
 def cutting_planes(arms, theta, directions, offsets, rounds=60):
-    """A bracket of H* from linear programs: H_p lies below its tangents, so their maximum bounds H* from above."""
+    """A bracket of H* from linear programs.
+
+    H_p is concave in w, so linear programs over its tangents bound H* from above.
+    """
     K = len(arms)
     w = np.full(K, 1 / K)
     cuts, low, high = [], 0.0, np.inf
@@ -82,23 +88,36 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
         arms, theta = batch.arms[i], batch.theta[i]
         pieces = problem.half_spaces(arms, theta)
         low, high = cutting_planes(arms, theta, *pieces)
-        assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (1 + 1e-9)
-        # sequential quadratic programming on the epigraph form, rescaled to values near 1
+        assert low * (1 - 1e-9) <= found.value[i] * (1 + 1e-10) and found.value[i] <= high * (
+            1 + 1e-9
+        )
+        # sequential quadratic programming in epigraph form, scaled to values near 1
         scale = found.value[i]
-        start = np.append(np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale)
+        start = np.append(
+            np.full(6, 1 / 6), information(np.full(6, 1 / 6), arms, theta, *pieces)[0].min() / scale
+        )
         answer = minimize(
-            lambda x: -x[6], start, jac=lambda x: np.append(np.zeros(6), -1), method="SLSQP",
-            bounds=[(1e-9, 1)] * 6 + [(0, None)], options=dict(maxiter=500, ftol=1e-12),
+            lambda x: -x[6],
+            start,
+            jac=lambda x: np.append(np.zeros(6), -1),
+            method="SLSQP",
+            bounds=[(1e-9, 1)] * 6 + [(0, None)],
+            options=dict(maxiter=500, ftol=1e-12),
             constraints=[
                 dict(type="eq", fun=lambda x: x[:6].sum() - 1),
-                dict(type="ineq", fun=lambda x, a=arms, t=theta, y=pieces, s=scale: information(x[:6], a, t, *y)[0] / s - x[6]),  # noqa: E501
+                dict(
+                    type="ineq",
+                    fun=lambda x, a=arms, t=theta, y=pieces, s=scale: (
+                        information(x[:6], a, t, *y)[0] / s - x[6]
+                    ),
+                ),
             ],
-        )  # fmt: skip
+        )
         assert -answer.fun == pytest.approx(1, abs=1e-6)
 
 
 def test_a_thousand_small_instances_all_converge():
-    # Newton steps with a second-order correction cycle on some of these
+    # Newton steps with a second-order correction cycle on some of these.
     for problem in (TopM(2), Thresholding(0.1)):
         found = complexity(small(1000, seed=5), problem, gap=1e-10)
         assert found.converged.all() and found.iterations.max() < 40
@@ -115,13 +134,14 @@ def test_two_dimensional_example():
 
 
 def test_two_arms_have_a_closed_form_and_a_singular_design():
-    instance = Instance([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 0.2, 5.0])  # two arms in R^3: V_w has rank 2
+    # two arms in R^3: V_w has rank 2
+    instance = Instance([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 0.2, 5.0])
     found = complexity(instance, BestArm(), gap=1e-10)
     assert found.value == pytest.approx(0.6**2 / 8, rel=1e-9)
 
 
 def test_optimum_on_a_singular_face_stays_finite():
-    # One piece along e_1, which the first arm alone answers best: w* = (1, 0, 0) leaves V singular.
+    # One piece along e_1: the first arm alone is optimal, so V is singular at w*.
     class Positive:
         def half_spaces(self, arms, theta):
             return np.array([[1.0, 0.0]]), np.zeros(1)
@@ -132,7 +152,7 @@ def test_optimum_on_a_singular_face_stays_finite():
     np.testing.assert_allclose(found.allocation, [1, 0, 0], atol=1e-7)
 
 
-def test_batch_equals_singles_and_scaling_laws():
+def test_batch_equals_single_instances_and_scaling():
     batch = small(3, seed=2)
     found = complexity(batch, BestArm(), gap=1e-10)
     one = complexity(batch[1], BestArm(), gap=1e-10)
@@ -140,11 +160,19 @@ def test_batch_equals_singles_and_scaling_laws():
     assert one.value == pytest.approx(found.value[1], rel=1e-9)
     noisy = complexity(Instance(batch.arms, batch.theta, noise_std=3.0), BestArm(), gap=1e-10)
     np.testing.assert_allclose(noisy.value * 9, found.value, rtol=1e-9)
-    level = complexity(Instance(3 * batch.arms, batch.theta, noise_std=3.0), Thresholding(0.3), gap=1e-10)
-    np.testing.assert_allclose(level.value, complexity(batch, Thresholding(0.1), gap=1e-10).value, rtol=1e-9)
-    mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0] @ np.diag([1.0, 10.0, 0.1])
+    level = complexity(
+        Instance(3 * batch.arms, batch.theta, noise_std=3.0), Thresholding(0.3), gap=1e-10
+    )
+    np.testing.assert_allclose(
+        level.value, complexity(batch, Thresholding(0.1), gap=1e-10).value, rtol=1e-9
+    )
+    mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0] @ np.diag(
+        [1.0, 10.0, 0.1]
+    )
     moved = Instance(batch.arms @ mixed, batch.theta @ np.linalg.inv(mixed).T)
-    np.testing.assert_allclose(complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8)
+    np.testing.assert_allclose(
+        complexity(moved, BestArm(), gap=1e-10).value, found.value, rtol=1e-8
+    )
 
 
 def test_optimistic_form_is_certified():
@@ -168,7 +196,7 @@ def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
     assert found.converged.all() and found.value[0] < 1e-7
 
 
-def test_float64_whatever_the_flag_which_is_left_alone():
+def test_float64_under_any_flag_and_the_flag_is_unchanged():
     flag = jax.config.jax_enable_x64
     assert complexity(small(3), BestArm()).value.dtype == np.float64
     assert jax.config.jax_enable_x64 == flag
@@ -182,7 +210,7 @@ def test_oracle_weights_and_the_value_of_a_fixed_allocation():
     np.testing.assert_allclose(allocation_value(batch, BestArm(), weights), best.value, rtol=1e-7)
     uniform = allocation_value(batch, BestArm(), np.full(6, 1 / 6))
     assert (uniform < best.value).all()
-    # an allocation that never looks at a direction brings nothing there
+    # an allocation that leaves a direction unexplored has value 0
     assert allocation_value(two_dimensional(4, 0.1), BestArm(), [1, 0, 0, 0]) == 0
 
 
@@ -203,7 +231,7 @@ def test_the_solve_is_compiled_once_per_shape():
         ([[1, 0], [1, 0], [-1, 0]], [1, 1], BestArm(), "arms 0 and 1"),
     ],
 )
-def test_ties_are_refused_by_name(arms, theta, problem, words):
+def test_ties_are_refused(arms, theta, problem, words):
     with pytest.raises(TieError, match=words):
         complexity(Instance(arms, theta), problem)
 
@@ -235,21 +263,34 @@ def test_other_refusals():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("K, d, count, problem", [
-    (200, 50, 40, BestArm()), (200, 50, 8, Thresholding()), (40, 12, 200, TopM(3)), (30, None, 200, BestArm()),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "K, d, count, problem",
+    [
+        (200, 50, 40, BestArm()),
+        (200, 50, 8, Thresholding()),
+        (40, 12, 200, TopM(3)),
+        (30, None, 200, BestArm()),
+    ],
+    ids=str,
+)
 def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count, problem):
     rng = np.random.default_rng(K + count)
-    arms = np.tile(np.eye(K), (count, 1, 1)) if d is None else rng.standard_normal((count, K, d)) / d**0.5
+    arms = (
+        np.tile(np.eye(K), (count, 1, 1))
+        if d is None
+        else rng.standard_normal((count, K, d)) / d**0.5
+    )
     theta = rng.standard_normal((count, K if d is None else d))
-    if isinstance(problem, BestArm):  # a gap of 1e-4 between the two best of every other instance
+    if isinstance(problem, BestArm):  # in every other instance the best gap is 1e-4
         order = np.argsort((arms @ theta[..., None])[..., 0], 1)
         for i in range(0, count, 2):
             first, second = arms[i, order[i, -1]], order[i, -2]
             if d is None:
                 theta[i, second] = theta[i, order[i, -1]] - 1e-4
             else:
-                arms[i, second] = first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+                arms[i, second] = (
+                    first - 1e-4 * theta[i] / (theta[i] @ theta[i]) + 0.3 * _across(rng, theta[i])
+                )
     found = complexity(Instance(arms, theta), problem, gap=1e-8)
     assert found.converged.all() and (found.gap <= 1e-8).all() and found.iterations.max() < 60
     for i in range(0, count, 7):  # the certificate, recomputed from the fields alone
@@ -259,7 +300,7 @@ def test_large_nearly_tied_and_unstructured_instances_are_certified(K, d, count,
 
 
 def _across(rng, theta):
-    """A direction at right angles to theta: along it means do not change."""
+    """A unit vector orthogonal to theta: moving along it changes no mean."""
     z = rng.standard_normal(theta.size)
     z -= z @ theta / (theta @ theta) * theta
     return z / np.linalg.norm(z)

@@ -1,4 +1,4 @@
-"""Bounds on stopping and elimination times, near-optimal allocations, regret, efficiency, searches by gradients."""
+"""Bounds on stopping and elimination times, near-optimal allocations, searches."""
 
 import math
 
@@ -49,8 +49,13 @@ def test_near_optimal_allocations_of_the_two_dimensional_example(region):
     eps = 0.1
     gamma = eps**2 / 16
     lower, upper = cx.least_information(region, gamma)
-    assert (upper[1:] >= 1 / 64).all() and (lower >= region.value - gamma).all() and (lower <= upper).all()
-    # H_2 = eps^2/2 w1 w2/(w1 + w2) when only these are pulled: w1 >= (1 - 1/sqrt 2)/2 keeps it above half of H*
+    assert (
+        (upper[1:] >= 1 / 64).all()
+        and (lower >= region.value - gamma).all()
+        and (lower <= upper).all()
+    )
+    # H_2 = eps^2/2 w1 w2/(w1 + w2) for pulls of these two arms alone.
+    # It is above half of H* if w1 >= (1 - 1/sqrt 2)/2.
     least, points = cx.least_weights(region, gamma)
     assert least[2:].max() == 0
     np.testing.assert_allclose(np.diagonal(points)[:2], least[:2], atol=1e-6)
@@ -72,11 +77,18 @@ def test_least_information_shrinks_to_the_optimum_and_is_monotone(region):
         previous = lower
 
 
-def test_thresholds_of_the_library_are_as_good_as_plain_ones(example):
+def test_library_thresholds_match_plain_functions(example):
     for delta in (0.01, 1e-300):
-        one, other = (cx.elimination_bounds(example, BestArm(), delta, beta) for beta in (heuristic, Heuristic()))
-        assert one.llr == other.llr and (one.full == other.full).all() and (one.selective == other.selective).all()
-    # past 32-bit integers, where single precision has no digit left for t
+        one, other = (
+            cx.elimination_bounds(example, BestArm(), delta, beta)
+            for beta in (heuristic, Heuristic())
+        )
+        assert (
+            one.llr == other.llr
+            and (one.full == other.full).all()
+            and (one.selective == other.selective).all()
+        )
+    # beyond 32-bit integers, where single precision cannot represent t
     assert cx.practical_time(0.01, 1e-9, Heuristic()) == cx.practical_time(0.01, 1e-9) > 2**34
 
 
@@ -91,7 +103,8 @@ def test_elimination_bounds(example):
     assert t >= enough(t) / H and t - 1 < enough(t - 1) / H
     assert found.full[0] == found.llr and (found.full[1:] < 1000).all()
     assert (found.full <= found.selective).all() and (found.selective <= found.llr).all()
-    sharp = cx.elimination_bounds(example, BestArm(), 1e-60)  # the cost of selective elimination does not grow with delta
+    # the cost of selective elimination does not grow with delta
+    sharp = cx.elimination_bounds(example, BestArm(), 1e-60)
     assert (sharp.selective[1:] < sharp.llr / 2).all()
     assert sharp.difference / sharp.llr < found.difference / found.llr
     slower = cx.elimination_bounds(example, BestArm(), 0.01, regret=lambda t: 1e-4 * math.log(t))
@@ -142,11 +155,14 @@ def test_searches_reach_known_optima():
     assert hard.before == pytest.approx(32) and hard.after == pytest.approx(8 / gap**2, rel=1e-3)
     assert hard.times.shape == (60,)
     extra = cx.best_extra_arm(instance, BestArm(), starts=2, steps=60)
-    # one arm along phi_1 - phi_2 answers alone: T* = 2 ||y||^2/gap^2
+    # one arm along phi_1 - phi_2 is optimal alone: T* = 2 ||y||^2/gap^2
     assert extra.after == pytest.approx(2 * 2 / 0.25, rel=1e-3) and extra.weight > 0.99
     assert abs(extra.features[0] + extra.features[1]) < 0.05
     easy = cx.design_features(instance, BestArm(), 0.2, steps=40)
-    assert easy.after < easy.before and np.linalg.norm(easy.instance.arms - np.eye(2), axis=1).max() <= 0.2 + 1e-9
+    assert (
+        easy.after < easy.before
+        and np.linalg.norm(easy.instance.arms - np.eye(2), axis=1).max() <= 0.2 + 1e-9
+    )
     with pytest.raises(ArgumentError, match="radius"):
         cx.hardest_instance(instance, BestArm(), 1.0)
 

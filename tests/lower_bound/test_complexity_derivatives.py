@@ -1,4 +1,4 @@
-"""Derivatives of H*, T* and w* against fourth-order central differences of certified solves."""
+"""Derivatives of H*, T* and w* against differences of certified solves."""
 
 import functools
 
@@ -27,7 +27,14 @@ PROBLEMS = [TopM(2), Thresholding(0.1), pytest.param(BestArm(), marks=pytest.mar
 
 
 def differences(function, x, step):
-    """Fourth-order central differences of function: [N, *x.shape] -> [N, ...], in one batch: [x.size, ...]."""
+    """Fourth-order central differences of a function in one batch.
+
+    Args:
+        function: [N, *x.shape] -> [N, ...].
+
+    Returns:
+        [x.size, ...].
+    """
     basis = step * np.eye(x.size).reshape(-1, *x.shape)
     shifts = [-2, -1, 1, 2]
     values = function(np.concatenate([x + s * basis for s in shifts]))
@@ -66,26 +73,43 @@ def test_gradients_against_differences(problem):
     assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
 
 
-@pytest.mark.parametrize("problem", [TopM(2), pytest.param(Thresholding(0.1), marks=pytest.mark.slow)], ids=repr)
+@pytest.mark.parametrize(
+    "problem", [TopM(2), pytest.param(Thresholding(0.1), marks=pytest.mark.slow)], ids=repr
+)
 def test_the_optimistic_form_against_differences(problem):
-    """Bonuses as large as the information itself: H*, w* in theta, in the features and in the bonuses."""
+    """Large bonuses: derivatives in theta, in the features and in the bonuses."""
     plain = complexity(Instance(ARMS, THETA), problem)
     bonus = float(plain.value) * np.array([0.3, 0.1, 0.5, 0.2, 0.4, 0.1])
     found = complexity_gradients(Instance(ARMS, THETA), problem, bonus=bonus)
-    assert found.stable and found.value > plain.value and np.abs(found.allocation - plain.allocation).max() > 1e-3
+    assert (
+        found.stable
+        and found.value > plain.value
+        and np.abs(found.allocation - plain.allocation).max() > 1e-3
+    )
 
     def of(field, theta=THETA, arms=ARMS, bonus=bonus):
-        size = max(theta.shape[0] if theta.ndim == 2 else 1, len(arms) if arms.ndim == 3 else 1, len(np.atleast_2d(bonus)))
+        size = max(
+            theta.shape[0] if theta.ndim == 2 else 1,
+            len(arms) if arms.ndim == 3 else 1,
+            len(np.atleast_2d(bonus)),
+        )
         batch = Instance(np.broadcast_to(arms, (size, 6, 3)), np.broadcast_to(theta, (size, 3)))
-        return getattr(complexity(batch, problem, gap=1e-12, bonus=np.broadcast_to(bonus, (size, 6))), field)
+        return getattr(
+            complexity(batch, problem, gap=1e-12, bonus=np.broadcast_to(bonus, (size, 6))), field
+        )
 
     for field, by_theta, by_arms, step, error in (
         ("value", found.value_theta, found.value_arms, 1e-4, 1e-7),
         ("allocation", found.allocation_theta, found.allocation_arms, 1e-5, 1e-5),
     ):
         for exact, name, x in ((by_theta, "theta", THETA), (by_arms, "arms", ARMS)):
-            numeric = differences(lambda z, field=field, name=name: of(field, **{name: z}), x, step).T
-            assert np.abs(exact.reshape(numeric.shape) - numeric).max() <= error * np.abs(numeric).max() + 1e-8
+            numeric = differences(
+                lambda z, field=field, name=name: of(field, **{name: z}), x, step
+            ).T
+            assert (
+                np.abs(exact.reshape(numeric.shape) - numeric).max()
+                <= error * np.abs(numeric).max() + 1e-8
+            )
     with jax.enable_x64(True):
 
         def both(bonus):
@@ -112,19 +136,22 @@ def test_transformations_agree():
             weights = optimal_allocation(ARMS, theta, problem, noise_std=noise)
             return optimal_information(ARMS, theta, problem, noise_std=noise, bonus=bonus), weights
 
-        slopes = jax.jit(jax.vmap(jax.jacrev(both, (0, 1, 2)), (0, None, None)))(many, jnp.zeros(6), noise)
+        slopes = jax.jit(jax.vmap(jax.jacrev(both, (0, 1, 2)), (0, None, None)))(
+            many, jnp.zeros(6), noise
+        )
         forward = jax.jit(jax.jacfwd(lambda t: optimal_allocation(ARMS, t, problem)))(many[0])
     (by_theta, by_bonus, by_noise), (weights_by_theta, _, _) = slopes
     np.testing.assert_allclose(by_theta[0], exact.value_theta, rtol=1e-8)
-    np.testing.assert_allclose(by_theta[1], 1.1 * exact.value_theta, rtol=1e-8)  # H* is quadratic on rays
+    # H* is quadratic along rays
+    np.testing.assert_allclose(by_theta[1], 1.1 * exact.value_theta, rtol=1e-8)
     np.testing.assert_allclose(weights_by_theta[0], exact.allocation_theta, atol=1e-9)
     np.testing.assert_allclose(forward, exact.allocation_theta, atol=1e-9)
-    # Danskin again: the derivative in the bonus is the allocation; and H* falls with the square of the noise
+    # Danskin: the derivative in the bonus is the allocation. H* scales with 1/noise^2.
     np.testing.assert_allclose(by_bonus[0], exact.allocation, atol=1e-7)
     np.testing.assert_allclose(by_noise[0], -2 * exact.value, rtol=1e-8)
 
 
-def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
+def test_plain_calls_use_float64_and_traced_calls_the_given_precision():
     value = optimal_information(ARMS, THETA, TopM(2))
     assert value.dtype == np.float64 and not jax.config.jax_enable_x64
     assert characteristic_time(ARMS, THETA, TopM(2)) == pytest.approx(1 / value)
@@ -134,15 +161,21 @@ def test_called_plainly_in_float64_and_traced_in_the_precision_asked_for():
         jax.grad(functools.partial(optimal_information, ARMS, problem=BestArm()))(theta)
     slope = jax.grad(lambda t: optimal_information(ARMS, t, TopM(2), precision="float32"))(theta)
     assert slope.dtype == jnp.float32
-    np.testing.assert_allclose(slope, complexity_gradients(Instance(ARMS, THETA), TopM(2)).value_theta, rtol=1e-3)
+    np.testing.assert_allclose(
+        slope, complexity_gradients(Instance(ARMS, THETA), TopM(2)).value_theta, rtol=1e-3
+    )
 
 
-def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features():
+def test_fixed_directions_do_not_depend_on_features():
     theta = np.array([0.3, -0.2, 0.1])
     found = complexity_gradients(Instance(ARMS, theta), Box(), jacobian=False)
     assert found.allocation_theta is None and found.allocation_arms is None
     numeric = differences(
-        lambda arms: complexity(Instance(arms, np.tile(theta, (len(arms), 1))), Box(), gap=1e-12).value, ARMS, 1e-4
+        lambda arms: (
+            complexity(Instance(arms, np.tile(theta, (len(arms), 1))), Box(), gap=1e-12).value
+        ),
+        ARMS,
+        1e-4,
     )
     np.testing.assert_allclose(found.value_arms.ravel(), numeric, rtol=1e-6, atol=1e-9)
     with jax.enable_x64(True):
@@ -151,12 +184,13 @@ def test_directions_fixed_in_the_space_of_parameters_do_not_move_with_features()
 
 
 def test_an_allocation_that_is_not_unique_is_flagged():
-    # the last two arms are the same: any split of their weight is optimal
+    # the last two arms are identical: any split of their weight is optimal
     arms = np.concatenate([ARMS[:5], ARMS[4:5]])
     theta = np.array([0.5, -0.4, 0.8])
     found = complexity_gradients(Instance(arms, theta), Thresholding(), jacobian=False)
     assert not found.stable and np.isfinite(found.value_theta).all()
-    assert found.value_theta @ theta == pytest.approx(2 * found.value)  # H* has a derivative all the same
+    # H* is still differentiable
+    assert found.value_theta @ theta == pytest.approx(2 * found.value)
 
 
 def test_refusals():

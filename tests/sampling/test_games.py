@@ -1,4 +1,4 @@
-"""Matrix games against scipy's linear programs: rescaled payoffs, tight tolerances."""
+"""Matrix games against scipy's linear programs on scaled payoffs."""
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,12 @@ KINDS = {
     "rank one": lambda rng, n: rng.normal(size=(n, 1)) * rng.normal(size=(1, COLUMNS)),
     "units": lambda rng, n: np.eye(COLUMNS)[rng.integers(COLUMNS, size=n)],
     "constant": lambda rng, n: np.full((n, COLUMNS), 0.7),
-    "one row apart": lambda rng, n: np.vstack([rng.random((n - 1, COLUMNS)), np.full((1, COLUMNS), -5.0)]),
-    "sizes far apart": lambda rng, n: rng.random((n, COLUMNS)) * 10.0 ** -rng.integers(0, 9, (n, 1)),
+    "one row apart": lambda rng, n: np.vstack(
+        [rng.random((n - 1, COLUMNS)), np.full((1, COLUMNS), -5.0)]
+    ),
+    "sizes far apart": lambda rng, n: (
+        rng.random((n, COLUMNS)) * 10.0 ** -rng.integers(0, 9, (n, 1))
+    ),
 }
 
 
@@ -33,7 +37,11 @@ def float64():
 
 
 def batch(rows, lanes, seed):
-    """Games of 1 .. rows rows, as many of each kind, the rows scattered: payoffs [F, K, B], mask [F, B]."""
+    """Games of 1 to `rows` rows, equally many of each kind, in random rows.
+
+    Returns:
+        payoffs [F, K, B], mask [F, B].
+    """
     rng = np.random.default_rng(seed)
     payoffs, mask = np.full((lanes, rows, COLUMNS), np.nan), np.zeros((lanes, rows), bool)
     for lane in range(lanes):
@@ -45,20 +53,24 @@ def batch(rows, lanes, seed):
 
 
 def value(payoffs):
-    """The game's value as a fraction of the payoffs' range above the least: scipy, on payoffs scaled to [0, 1]."""
+    """The game's value by scipy, on payoffs scaled to [0, 1]."""
     low, scale = payoffs.min(), np.ptp(payoffs) or 1.0
     rows = len(payoffs)
     below = np.column_stack([-(payoffs - low) / scale, np.ones(rows)])
     options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     cost, total = np.append(np.zeros(COLUMNS), -1.0), np.append(np.ones(COLUMNS), 0.0)[None]
-    solved = linprog(cost, below, np.zeros(rows), total, [1.0], (0, None), method="highs", options=options)
+    solved = linprog(
+        cost, below, np.zeros(rows), total, [1.0], (0, None), method="highs", options=options
+    )
     return solved.x[-1]
 
 
 @pytest.mark.parametrize("rows, lanes", [(8, 96), (60, 216)])
 def test_games_are_solved_exactly(rows, lanes):
     payoffs, mask = batch(rows, lanes, rows)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
+        jnp.int32(1), payoffs, mask
+    )
     strategy = np.asarray(tuned.strategy)
     assert (strategy >= 0).all()
     np.testing.assert_allclose(strategy.sum(0), 1, rtol=1e-14)
@@ -73,9 +85,11 @@ def test_games_are_solved_exactly(rows, lanes):
         assert -slack <= float(tuned.gap[lane]) <= slack, (lane, len(game))
 
 
-def test_one_run_is_a_lane():
+def test_one_run_equals_a_lane():
     payoffs, mask = batch(8, 24, 1)
-    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
+    tuned = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(
+        jnp.int32(1), payoffs, mask
+    )
     one = jax.jit(jax.vmap(lambda a, m: games.solve(LaneOps(), a, m), -1, -1))(payoffs, mask)
     np.testing.assert_allclose(one.value, tuned.value, rtol=1e-13)
     np.testing.assert_array_equal(one.pivots, tuned.pivots)
@@ -88,4 +102,4 @@ def test_a_lane_without_rows_ends_at_once():
     payoffs[:, :, 7] = np.nan
     end = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
     assert end.pivots[5] <= 1 and np.isfinite(end.strategy[:, 5]).all()
-    assert end.pivots[7] <= 60  # a game that holds NaN holds nobody up
+    assert end.pivots[7] <= 60  # a game with NaN does not delay the others

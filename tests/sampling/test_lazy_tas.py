@@ -1,4 +1,4 @@
-"""Lazy Track-and-Stop: the authors' traces, the twin, one run against many, what it converges to."""
+"""Lazy Track-and-Stop: authors' traces, the twin, layouts, and the limit allocation."""
 
 import dataclasses
 import functools
@@ -16,7 +16,11 @@ from jaxelim.sampling.lazy_tas import averaged
 from tests import twin
 
 DATA = Path(__file__).parents[1] / "data"
-TRACES = [entry for entry in json.loads((DATA / "traces" / "index.json").read_text()) if entry["rule"] == "lts"]
+TRACES = [
+    entry
+    for entry in json.loads((DATA / "traces" / "index.json").read_text())
+    if entry["rule"] == "lts"
+]
 SETTINGS = {
     "llr": (je.LLR(), None),
     "stop": (je.SelectiveElimination(), None),
@@ -43,12 +47,20 @@ def noise():
 
 def reproduce(entry, pulls):
     trace = np.load(DATA / "traces" / entry["file"])
-    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
+    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[
+        entry["problem"]
+    ]
     stopping, elimination = SETTINGS[entry["variant"]]
     n = min(pulls, int(trace["samples"]))
     ours = je.trace(
-        je.load_instance(entry["instance"]), problem, je.LazyTaS(), noise=noise(), stopping=stopping,
-        elimination=elimination, max_samples=n + 1, ridge=1,
+        je.load_instance(entry["instance"]),
+        problem,
+        je.LazyTaS(),
+        noise=noise(),
+        stopping=stopping,
+        elimination=elimination,
+        max_samples=n + 1,
+        ridge=1,
     )
     np.testing.assert_array_equal(ours.arms[:n], trace["arms"][:n])
     checks = n - len(ours.answer) + 1
@@ -68,7 +80,7 @@ def test_every_trace_in_full(entry):
     reproduce(entry, 10**6)
 
 
-def test_the_beginning_of_a_trace():
+def test_the_first_pulls_of_a_trace():
     (entry,) = (entry for entry in TRACES if entry["file"] == "linear-d20_bai_lts_both.npz")
     reproduce(entry, 4000)
 
@@ -93,20 +105,20 @@ def equal_pulls(pair, pulls):
 
 
 @pytest.mark.parametrize("pair", ["linear-d10-topm", "unstructured-k40"])
-def test_the_beginning_is_the_plain_readings_pull_by_pull(pair):
+def test_the_first_pulls_equal_the_twins(pair):
     equal_pulls(pair, 512)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
-def test_5000_pulls_are_the_plain_readings(pair):
+def test_5000_pulls_equal_the_twins(pair):
     equal_pulls(pair, 5000)
 
 
 @pytest.mark.parametrize("form", ["one run", "lanes", "vmapped"])
 @pytest.mark.parametrize("design", ["square", "diagonal"])
 def test_every_operation_of_the_average_is_rounded(form, design):
-    """A fused multiply-add, with one rounding, gives other last digits."""
+    """A fused multiply-add rounds once and gives other last digits."""
     K, B, steps = 40, 16, 300
     arms = np.random.default_rng(3).integers(K, size=(steps, B)).astype(np.int32)
     expected = np.full((B, K), 1 / K)
@@ -126,7 +138,11 @@ def test_every_operation_of_the_average_is_rounded(form, design):
     last = () if form == "one run" else (B,)
     with jax.enable_x64(True), jax.numpy_rank_promotion("allow"):
         given = arms[:, 0] if form == "one run" else arms, np.full((K, *last), 1 / K)
-        found = jax.jit(many).lower(*given).compile(cpu_options(None if design == "diagonal" else "1"))(*given)
+        found = (
+            jax.jit(many)
+            .lower(*given)
+            .compile(cpu_options(None if design == "diagonal" else "1"))(*given)
+        )
     expected = expected[0] if form == "one run" else expected.T
     np.testing.assert_array_equal(np.asarray(found), expected)
 
@@ -134,10 +150,10 @@ def test_every_operation_of_the_average_is_rounded(form, design):
 @pytest.mark.slow
 @pytest.mark.parametrize("vmapped", [False, True], ids=["lanes", "vmapped"])
 @pytest.mark.parametrize("pair", ["linear-d10", "unstructured-k40"])
-def test_the_allocations_are_the_plain_readings_bit_by_bit(pair, vmapped, monkeypatch):
+def test_the_allocations_equal_the_twins_bit_by_bit(pair, vmapped, monkeypatch):
     seen, solves, pulls = {}, [], 260
 
-    def record(t, bits):  # JAX calls back with its 64-bit types off, hence in two halves
+    def record(t, bits):  # callbacks have no 64-bit types, so floats come in two halves
         weights = np.ascontiguousarray(bits).view(np.float64)[..., 0]
         for time, w in zip(np.atleast_1d(t).tolist(), np.atleast_2d(weights.T), strict=True):
             seen[time] = w
@@ -170,7 +186,12 @@ def test_the_allocations_are_the_plain_readings_bit_by_bit(pair, vmapped, monkey
 
 def batch(structure, count=3, K=5, d=3):
     rng = np.random.default_rng(5)
-    arms = np.stack([np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d)) for _ in range(count)])
+    arms = np.stack(
+        [
+            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
+            for _ in range(count)
+        ]
+    )
     return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
 
 
@@ -179,11 +200,13 @@ def batch(structure, count=3, K=5, d=3):
     [
         (je.BestArm(), ("bai",), "linear", "both"),
         pytest.param(je.TopM(2), ("topm", 2), "linear", "both", marks=pytest.mark.slow),
-        pytest.param(je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow),
+        pytest.param(
+            je.Thresholding(0.1), ("osi", 0.1), "unstructured", "llr", marks=pytest.mark.slow
+        ),
     ],
     ids=lambda x: str(x),
 )
-def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
+def test_agrees_with_the_twin(problem, spec, structure, variant):
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, 600))
     stopping, elimination = SETTINGS[variant]
     ours = je.simulate(
@@ -193,8 +216,13 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
     for i, one in enumerate(instances.unbatched):
         for run in range(2):
             theirs = twin.run(
-                one.arms, one.theta, spec, "lazy_tas", noise=eps[run],
-                stopping=("selective" if elimination else "llr",), elimination="selective" if elimination else None,
+                one.arms,
+                one.theta,
+                spec,
+                "lazy_tas",
+                noise=eps[run],
+                stopping=("selective" if elimination else "llr",),
+                elimination="selective" if elimination else None,
             )
             (end,) = theirs.stops.values()
             at = (i, 0, 0, run)
@@ -204,14 +232,16 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, variant):
 
 
 @pytest.mark.slow
-def test_one_run_at_a_time_gives_the_same_runs():
+def test_lanes_and_single_runs_agree():
     instance = batch("linear", K=6)[0]
     asked = dict(
         runs=8, seed=3, stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(),
         max_samples=500, ridge=1,
     )
     fast = je.simulate(instance, je.BestArm(), je.LazyTaS(), **asked)
-    plain = je.simulate(instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked)
+    plain = je.simulate(
+        instance, je.BestArm(), je.LazyTaS(), engine=je.Engine(vmapped=True), **asked
+    )
     for name in ("samples", "pulls", "answer", "tests_sampling"):
         np.testing.assert_array_equal(getattr(fast, name), getattr(plain, name))
 
@@ -226,7 +256,7 @@ def test_pulls_approach_the_optimal_allocation():
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
-def test_arms_that_do_not_span_are_never_explored_for():
+def test_arms_that_do_not_span_are_not_explored_by_force():
     instance = je.Instance([[1.0, 0, 0], [1.0, 0.5, 0], [0.0, 1, 0]], [1.0, 0.4, 0])
     prepared = je.LazyTaS().prepare(instance, je.BestArm(), 1.0)
     np.testing.assert_array_equal(prepared.spanner, [0, 1, 0])
@@ -238,5 +268,5 @@ def test_arms_that_do_not_span_are_never_explored_for():
         for one in (instance, flat)
     ]
     assert ends[0].correct.all() and np.all(np.isfinite(ends[0].samples))
-    # Without exploration, which the flat instance needs at the start, the runs are much alike.
+    # Only the flat instance explores, at the start: the runs are similar.
     assert 0.2 < ends[0].samples.mean() / ends[1].samples.mean() < 5

@@ -1,5 +1,7 @@
-"""Every choice of the authors' program, in full length: the same arm at every pull, the same number active at every check, the
-same stop and answer. One row per rule in `RULES`; a rule that is not there has no trace."""
+"""The authors' traces in full length: pulls, active sets, stop and answer are equal.
+
+A rule has a row in `RULES` if it has a trace.
+"""
 
 import functools
 import json
@@ -13,13 +15,20 @@ import jaxelim as je
 DATA = Path(__file__).parents[1] / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 SELECTIVE = je.SelectiveElimination()
-VARIANTS = {"llr": (je.LLR(), None), "stop": (SELECTIVE, None), "both": (SELECTIVE, SELECTIVE), "native": (je.Native(), None)}
+VARIANTS = {
+    "llr": (je.LLR(), None),
+    "stop": (SELECTIVE, None),
+    "both": (SELECTIVE, SELECTIVE),
+    "native": (je.Native(), None),
+}
 
 
 def oracle(entry):
     key = (entry["instance"], entry["problem"])
     known = json.loads((DATA / "oracle_weights.json").read_text())
-    return je.Oracle(next(one["weights"] for one in known if (one["instance"], one["problem"]) == key))
+    return je.Oracle(
+        next(one["weights"] for one in known if (one["instance"], one["problem"]) == key)
+    )
 
 
 RULES = {"lingape": lambda _: je.LinGapE(), "lingame": lambda _: je.LinGame(), "oracle": oracle}
@@ -30,17 +39,24 @@ def noise():
     return np.load(DATA / "noise_seed124.npy")
 
 
-# Compiles longest, and pulls as its neighbour, `llr`, does: in the slow suite.
+# Compiles longest and pulls as the trace of `llr` does: slow suite.
 HEAVY = "linear-d20_topm_lingame_stop"
-ENTRIES = [pytest.param(e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY))
-           for e in INDEX if e["rule"] in RULES]  # fmt: skip
+ENTRIES = [
+    pytest.param(
+        e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY)
+    )
+    for e in INDEX
+    if e["rule"] in RULES
+]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_trace(entry):
     theirs = np.load(DATA / "traces" / entry["file"])
     pulls, stopped = len(theirs["arms"]), bool(theirs["stopped"])
-    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[entry["problem"]]
+    problem = {"bai": je.BestArm(), "topm": je.TopM(entry["m"] or 1), "osi": je.Thresholding()}[
+        entry["problem"]
+    ]
     stopping, elimination = VARIANTS[entry["variant"]]
     ours = je.trace(
         je.load_instance(entry["instance"]),
@@ -56,7 +72,7 @@ def test_trace(entry):
     np.testing.assert_allclose(ours.theta_hat_0, theirs["theta_hat_0"], rtol=0, atol=1e-10)
     np.testing.assert_array_equal(ours.arms[:pulls], theirs["arms"])
     np.testing.assert_array_equal(ours.active[: len(theirs["active"])], theirs["active"])
-    if not stopped:  # the trace was cut there; ours goes on
+    if not stopped:  # the trace ends there; our run continues
         assert ours.samples >= pulls
         return
     assert ours.stopped and not ours.truncated
@@ -69,5 +85,7 @@ def test_trace(entry):
     if stopping.eliminates and ours.elimination_times is not None:
         np.testing.assert_array_equal(ours.elimination_times, theirs["elimination_times"])
     means = je.load_instance(entry["instance"]).means
-    np.testing.assert_allclose(ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours.rewards[:pulls], means[ours.arms] + noise()[:pulls], rtol=0, atol=1e-12
+    )
     np.testing.assert_array_equal(np.bincount(ours.arms, minlength=means.size), ours.pulls)

@@ -1,4 +1,4 @@
-"""Track-and-Stop and its optimistic form: the plain reading, the certificate, one run against many, the limit."""
+"""Track-and-Stop and its optimistic form: twin, certificates, layouts, limit."""
 
 import dataclasses
 
@@ -17,31 +17,64 @@ from tests import twin
 
 def batch(structure, count=2, K=5, d=3):
     rng = np.random.default_rng(15)
-    arms = np.stack([np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d)) for _ in range(count)])
+    arms = np.stack(
+        [
+            np.eye(K) if structure == "unstructured" else rng.standard_normal((K, d))
+            for _ in range(count)
+        ]
+    )
     return je.Instance(arms, rng.standard_normal((count, arms.shape[2])))
 
 
 @pytest.mark.parametrize(
     ("problem", "spec", "structure", "eliminates", "rule", "name", "settings"),
     [
-        (je.BestArm(), ("bai",), "unstructured", False, je.TrackAndStop(gap=1e-10), "tas", {"tolerance": 1e-7}),
-        (je.TopM(2), ("topm", 2), "linear", False, je.OptimisticTaS(gap=1e-10), "optimistic_tas", {"tolerance": 1e-8}),
         (
-            je.Thresholding(0.1), ("osi", 0.1), "linear", True,
+            je.BestArm(),
+            ("bai",),
+            "unstructured",
+            False,
+            je.TrackAndStop(gap=1e-10),
+            "tas",
+            {"tolerance": 1e-7},
+        ),
+        (
+            je.TopM(2),
+            ("topm", 2),
+            "linear",
+            False,
+            je.OptimisticTaS(gap=1e-10),
+            "optimistic_tas",
+            {"tolerance": 1e-8},
+        ),
+        (
+            je.Thresholding(0.1),
+            ("osi", 0.1),
+            "linear",
+            True,
             je.TrackAndStop(tracking="C", exploration="paper", schedule=7, gap=1e-10),
-            "tas", {"tracking": "C", "exploration": "paper", "every": 7, "tolerance": 1e-7},
+            "tas",
+            {"tracking": "C", "exploration": "paper", "every": 7, "tolerance": 1e-7},
         ),
     ],
     ids=["D-unstructured-bai", "optimistic-linear-topm", "C-paper-linear-signs"],
-)  # fmt: skip
-def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rule, name, settings):
-    # Few steps: the plain solver's weights are right to 1e-4, and their errors add up in W.
-    # Where one piece phi_i - phi_j is all that counts, w* = (1/2, 1/2) and its pulls are ties: no such case is here.
+)
+def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, settings):
+    # Few steps: the twin's weights are right to 1e-4, and their errors add up in W. A
+    # case whose only active piece is phi_i - phi_j has w* = (1/2, 1/2) and ties:
+    # excluded.
     steps = 16 if name == "optimistic_tas" else 30
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
     ours = je.simulate(
-        instances, problem, rule, runs=2, noise=eps, stopping=stopping, elimination=stopping if eliminates else None, ridge=1.0
+        instances,
+        problem,
+        rule,
+        runs=2,
+        noise=eps,
+        stopping=stopping,
+        elimination=stopping if eliminates else None,
+        ridge=1.0,
     )
     for i, one in enumerate(instances.unbatched):
         for run in range(2):
@@ -55,7 +88,7 @@ def test_agrees_with_the_plain_reading(problem, spec, structure, eliminates, rul
 
 @dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
-    """Stops at the first pair that was not solved to its gap."""
+    """Stops at the first solve that misses its gap."""
 
     traits = dataclasses.replace(
         je.TrackAndStop.traits, stopping=("llr", "selective", "native"), always_native=True
@@ -68,19 +101,31 @@ class Certified(je.TrackAndStop):
 jax.tree_util.register_static(Certified)
 
 
-def test_every_solve_of_many_runs_is_certified_and_alone_it_is_the_same():
+def test_every_solve_is_certified_in_lanes_and_alone():
     instance = batch("linear", K=6)[0]
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
     result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked, ridge=1.0)
     assert np.all(result.answer.any(-1))  # the native answer is empty
     assert np.median(result.samples) > 60
-    alone = je.simulate(instance, je.BestArm(), Certified(schedule=3), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
+    alone = je.simulate(
+        instance,
+        je.BestArm(),
+        Certified(schedule=3),
+        engine=je.Engine(vmapped=True),
+        **asked,
+        ridge=1.0,
+    )
     np.testing.assert_array_equal(result.samples, alone.samples)
     np.testing.assert_array_equal(result.pulls, alone.pulls)
-    # Pieces are read at every solve: once where the last pair still holds, and once more per iteration.
+    # Pieces are tested once per solve if the last pair is still certified, and once
+    # more per iteration.
     solves = -(-(result.samples - 6) // 3)
     per_solve = result.tests_sampling / (5 * solves)
-    assert np.all(result.tests_sampling % 5 == 0) and np.all(per_solve >= 1) and np.mean(per_solve) < 12
+    assert (
+        np.all(result.tests_sampling % 5 == 0)
+        and np.all(per_solve >= 1)
+        and np.mean(per_solve) < 12
+    )
 
 
 @pytest.mark.slow
@@ -88,13 +133,19 @@ def test_pulls_approach_the_optimal_allocation():
     instance = je.instances.two_dimensional(4, 0.4)
     never = lambda t, delta: 1e9 + 0 * (t + delta)  # noqa: E731
     rule = je.TrackAndStop(schedule="powers")
-    result = je.simulate(instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0)
+    result = je.simulate(
+        instance, je.BestArm(), rule, runs=2, threshold=never, max_samples=100_000, ridge=1.0
+    )
     shares = result.pulls[0, 0] / 100_000
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
 def test_sizes_of_solves():
-    assert allocation._sizes(16, 8) == [16, 8, 4] and allocation._sizes(7, 8) == [7] and allocation._sizes(1, 1) == [1]
+    assert (
+        allocation._sizes(16, 8) == [16, 8, 4]
+        and allocation._sizes(7, 8) == [7]
+        and allocation._sizes(1, 1) == [1]
+    )
     for active, size in ((0, 4), (1, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16)):
         mask = jnp.asarray(np.random.default_rng(active).permutation(16) < active)
         assert [16, 8, 4][int(allocation._fitting([16, 8, 4], mask))] == size
@@ -107,25 +158,39 @@ def test_a_bonus_may_be_a_numpy_array():
     assert result.pulls.sum() == result.samples.sum()
 
 
-def test_solves_over_the_active_pieces_alone():
-    """Certified, and the same pulls as where every run is under vmap, over all pieces, the fallen ones masked."""
+def test_solves_over_the_active_pieces():
+    """Certified, with the same pulls as under vmap, which masks eliminated pieces."""
     rng = np.random.default_rng(4)
     instance = je.Instance(rng.standard_normal((8, 3)), [2.0, 0.5, -1.0])
     selective = je.SelectiveElimination()
     asked = dict(
-        delta=1e-3, runs=20, seed=5, max_samples=300, stopping=selective, elimination=selective, record="pair_times"
+        delta=1e-3,
+        runs=20,
+        seed=5,
+        max_samples=300,
+        stopping=selective,
+        elimination=selective,
+        record="pair_times",
     )
     few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked, ridge=1.0)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
-    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8  # of 12: four left, and less
-    whole = je.simulate(instance, je.TopM(2), Certified(schedule=2), engine=je.Engine(vmapped=True), **asked, ridge=1.0)
+    # of 12 pieces at most four are left
+    assert np.sum((times > 0) & (times < few.samples[0, 0][:, None, None]), (1, 2)).max() >= 8
+    whole = je.simulate(
+        instance,
+        je.TopM(2),
+        Certified(schedule=2),
+        engine=je.Engine(vmapped=True),
+        **asked,
+        ridge=1.0,
+    )
     for name in ("samples", "pulls", "tests_sampling", "answer"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
 
 
-def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
+def test_a_near_start_saves_iterations_and_a_certified_one_stays():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         arms, theta = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray(rng.standard_normal(4))
@@ -135,7 +200,9 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
         @jax.jit
         def solve(theta, weights, mixture):
             live = jnp.ones(11, bool)
-            return climb(coordinates(arms, y), y @ theta, live, jnp.zeros(12), weights, mixture, 1e-9, 60)
+            return climb(
+                coordinates(arms, y), y @ theta, live, jnp.zeros(12), weights, mixture, 1e-9, 60
+            )
 
         cold = solve(theta, jnp.full(12, 1 / 12), jnp.zeros(11))
         again = solve(theta, cold.allocation, cold.mixture)
@@ -148,11 +215,27 @@ def test_a_start_nearby_saves_iterations_and_a_certified_one_is_kept():
     np.testing.assert_allclose(moved.value, afresh.value, rtol=3e-9)
 
 
-def test_a_start_that_leads_nowhere_is_given_up():
-    """Met in a run: an arm that needs a quarter of the weight starts at 0.003, and from there every step is cut short."""
-    arms = [[-2.085, 3.708, -5.650], [3.021, -3.451, -3.237], [-1.701, 0.2295, -2.771], [0.3224, 1.235, 2.064],
-            [0.8448, -2.199, 4.949], [7.767, -7.318, 5.445], [-0.3111, -0.4963, -5.933], [-2.227, 2.262, -2.582]]  # fmt: skip
-    y = [[-2.176, 1.252, 8.186], [4.746, -3.867, 8.682], [9.467, -7.548, 8.216], [8.078, -6.822, 11.38]]
+def test_a_bad_start_is_abandoned():
+    """From a run: an arm that needs a quarter of the weight starts at 0.003.
+
+    From there every step is cut short.
+    """
+    arms = [
+        [-2.085, 3.708, -5.650],
+        [3.021, -3.451, -3.237],
+        [-1.701, 0.2295, -2.771],
+        [0.3224, 1.235, 2.064],
+        [0.8448, -2.199, 4.949],
+        [7.767, -7.318, 5.445],
+        [-0.3111, -0.4963, -5.933],
+        [-2.227, 2.262, -2.582],
+    ]
+    y = [
+        [-2.176, 1.252, 8.186],
+        [4.746, -3.867, 8.682],
+        [9.467, -7.548, 8.216],
+        [8.078, -6.822, 11.38],
+    ]
     gaps, mixture = [1.691, 1.682, 1.689, 2.478], [0.3536, 8.563e-9, 0.6464, 4.964e-9]
     weights = np.array([0.2297, 3.429e-8, 0.06377, 6.092e-8, 0.002711, 0.4322, 0.2716, 8.843e-9])
     with jax.enable_x64(True):
@@ -170,14 +253,22 @@ def test_a_start_that_leads_nowhere_is_given_up():
     assert not never.converged and never.iterations == 60  # uniform weights are tried once
 
 
-def test_forced_exploration_feeds_the_starved():
+def test_forced_exploration_of_underexplored_arms():
     counts = np.array([1.0, 7.0, 40.0])
-    weights = tracking.force_exploration(LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8]))
+    weights = tracking.force_exploration(
+        LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8])
+    )
     np.testing.assert_allclose(weights, [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
     many = jnp.asarray(np.stack([counts, counts + 10], 1))
     with jax.numpy_rank_promotion("allow"):
-        weights = tracking.force_exploration(LaneOps(), many, jnp.asarray([100.0, 100.0]), jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]))
-    np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)  # sqrt(99) - 3/2 = 8.45
+        weights = tracking.force_exploration(
+            LaneOps(),
+            many,
+            jnp.asarray([100.0, 100.0]),
+            jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]),
+        )
+    # sqrt(99) - 3/2 = 8.45
+    np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
 
 
 def test_schedules_and_settings_are_checked():

@@ -1,4 +1,4 @@
-"""The twin against the traces of the authors' program (tests/data/traces) and against what docs/definitions.md says must hold."""
+"""The twin against the authors' traces and the properties in docs/definitions.md."""
 
 import functools
 import json
@@ -23,13 +23,15 @@ def instance(name):
 
 @functools.cache
 def trajectory(name, problem, m, rule, at_sampling, pulls):
-    """The twin's run for a trace; LLR and selective stopping share it where elimination is not used at sampling."""
+    """The twin's run for a trace; LLR and selective stopping share a trajectory."""
     arms, theta = instance(name)
     rule = RULES.get(rule, rule)
     settings = {}
     if rule == "oracle":
         weights = json.loads((DATA / "oracle_weights.json").read_text())
-        settings["weights"] = next(w["weights"] for w in weights if (w["instance"], w["problem"]) == (name, problem))
+        settings["weights"] = next(
+            w["weights"] for w in weights if (w["instance"], w["problem"]) == (name, problem)
+        )
     native = twin.RULES[rule].native
     return twin.run(
         arms,
@@ -110,7 +112,12 @@ def test_elimination_stops_in_order(rule, problem):
     stops = play(problem, rule, arms=arms, theta=theta, pulls=250, stopping=ALL).stops
     samples = {name: stop.samples for name, stop in stops.items()}
     assert samples["full"] <= samples["selective"] <= samples["llr"]
-    assert samples["full"] <= samples["full-definition"] <= samples["selective-definition"] <= samples["llr"]
+    assert (
+        samples["full"]
+        <= samples["full-definition"]
+        <= samples["selective-definition"]
+        <= samples["llr"]
+    )
     assert samples["selective"] <= samples["selective-definition"]
     assert stops["selective"].tests_stopping <= stops["selective-definition"].tests_stopping
 
@@ -124,7 +131,7 @@ def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
     stopping = ("native",) if twin.RULES[rule].native else ("selective",)
     arms, theta = np.eye(5), EASY
     if rule in ("rage", "xy_adaptive"):
-        # On the canonical basis xy_adaptive meets exact ties at every choice and repeats arm 0 for ever.
+        # On the canonical basis all choices of xy_adaptive tie, and it repeats arm 0.
         arms, theta = span()
         settings["pulls"] = 8000
     try:
@@ -137,11 +144,13 @@ def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
         assert stop.stopped
     if stop.stopped:
         np.testing.assert_array_equal(stop.answer, twin.Problem(arms, problem).answer(arms @ theta))
-    np.testing.assert_array_equal(stop.pulls, np.bincount(result.arms[: stop.samples], minlength=len(arms)))
+    np.testing.assert_array_equal(
+        stop.pulls, np.bincount(result.arms[: stop.samples], minlength=len(arms))
+    )
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_stopping_rules_do_not_touch_the_trajectory(problem):
+def test_stopping_rules_do_not_change_the_trajectory(problem):
     together = play(problem, "lingape", stopping=ALL)
     for name in ALL:
         alone = play(problem, "lingape", stopping=(name,))
@@ -152,15 +161,21 @@ def test_stopping_rules_do_not_touch_the_trajectory(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("full", ["selective", "full"])
-def test_resets_drop_pieces_and_bring_them_back(full, problem):
+def test_resets_drop_pieces_and_restore_them(full, problem):
     resets = twin.Resets(full, alpha=lambda t, delta: 0.5, t0=2.0)
     arms, theta = span(1)
     plain = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",))
-    ours = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=resets)
-    reads, reads_plain = (run.stops["llr"].tests_sampling / (len(run.arms) - 6) for run in (ours, plain))
+    ours = play(
+        problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=resets
+    )
+    reads, reads_plain = (
+        run.stops["llr"].tests_sampling / (len(run.arms) - 6) for run in (ours, plain)
+    )
     assert reads < reads_plain
     never = twin.Resets(full, alpha=lambda t, delta: np.inf)
-    same = play(problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=never)
+    same = play(
+        problem, "lingape", arms=arms, theta=theta, pulls=400, stopping=("llr",), elimination=never
+    )
     np.testing.assert_array_equal(same.arms, plain.arms)
 
 
@@ -170,12 +185,14 @@ def test_resets_need_constants_or_alpha():
     alpha = twin.paper_alpha(twin.heuristic)
     # At t = 50, beta(t, 1/t^2) = log(51 * 2500).
     c2 = np.log(3) / np.log(2)
-    expected = (np.sqrt(np.log(5100) + (4 * c2 - 1) * np.log(50)) + 4 * np.sqrt(c2 * np.log(51 * 2500))) ** 2
+    expected = (
+        np.sqrt(np.log(5100) + (4 * c2 - 1) * np.log(50)) + 4 * np.sqrt(c2 * np.log(51 * 2500))
+    ) ** 2
     np.testing.assert_allclose(alpha(50, 0.01), expected)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_lucb_ends_at_the_earlier_of_two_tests(problem):
+def test_lucb_stops_at_the_earlier_of_two_tests(problem):
     native = play(problem, "lucb", stopping=("native",)).stops["native"]
     both = play(problem, "lucb", stopping=("llr", "selective", "native")).stops
     assert all(stop.samples <= native.samples for stop in both.values())

@@ -1,8 +1,10 @@
-"""The engine against the NumPy twin, run by run and number by number, on random small instances.
+"""The engine against the NumPy twin on random small instances.
 
-Every row of `ROWS` is one compiled program: a batch of instances times a few rows of noise, played by the engine in one call
-and by the twin one run after the other. Samples, answers, pulls, times of elimination, both counts of tests and how the run
-ended must be equal, not close: a single choice that differs changes them all. A new rule is one more row.
+Every row of `ROWS` is one compiled program: a batch of instances times a few rows of
+noise. The engine plays it in one call and the twin run by run. All results must be
+equal, not close, since one different choice changes them all. They are samples,
+answers, pulls, elimination times, both counts of tests, and stops. A new rule needs one
+more row.
 """
 
 import dataclasses
@@ -22,7 +24,7 @@ LEVEL = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A batch of random instances, all of K arms in d dimensions, of which the m best are asked for."""
+    """A batch of random instances of K arms in d dimensions, and m for top m."""
 
     K: int
     d: int
@@ -32,7 +34,7 @@ class Shape:
     noise_std: float = 1.0
 
     def instance(self, seed: int) -> je.Instance:
-        """Random features and parameters; theta is long enough for most runs to stop within their noise."""
+        """Random features and parameters, with theta so long that most runs stop."""
         rng = np.random.default_rng(seed)
         theta = 2.0 * rng.normal(size=(INSTANCES, self.d))
         if self.kind == "unstructured":
@@ -43,7 +45,7 @@ class Shape:
         lowest = np.argmin(means, 1)
         for i in range(INSTANCES):
             if self.kind == "near-equal":
-                # The second arm is moved next to the best or to the worst, 1e-9 apart and below it in mean.
+                # Move the second arm 1e-9 below the best arm or the worst.
                 beside = first[i] if i % 2 else lowest[i]
                 arms[i, second[i]] = arms[i, beside] - 1e-9 * theta[i] / np.linalg.norm(theta[i])
             if self.kind == "identical":
@@ -68,7 +70,7 @@ PROBLEMS = {
 
 
 def weights(shape):
-    """Allocations for an oracle, one per instance, each with an arm that is never tracked."""
+    """Oracle allocations, one per instance, each with an arm of weight 0."""
     w = np.random.default_rng(7).dirichlet(np.ones(shape.K), size=INSTANCES)
     w[:, -1] = 0.0
     return w / w.sum(1, keepdims=True)
@@ -79,19 +81,25 @@ RULES = {
     "oracle": lambda shape: (je.Oracle(weights(shape)), [{"weights": w} for w in weights(shape)]),
     "lingape": lambda shape: (je.LinGapE(), [{}] * INSTANCES),
     "lingame": lambda shape: (je.LinGame(), [{}] * INSTANCES),
-    "optimistic lingame": lambda shape: (je.LinGame(optimistic=True), [{"optimistic": True}] * INSTANCES),
+    "optimistic lingame": lambda shape: (
+        je.LinGame(optimistic=True),
+        [{"optimistic": True}] * INSTANCES,
+    ),
     "fws": lambda shape: (je.FWS(), [{}] * INSTANCES),
     "lazy_tas": lambda shape: (je.LazyTaS(), [{}] * INSTANCES),
     "lucb": lambda shape: (je.LUCB(), [{}] * INSTANCES),
     "lingifa": lambda shape: (je.LinGIFA(), [{}] * INSTANCES),
 }
-"""The rule of the engine, and the twin's settings for each instance; the last word of the name is the twin's own."""
+"""The engine's rule and the twin's settings per instance.
+
+The last word of a name is the twin's name of the rule.
+"""
 
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
 
 
 def log_inverse(t, delta):
-    """A threshold that is too low for the first tests to mean anything: everything may fall at once."""
+    """A threshold so low that one early test may eliminate everything."""
     return jnp.zeros_like(t) - jnp.log(delta)
 
 
@@ -101,8 +109,9 @@ THRESHOLDS = {
 }
 
 USUAL, WIDE = (0.05,), (0.9, 0.01)
-# Linear arms with K = d are left out for greedy LinGame on differences: phi_k' V_w^-1 (phi_i - phi_j) vanishes for every other
-# arm and equal weights on i and j give equal gains, so that its choices are exact ties which rounding alone decides.
+# Greedy LinGame on differences is left out for linear arms with K = d: its choices tie
+# exactly. phi_k' V_w^-1 (phi_i - phi_j) is 0 for every other arm k, and equal weights
+# on i and j give equal gains.
 ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     # rule, problem, shape, elimination at sampling, deltas, threshold
     ("uniform", "best-arm", "near-equal", None, WIDE, "log(1/delta)"),
@@ -141,16 +150,27 @@ def label(row) -> str:
     return f"{rule}, {problem}, {shape}, {elimination}"
 
 
-SLOW = ("uniform, top-m, K >> d, None", "oracle, top-m, identical, None", "lingape, top-m, near-equal, full",
-        "lingame, best-arm, identical, None", "lingame, top-m, K >> d, full", "lingame, thresholding, unstructured, selective",
-        "lingame, thresholding, K = d, None", "lingape, top-m, unstructured, selective", "lingame, top-m, unstructured, None",
-        "lingame, best-arm, K >> d, selective", "lingape, thresholding, identical, selective",
-        "uniform, thresholding, K = d, None")
-"""Rows whose rule, problem and elimination other rows have too, one by one; they are most of the compiling."""
+SLOW = (
+    "uniform, top-m, K >> d, None",
+    "oracle, top-m, identical, None",
+    "lingape, top-m, near-equal, full",
+    "lingame, best-arm, identical, None",
+    "lingame, top-m, K >> d, full",
+    "lingame, thresholding, unstructured, selective",
+    "lingame, thresholding, K = d, None",
+    "lingape, top-m, unstructured, selective",
+    "lingame, top-m, unstructured, None",
+    "lingame, best-arm, K >> d, selective",
+    "lingape, thresholding, identical, selective",
+    "uniform, thresholding, K = d, None",
+)
+"""Rows covered by other rows, one part at a time; most of the compile time."""
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS], ids=label
+    "row",
+    [pytest.param(row, marks=[pytest.mark.slow] if label(row) in SLOW else []) for row in ROWS],
+    ids=label,
 )
 def test_agreement(row):
     rule_name, problem_name, shape_name, elimination, deltas, threshold_name = row
@@ -164,26 +184,56 @@ def test_agreement(row):
     names = (elimination,) if elimination else ("llr", "selective", "full")
 
     ours = je.simulate(
-        instance, problem, rule, delta=deltas, stopping=tuple(STOPPING[name] for name in names), runs=RUNS, noise=noise,
-        elimination=STOPPING[elimination] if elimination else None, threshold=threshold, ridge=shape.ridge,
-        record=("pair_times",), engine=je.Engine(devices=1),
+        instance,
+        problem,
+        rule,
+        delta=deltas,
+        stopping=tuple(STOPPING[name] for name in names),
+        runs=RUNS,
+        noise=noise,
+        elimination=STOPPING[elimination] if elimination else None,
+        threshold=threshold,
+        ridge=shape.ridge,
+        record=("pair_times",),
+        engine=je.Engine(devices=1),
     )
     assert ours.samples.shape == (INSTANCES, len(names), len(deltas), RUNS)
 
     for i, d, r in np.ndindex(INSTANCES, len(deltas), RUNS):
         theirs = twin.run(
-            instance.arms[i], instance.theta[i], twins_problem, rule_name.split()[-1], noise=noise[r], delta=deltas[d],
-            beta=beta, stopping=names, elimination=elimination, ridge=shape.ridge, noise_std=shape.noise_std, **settings[i],
+            instance.arms[i],
+            instance.theta[i],
+            twins_problem,
+            rule_name.split()[-1],
+            noise=noise[r],
+            delta=deltas[d],
+            beta=beta,
+            stopping=names,
+            elimination=elimination,
+            ridge=shape.ridge,
+            noise_std=shape.noise_std,
+            **settings[i],
         )
         for s, name in enumerate(names):
             compare(ours, (i, s, d, r), theirs.stops[name], name)
 
 
-FIELDS = ("samples", "stopped", "truncated", "answer", "pulls", "elimination_times", "tests_stopping", "tests_sampling")
+FIELDS = (
+    "samples",
+    "stopped",
+    "truncated",
+    "answer",
+    "pulls",
+    "elimination_times",
+    "tests_stopping",
+    "tests_sampling",
+)
 
 
 def compare(ours: je.Result, at: tuple, theirs: Any, name: str) -> None:
     for field in FIELDS:
         if field == "elimination_times" and name == "llr":
-            continue  # nothing is dropped; the engine's array is there only for those that drop
-        np.testing.assert_array_equal(getattr(ours, field)[at], getattr(theirs, field), f"{field} of {name} at {at}")
+            continue  # nothing is eliminated; the array is from the eliminating observers
+        np.testing.assert_array_equal(
+            getattr(ours, field)[at], getattr(theirs, field), f"{field} of {name} at {at}"
+        )

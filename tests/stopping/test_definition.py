@@ -1,9 +1,11 @@
-"""The general definition of elimination, a set of active pieces for every answer, against all that stands in its place.
+"""The general definition of elimination against the efficient sets and the twin.
 
-`HalfSpaces` with every answer and every piece of a problem is the definition. The efficient sets of best arm, top m and signs
-never stop or eliminate later than it; it is itself the twin's definition number by number; of two decompositions the finer
-never eliminates later, and with all half-spaces in one group it is LLR stopping. Everything is observed on the same noise and,
-since rules see half-spaces and not groups, on the same trajectories.
+`HalfSpaces` with every answer and every piece of a problem is the definition. It agrees
+with the twin's definition number by number. The efficient sets of best arm, top m and
+thresholding never stop or eliminate later. Of two decompositions the finer one never
+eliminates later; all half-spaces in one group give LLR stopping. Everything is observed
+on the same noise and, since rules see half-spaces and not groups, on the same
+trajectories.
 """
 
 import functools
@@ -17,19 +19,24 @@ from tests import twin
 
 K, D, M, LEVEL = 5, 3, 2, 0.2
 INSTANCES, RUNS, PULLS = 8, 4, 150
-DELTAS = (0.9, 0.5, 0.1, 0.01)  # with a threshold of log(1/delta), at the first everything falls within a few samples
+# With threshold log(1/delta) the first delta eliminates all within a few samples.
+DELTAS = (0.9, 0.5, 0.1, 0.01)
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 LLR, SELECTIVE, FULL = range(3)
 
 ARMS = np.random.default_rng(0).normal(size=(K, D))
 THETA = 1.5 * np.random.default_rng(1).normal(size=(INSTANCES, D))
 NOISE = np.random.default_rng(2).standard_normal((RUNS, PULLS))
-SHARED = je.Instance(ARMS, THETA)  # the half-spaces are made of the arms, so all instances have the same
+# the half-spaces depend on the arms, so all instances share them
+SHARED = je.Instance(ARMS, THETA)
 
 SPECS = {"best-arm": ("bai",), "top-m": ("topm", M), "thresholding": ("osi", LEVEL)}
 EFFICIENT = {"best-arm": je.BestArm(), "top-m": je.TopM(M), "thresholding": je.Thresholding(LEVEL)}
 RULES = {"best-arm": je.LinGapE(), "top-m": je.LinGame(), "thresholding": je.Uniform()}
-PROBLEMS = [pytest.param(name, marks=pytest.mark.xdist_group(f"definition {name}")) for name in SPECS]  # they share programs
+# the tests of a problem share programs
+PROBLEMS = [
+    pytest.param(name, marks=pytest.mark.xdist_group(f"definition {name}")) for name in SPECS
+]
 
 
 def threshold(t, delta):
@@ -37,8 +44,19 @@ def threshold(t, delta):
 
 
 def play(problem, rule, instance=SHARED, noise=NOISE):
-    return je.simulate(instance, problem, rule, delta=DELTAS, stopping=STOPPING, runs=RUNS, noise=noise, threshold=threshold,
-                       record=("pair_times",), engine=je.Engine(devices=1), ridge=1.0)
+    return je.simulate(
+        instance,
+        problem,
+        rule,
+        delta=DELTAS,
+        stopping=STOPPING,
+        runs=RUNS,
+        noise=noise,
+        threshold=threshold,
+        record=("pair_times",),
+        engine=je.Engine(devices=1),
+        ridge=1.0,
+    )
 
 
 @functools.cache
@@ -47,7 +65,7 @@ def efficient(name):
 
 
 def pieces(name):
-    """The labels of every answer's pieces, [A, Q, 2]: those of the twin."""
+    """The twin's labels of every answer's pieces, [A, Q, 2]."""
     problem = twin.Problem(ARMS, SPECS[name])
     return np.stack([problem.pieces(answer) for answer in problem.all_answers()])
 
@@ -79,7 +97,9 @@ def definition(name):
 
 
 def in_order(samples):
-    return (samples[:, FULL] <= samples[:, SELECTIVE]).all() and (samples[:, SELECTIVE] <= samples[:, LLR]).all()
+    return (samples[:, FULL] <= samples[:, SELECTIVE]).all() and (
+        samples[:, SELECTIVE] <= samples[:, LLR]
+    ).all()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -89,25 +109,36 @@ def test_the_efficient_sets_never_stop_later(name):
     np.testing.assert_array_equal(ours.pulls[:, LLR], general.pulls[:, LLR])
     assert (ours.samples <= general.samples).all()
     assert in_order(ours.samples) and in_order(general.samples)
-    if name == "best-arm":  # no empty statement: some runs stop strictly earlier
+    if name == "best-arm":  # not vacuous: some runs stop strictly earlier
         assert (ours.samples[:, SELECTIVE] < general.samples[:, SELECTIVE]).any()
     assert ours.stopped.mean() > 0.5
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_efficient_sets_never_eliminate_later(name):
-    """A piece that the definition has dropped at some t, for whatever answer, stands for an arm (or pair) that the efficient
-    set has dropped by then; for an arm of the top m that is already found, nothing more needs to be known."""
+    """The efficient sets eliminate what the definition eliminates, and no later.
+
+    A piece corresponds to an arm or a pair there. The exception is an arm already found
+    to be in the top m: it needs no further tests.
+    """
     ours, general = efficient(name), definition(name)
     labels = pieces(name)
     seen = 0
     for at in np.ndindex(ours.samples.shape):
         if at[1] == LLR:
             continue
-        theirs, mine, end = general.elimination_times[at], ours.elimination_times[at], ours.samples[at]
+        theirs, mine, end = (
+            general.elimination_times[at],
+            ours.elimination_times[at],
+            ours.samples[at],
+        )
         for a, q in zip(*np.nonzero((theirs > 0) & (theirs <= end)), strict=True):
             (first, second), by = labels[a, q], theirs[a, q]
-            time = mine[first, second] if name == "top-m" else mine[second if name == "best-arm" else first]
+            time = (
+                mine[first, second]
+                if name == "top-m"
+                else mine[second if name == "best-arm" else first]
+            )
             found = name == "top-m" and np.sum((mine[first] > 0) & (mine[first] <= by)) >= K - M
             assert 0 < time <= by or found
             seen += 1
@@ -115,24 +146,40 @@ def test_the_efficient_sets_never_eliminate_later(name):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_half_spaces_are_the_twins_definition(name):
+def test_half_spaces_equal_the_twins_definition(name):
     general = definition(name)
     problem = twin.Problem(ARMS, SPECS[name])
     answers = [tuple(answer.tolist()) for answer in problem.all_answers()]
     labels = pieces(name).tolist()
     rule = {"best-arm": "lingape", "top-m": "lingame", "thresholding": "uniform"}[name]
     for i, d, r in np.ndindex(3, len(DELTAS), 1):
-        theirs = twin.run(ARMS, THETA[i], SPECS[name], rule, noise=NOISE[r], delta=DELTAS[d], max_samples=PULLS,
-                          beta=lambda t, delta: -np.log(delta), stopping=("llr", "selective-definition", "full-definition"))
+        theirs = twin.run(
+            ARMS,
+            THETA[i],
+            SPECS[name],
+            rule,
+            noise=NOISE[r],
+            delta=DELTAS[d],
+            max_samples=PULLS,
+            beta=lambda t, delta: -np.log(delta),
+            stopping=("llr", "selective-definition", "full-definition"),
+        )
         for s, stop in enumerate(theirs.stops.values()):
             at = (i, s, d, r)
             for field in ("samples", "stopped", "pulls", "tests_stopping", "tests_sampling"):
-                np.testing.assert_array_equal(getattr(general, field)[at], getattr(stop, field), f"{field} at {at}")
+                np.testing.assert_array_equal(
+                    getattr(general, field)[at], getattr(stop, field), f"{field} at {at}"
+                )
             assert answers[int(np.argmax(general.answer[at]))] == tuple(stop.answer.tolist())
             assert general.answer[at].sum() == 1
             if s != LLR:
-                times = [[stop.elimination_times.get((answers[a], tuple(label)), 0) for label in labels[a]]
-                         for a in range(len(answers))]
+                times = [
+                    [
+                        stop.elimination_times.get((answers[a], tuple(label)), 0)
+                        for label in labels[a]
+                    ]
+                    for a in range(len(answers))
+                ]
                 np.testing.assert_array_equal(general.elimination_times[at], times)
 
 
@@ -148,7 +195,9 @@ def test_the_finer_decomposition_never_eliminates_later():
     for s in (SELECTIVE, FULL):
         np.testing.assert_array_equal(one.samples[:, s], one.samples[:, LLR])
         np.testing.assert_array_equal(one.answer[:, s], one.answer[:, LLR])
-        assert (fine.samples[:, s] < coarse.samples[:, s]).any() and (coarse.samples[:, s] < one.samples[:, s]).any()
+        assert (fine.samples[:, s] < coarse.samples[:, s]).any() and (
+            coarse.samples[:, s] < one.samples[:, s]
+        ).any()
     np.testing.assert_array_equal(one.samples[:, LLR], fine.samples[:, LLR])
 
     for s in (SELECTIVE, FULL):
@@ -167,7 +216,9 @@ def test_the_finer_decomposition_never_eliminates_later():
 def test_stopping_times_are_in_order_on_random_instances(name):
     rng = np.random.default_rng(3)
     for _ in range(4):
-        instance = je.Instance(rng.normal(size=(INSTANCES, K, D)), 1.5 * rng.normal(size=(INSTANCES, D)))
+        instance = je.Instance(
+            rng.normal(size=(INSTANCES, K, D)), 1.5 * rng.normal(size=(INSTANCES, D))
+        )
         result = play(EFFICIENT[name], RULES[name], instance, rng.standard_normal((RUNS, PULLS)))
         assert in_order(result.samples)
         assert result.stopped.any()

@@ -1,4 +1,4 @@
-"""Thresholds and the levels of `Resets` that cannot be traced, or are no finite number: refused before anything compiles."""
+"""Thresholds and levels of `Resets` that are untraceable or infinite are refused."""
 
 import math
 
@@ -48,7 +48,7 @@ UNTRACEABLE = {
 
 
 @pytest.mark.parametrize("name", UNTRACEABLE)
-def test_what_cannot_be_traced(name):
+def test_untraceable_levels(name):
     f, word = UNTRACEABLE[name]
     for error in (refused("threshold", threshold=f), refused("alpha", **resets(f))):
         assert error.note.startswith("it raised ") and word in error.note and "\n" not in error.note
@@ -57,7 +57,11 @@ def test_what_cannot_be_traced(name):
 
 
 NO_LEVELS = {
-    "nan": (lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta), "at t = 51, delta = 0.2 it is nan", "finite"),
+    "nan": (
+        lambda t, delta: jnp.where(t > 50, jnp.nan, 5.0) - jnp.log(delta),
+        "at t = 51, delta = 0.2 it is nan",
+        "finite",
+    ),
     "inf": (lambda t, delta: jnp.log(t) + jnp.inf, "at t = 3, delta = 0.2 it is inf", "finite"),
     "one": (lambda t, delta: jnp.float64(4.0), "of shape ()", "one real number per t"),
     "too many": (lambda t, delta: jnp.stack([t, t]), "of shape (2, 200)", "one real number per t"),
@@ -67,21 +71,23 @@ NO_LEVELS = {
 
 
 @pytest.mark.parametrize("name", NO_LEVELS)
-def test_what_is_no_level(name):
+def test_invalid_levels(name):
     f, note, allowed = NO_LEVELS[name]
     for error in (refused("threshold", threshold=f), refused("alpha", **resets(f))):
         assert note in error.note and allowed in error.allowed
 
 
-def test_an_alpha_is_looked_at_as_far_as_the_run_may_go():
+def test_an_alpha_is_checked_up_to_the_cap():
     late = NO_LEVELS["nan"][0]
     error = refused("alpha", max_samples=10**6, **resets(late))
     assert "nan" in error.note
-    refused("form", max_samples=49, engine=je.Engine(form="diagonal"), instance=LINEAR, **resets(late))
+    refused(
+        "form", max_samples=49, engine=je.Engine(form="diagonal"), instance=LINEAR, **resets(late)
+    )
 
 
 class Undefined(je.Heuristic):
-    """Defined at every delta that one would give, but not at 1/t^2, where the paper's alpha needs it."""
+    """Defined for common deltas, but not at 1/t^2, where the paper's alpha uses it."""
 
     def __call__(self, t, delta):
         return jnp.where(delta < 0.01, jnp.nan, super().__call__(t, delta))
@@ -92,10 +98,14 @@ class FarOff(je.Heuristic):
         return 1.0, 2.0, 1e40
 
 
-def test_the_papers_alpha_is_looked_at_too():
-    error = refused("threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination()))
+def test_the_papers_alpha_is_checked():
+    error = refused(
+        "threshold", threshold=Undefined(), elimination=je.Resets(je.SelectiveElimination())
+    )
     assert "it is nan" in error.note
-    error = refused("threshold", threshold=FarOff(), elimination=je.Resets(je.SelectiveElimination()))
+    error = refused(
+        "threshold", threshold=FarOff(), elimination=je.Resets(je.SelectiveElimination())
+    )
     assert error.note == "sqrt(x0) is 1e+20"
 
 
@@ -108,5 +118,13 @@ def test_the_first_reset(t0):
 
 def test_a_first_reset_beyond_every_t():
     assert je.Resets(je.SelectiveElimination(), t0=2**31).reset_times(je.Heuristic()).size == 0
-    assert je.Resets(je.SelectiveElimination(), t0=2**30).reset_times(je.Heuristic()).tolist() == [2**30]
-    assert je.Resets(je.SelectiveElimination()).reset_times(je.Heuristic()).tolist() == [2, 4, 16, 256, 65536]
+    assert je.Resets(je.SelectiveElimination(), t0=2**30).reset_times(je.Heuristic()).tolist() == [
+        2**30
+    ]
+    assert je.Resets(je.SelectiveElimination()).reset_times(je.Heuristic()).tolist() == [
+        2,
+        4,
+        16,
+        256,
+        65536,
+    ]

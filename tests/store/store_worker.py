@@ -1,8 +1,9 @@
-"""A process that is killed on purpose: `python -m tests.store.store_worker FOLDER KILLS SEED` (see test_store.py).
+"""A job to kill: `python -m tests.store.store_worker FOLDER KILLS SEED`.
 
-It never starts JAX, so it may fork. Children run a small job of cheap cells into a folder and are killed with SIGKILL at random
-moments, every third time during a write, until the job is done; then a new folder is begun, until there have been so many
-kills. What is seen goes to standard output as JSON.
+It never starts JAX, so it may fork. Children run a small job of cheap cells into a
+folder until it is done. They are killed with SIGKILL at random moments, every third
+time during a write. New folders follow until the number of kills is reached. The counts
+are printed as JSON (see test_store.py).
 """
 
 import json
@@ -24,7 +25,7 @@ RUNS, BLOCK = 18, 6
 
 
 class Cheap:
-    """A cell whose runs are functions of (seed, run index), without any simulation."""
+    """A cell whose runs are functions of (seed, run index), without simulation."""
 
     def __init__(self, name: str = "cheap/one", seed: int = 0, arms: int = 40):
         self.name, self.seed, self.arms, self.asked = name, seed, arms, []
@@ -38,7 +39,10 @@ class Cheap:
 
     def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
         self.asked.append(runs)
-        drawn = [np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms)) for run in runs]
+        drawn = [
+            np.random.default_rng([self.seed, run]).integers(1, 10**6, (2, 1, self.arms))
+            for run in runs
+        ]
         pulls = np.stack(drawn, 2).astype(np.int32)
         dims = ("stopping", "delta", "run")
         data = {
@@ -47,7 +51,9 @@ class Cheap:
             "correct": (dims, pulls[..., 1] > 1000),
             "pulls": ((*dims, "arm"), pulls),
         }
-        return xr.Dataset(data, {"stopping": ["llr", "selective"], "delta": [0.01], "run": runs}), {"samples_drawn": 1}
+        return xr.Dataset(data, {"stopping": ["llr", "selective"], "delta": [0.01], "run": runs}), {
+            "samples_drawn": 1
+        }
 
 
 def jobs() -> list[Cheap]:
@@ -59,7 +65,7 @@ def options(folder: Path) -> cells.Options:
 
 
 def slowly() -> None:
-    """Writes in small pieces with pauses, so that many moments fall within one."""
+    """Write in small pieces with pauses, so that many moments fall within a write."""
     write, fsync = os.write, os.fsync
 
     def pieces(handle, contents):
@@ -74,12 +80,15 @@ def slowly() -> None:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """The finished blocks: name -> (inode, time of the last change); a file written twice shows."""
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "blocks").glob("*.nc")}
+    """Finished blocks: name -> (inode, time of last change); a rewrite changes it."""
+    return {
+        path.name: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in (folder / "blocks").glob("*.nc")
+    }
 
 
 def wait_for_a_write(folder: Path) -> None:
-    """Until a block is being written, or for a second."""
+    """Wait until a block is being written, at most a second."""
     end = time.monotonic() + 1
     while time.monotonic() < end and not list((folder / "blocks").glob(".*.nc.*.part")):
         time.sleep(0.001)

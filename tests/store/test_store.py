@@ -1,4 +1,4 @@
-"""The store of finished blocks: nothing is lost, nothing is done twice, and what is damaged is found."""
+"""The store of finished blocks loses nothing, repeats nothing and detects damage."""
 
 import dataclasses
 import errno
@@ -33,7 +33,9 @@ def finished(folder: Path) -> dict[str, bytes]:
 
 
 def run(folder: Path, cells_=None, **changes) -> cells.Done:
-    return cells.run_cells(jobs() if cells_ is None else cells_, dataclasses.replace(options(folder), **changes))
+    return cells.run_cells(
+        jobs() if cells_ is None else cells_, dataclasses.replace(options(folder), **changes)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,18 +53,20 @@ def copy(whole, tmp_path) -> Path:
 
 def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
     command = [sys.executable, "-m", "tests.store.store_worker", str(folder), str(kills), str(seed)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["kills"] == kills and seen["lost"] == seen["rewritten"] == 0
-    # The moments are what they should be: some during a write, some of them in a job that had been killed before.
+    # Some kills hit a write, and some hit a job that was killed before.
     assert seen["in_write"] >= kills // 6 and seen["resumed"] >= kills // 4
     for one in seen["folders"]:
         assert finished(Path(one)) == finished(whole)
 
 
 def test_kill(tmp_path, whole):
-    """Kill -9 at random moments: the files in the end are those of an undisturbed job, byte for byte."""
+    """After kill -9 at random moments the files equal those of an undisturbed job."""
     killed(tmp_path, 6, 1, whole)
 
 
@@ -76,8 +80,15 @@ def test_blocks_are_readable_by_anyone(whole):
     with xr.open_dataset(path, engine="h5netcdf") as data:
         block = store.Block.read(path)
         xr.testing.assert_equal(data.load(), block.data)
-        assert data["pulls"].dtype == np.int32 and data["stopped"].dtype == bool and data["samples"].attrs["units"] == "samples"
-        assert data.attrs["name"] == "cheap/one" and json.loads(data.attrs["settings"]) == Cheap().settings()
+        assert (
+            data["pulls"].dtype == np.int32
+            and data["stopped"].dtype == bool
+            and data["samples"].attrs["units"] == "samples"
+        )
+        assert (
+            data.attrs["name"] == "cheap/one"
+            and json.loads(data.attrs["settings"]) == Cheap().settings()
+        )
     assert block.encoded() == path.read_bytes()
     expected, _ = Cheap().compute(block.runs)
     assert block.data.identical(expected)
@@ -92,10 +103,12 @@ def test_adding_runs_computes_only_the_new(tmp_path):
     assert [(one[0], one[-1]) for one in second.asked] == [(8, 9), (10, 19), (20, 20)]
     assert finished(tmp_path).items() >= before.items()
     held = store.Store(tmp_path).held(second.settings())
-    assert held.data.identical(Cheap().compute(np.arange(21))[0]) and held.work("samples_drawn") == 5
+    assert (
+        held.data.identical(Cheap().compute(np.arange(21))[0]) and held.work("samples_drawn") == 5
+    )
     third = Cheap()
     assert run(tmp_path, [third], runs=21, block=3).computed == 0 and third.asked == []
-    # What was asked for is what is loaded, though there is more.
+    # Only the requested runs are loaded, though there are more.
     loaded = cells.load([third], dataclasses.replace(options(tmp_path), runs=4))
     np.testing.assert_array_equal(loaded["cheap/one"].runs, np.arange(4))
 
@@ -106,15 +119,18 @@ def test_shards_make_the_whole(tmp_path, whole, capsys):
         run(folder, shard=f"{i + 1}/3")
     names = [set(finished(folder)) for folder in shards]
     assert all(names) and sum(map(len, names)) == len(set.union(*names))  # disjoint
-    assert cells.load(jobs(), options(shards[0])) is None and "jaxelim merge" in capsys.readouterr().out
-    # A shard that is done again after a part of it was lost does that part and no other.
+    assert (
+        cells.load(jobs(), options(shards[0])) is None
+        and "jaxelim merge" in capsys.readouterr().out
+    )
+    # A shard that lost a block computes that block and no other.
     lost = sorted((shards[1] / "blocks").iterdir())[0]
     lost.unlink()
     assert run(shards[1], shard="2/3").computed == BLOCK and set(finished(shards[1])) == names[1]
     code = cli.main(["merge", *map(str, shards[:2]), str(shards[2]), "-o", str(tmp_path / "all")])
     assert code == 0 and "6 blocks copied, 0 there already" in capsys.readouterr().out
     assert finished(tmp_path / "all") == finished(whole)
-    assert not store.merge(shards, tmp_path / "all").copied  # and once more changes nothing
+    assert not store.merge(shards, tmp_path / "all").copied  # a second merge changes nothing
     loaded = cells.load(jobs(), options(tmp_path / "all"))
     assert loaded["cheap/two"].data.identical(Cheap(seed=1, arms=60).compute(np.arange(RUNS))[0])
 
@@ -131,10 +147,13 @@ def test_merge_refuses_different_settings_under_one_name(tmp_path):
     with pytest.raises(je.ConflictError, match="seed is 0 there and 5 here"):
         store.merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     assert not (tmp_path / "c").exists()
-    assert cli.main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(tmp_path / "c")]) == 2
+    assert (
+        cli.main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "-o", str(tmp_path / "c")])
+        == 2
+    )
     with pytest.raises(je.ConflictError, match="seed is 0 there and 5 here"):
         run(tmp_path / "a", [Cheap(seed=5)])
-    # Other names may hold other settings, and equal settings may have two names.
+    # Other names may have other settings; equal settings may have two names.
     run(tmp_path / "d", [Cheap("cheap/five", seed=5), Cheap("cheap/again", seed=0)])
     store.merge([tmp_path / "a", tmp_path / "d"], tmp_path / "e")
     assert len(store.Store(tmp_path / "e").cells()) == 2
@@ -160,7 +179,9 @@ def test_machines_that_disagree_are_refused(tmp_path):
     run(tmp_path / "e", [Cheap()], block=7)
     store.merge([tmp_path / "a", tmp_path / "e"], tmp_path / "c")
     held = store.Store(tmp_path / "c").held(Cheap().settings())
-    assert len(held.blocks) > RUNS // BLOCK and held.data.identical(Cheap().compute(np.arange(RUNS))[0])
+    assert len(held.blocks) > RUNS // BLOCK and held.data.identical(
+        Cheap().compute(np.arange(RUNS))[0]
+    )
 
 
 def truncate(path: Path) -> None:
@@ -172,7 +193,7 @@ def empty(path: Path) -> None:
 
 
 def zeros(path: Path) -> None:
-    """As some file systems leave a file behind when the power goes."""
+    """Zeros, as some file systems leave after a power failure."""
     path.write_bytes(bytes(path.stat().st_size))
 
 
@@ -195,7 +216,7 @@ def another_number(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncate, empty, zeros, text, swapped, another_number])
-def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys):
+def test_damaged_files_are_detected_and_recomputed(damage, copy, whole, capsys):
     path = sorted((copy / "blocks").iterdir())[3]
     damage(path)
     with pytest.raises(je.DamagedFileError, match=path.name):
@@ -203,7 +224,8 @@ def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys)
     assert cli.main(["results", str(copy)]) == 1
     shown = capsys.readouterr().out
     assert f"DAMAGED {path}" in shown and "1 damaged" in shown
-    assert cli.main(["merge", str(copy), "-o", str(copy / "merged")]) == 1  # left out, and said
+    # left out, with a message
+    assert cli.main(["merge", str(copy), "-o", str(copy / "merged")]) == 1
     assert path.name not in finished(copy / "merged") and "DAMAGED" in capsys.readouterr().out
     assert run(copy) == cells.Done(BLOCK, 2 * RUNS - BLOCK, 1)
     assert str(path) in capsys.readouterr().err
@@ -212,8 +234,8 @@ def test_damaged_files_are_found_and_computed_again(damage, copy, whole, capsys)
     assert cli.main(["results", str(copy)]) == 0 and "set aside" in capsys.readouterr().out
 
 
-def test_any_flipped_bit_is_found_or_without_effect(copy):
-    """HDF5 leaves gaps in a file; a bit that matters to nobody may go unnoticed, any other may not."""
+def test_any_flipped_bit_is_detected_or_harmless(copy):
+    """HDF5 leaves gaps in a file: flipped bits in unused places may go unnoticed."""
     path = sorted((copy / "blocks").iterdir())[0]
     good, right = path.read_bytes(), store.Block.read(path)
     rng = np.random.default_rng(0)
@@ -227,11 +249,15 @@ def test_any_flipped_bit_is_found_or_without_effect(copy):
         except je.StoreError:  # a flipped bit of the format number makes it a newer one
             found += 1
         else:
-            assert block.data.identical(right.data) and block.settings == right.settings and block.work == right.work
+            assert (
+                block.data.identical(right.data)
+                and block.settings == right.settings
+                and block.work == right.work
+            )
     assert found > 25
 
 
-def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
+def test_newer_formats_are_refused_and_unchanged(copy, monkeypatch):
     path = sorted((copy / "blocks").iterdir())[0]
     block = store.Block.read(path)
     monkeypatch.setattr(store.block, "FORMAT", 2)
@@ -243,8 +269,11 @@ def test_newer_formats_are_refused_and_left_alone(copy, monkeypatch):
 
 
 def test_disk_full(tmp_path, whole, monkeypatch):
-    """The disk fills up within the fourth block: a clear error, three blocks stay, and the next call does the rest."""
-    write, left = os.write, [sum(path.stat().st_size for path in sorted((whole / "blocks").iterdir())[:3]) + 10_000]
+    """A disk that fills up in the fourth block: an error, three blocks, then resume."""
+    write, left = (
+        os.write,
+        [sum(path.stat().st_size for path in sorted((whole / "blocks").iterdir())[:3]) + 10_000],
+    )
 
     def full(handle, contents):
         room = min(len(contents), left[0], 4096)
@@ -254,17 +283,24 @@ def test_disk_full(tmp_path, whole, monkeypatch):
         return write(handle, contents[:room])
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(je.StoreError, match="the disk is full; files that were there before are kept"):
+    with pytest.raises(
+        je.StoreError, match="the disk is full; files that were there before are kept"
+    ):
         run(tmp_path)
     monkeypatch.undo()
     kept = finished(tmp_path)
     assert len(kept) == 3 and kept.items() <= finished(whole).items()
-    assert run(tmp_path) == cells.Done(2 * RUNS - 3 * BLOCK, 3 * BLOCK, 0) and finished(tmp_path) == finished(whole)
+    assert run(tmp_path) == cells.Done(2 * RUNS - 3 * BLOCK, 3 * BLOCK, 0) and finished(
+        tmp_path
+    ) == finished(whole)
 
 
-def test_a_limit_of_the_system_on_file_sizes(tmp_path):
-    """The real thing: the kernel refuses to make the file longer."""
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def test_a_system_limit_on_file_sizes(tmp_path):
+    """The kernel refuses to extend the file."""
+    before, handler = (
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+    )
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
         with pytest.raises(je.StoreError, match="larger than allowed"):
@@ -275,7 +311,9 @@ def test_a_limit_of_the_system_on_file_sizes(tmp_path):
     assert finished(tmp_path) == {}
 
 
-@pytest.mark.parametrize("number,words", [(errno.EROFS, "read-only"), (errno.EACCES, "no permission")])
+@pytest.mark.parametrize(
+    "number,words", [(errno.EROFS, "read-only"), (errno.EACCES, "no permission")]
+)
 def test_a_folder_that_cannot_be_written(number, words, copy, whole, monkeypatch):
     opened = os.open
 
@@ -290,7 +328,7 @@ def test_a_folder_that_cannot_be_written(number, words, copy, whole, monkeypatch
     with pytest.raises(je.StoreError, match=words):
         run(copy, [job])
     monkeypatch.undo()
-    assert job.asked == [] and finished(copy) == before  # told before anything was computed
+    assert job.asked == [] and finished(copy) == before  # refused before any computation
 
 
 def test_a_path_below_a_file(tmp_path):
@@ -299,8 +337,10 @@ def test_a_path_below_a_file(tmp_path):
         run(tmp_path / "file" / "results")
 
 
-def test_workers_leave_each_others_programs_alone():
-    parts = cells.partition([Cheap("a", 1, arms=40), Cheap("b", 2, arms=40), Cheap("c", 3, arms=60)], 2, 1)
+def test_workers_prefer_different_programs():
+    parts = cells.partition(
+        [Cheap("a", 1, arms=40), Cheap("b", 2, arms=40), Cheap("c", 3, arms=60)], 2, 1
+    )
     meeting, ran = threading.Barrier(2), []
 
     def do(worker, part, check):
@@ -309,7 +349,7 @@ def test_workers_leave_each_others_programs_alone():
 
     cells._side_by_side(parts, do, 2)
     assert sorted(part.job.name for _, part in ran) == ["a", "a", "b", "b", "c", "c"]
-    # Whoever comes second takes the first part of the other program; only when it has no part left does it share.
+    # The second worker takes the other program and shares one only at the end.
     first, others = ran[:4], ran[4:]
     assert {part.job.program for worker, part in first if worker == 0}.isdisjoint(
         part.job.program for worker, part in first if worker == 1
@@ -339,17 +379,25 @@ def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
     asked = jobs()
     assert run(tmp_path, asked, processes=True).computed == 2 * RUNS
     assert finished(tmp_path) == finished(whole) and not any(job.asked for job in asked)
-    # What is raised there is raised here, and ends those that are at work.
+    # An error in a worker is raised in the parent and ends the other workers.
     with pytest.raises(je.ArgumentError, match="allowed: another"):
-        run(tmp_path, [Endless("endless", seed=2), Refused("refused", seed=3, arms=60)], processes=True)
-    with pytest.raises(workers.WorkerError, match=f"cheap/one.* exit code {-signal.SIGKILL}; .*out of memory"):
+        run(
+            tmp_path,
+            [Endless("endless", seed=2), Refused("refused", seed=3, arms=60)],
+            processes=True,
+        )
+    with pytest.raises(
+        workers.WorkerError, match=f"cheap/one.* exit code {-signal.SIGKILL}; .*out of memory"
+    ):
         run(tmp_path / "doomed", [Doomed()], processes=True, runs=2 * BLOCK)
     kept = finished(tmp_path / "doomed")
     assert kept.items() < finished(whole).items() and len(kept) < 2
-    assert run(tmp_path / "doomed").found == BLOCK * len(kept) and finished(tmp_path / "doomed") == finished(whole)
+    assert run(tmp_path / "doomed").found == BLOCK * len(kept) and finished(
+        tmp_path / "doomed"
+    ) == finished(whole)
 
 
-def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
+def test_an_interrupt_keeps_finished_blocks(tmp_path, whole):
     class Interrupted(Cheap):
         def compute(self, runs, progress=None):
             if len(self.asked) == 2:
@@ -362,7 +410,7 @@ def test_an_interrupt_keeps_what_is_finished(tmp_path, whole):
     assert run(tmp_path).found == 2 * BLOCK and finished(tmp_path) == finished(whole)
 
 
-def test_leftovers_of_dead_processes_are_swept_and_others_are_not(copy):
+def test_leftovers_of_dead_processes_are_removed(copy):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     folder, host = copy / "blocks", files.host()
@@ -382,7 +430,11 @@ def test_the_list_of_results(copy, tmp_path, capsys):
     expected, _ = Cheap().compute(np.setdiff1d(np.arange(RUNS), np.arange(6, 12)))
     stopped = expected["stopped"].values[0, 0]
     assert f"{expected['samples'].values[0, 0][stopped].mean():.0f}" in shown
-    assert "cheap/one" in shown and "0-5, 12-17" in shown and f"2 cells, {2 * RUNS - 6} runs, 5 files, 0 damaged" in shown
+    assert (
+        "cheap/one" in shown
+        and "0-5, 12-17" in shown
+        and f"2 cells, {2 * RUNS - 6} runs, 5 files, 0 damaged" in shown
+    )
     assert cli.main(["results", str(tmp_path / "nowhere")]) == 2
     assert "holds no results" in capsys.readouterr().err
 
@@ -391,15 +443,31 @@ EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 CELL = cells.Cell("one", EASY, je.BestArm(), je.LinGapE(), (je.LLR(), je.SelectiveElimination()))
 
 
-@pytest.mark.parametrize("change", [
-    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.25])},
-    {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], noise_std=2.0)},
-    {"problem": je.TopM(1)}, {"rule": je.LinGame()}, {"rule": je.LinGapE(rate=1.0)}, {"stopping": (je.LLR(),)},
-    {"stopping": (je.SelectiveElimination(), je.LLR())}, {"elimination": je.SelectiveElimination()}, {"delta": (0.1,)},
-    {"delta": (0.01, 0.1)}, {"seed": 1}, {"max_samples": 100}, {"threshold": je.GK16()}, {"ridge": 0.5},
-    {"record": ("pair_times",)}, {"precision": "float32"}, {"rule": je.Oracle()}, {"rule": je.Oracle([0.25] * 4)},
-    {"rule": je.Oracle([0.5, 0.5, 0, 0])},
-], ids=lambda change: str(change)[:60])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.25])},
+        {"instance": je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], noise_std=2.0)},
+        {"problem": je.TopM(1)},
+        {"rule": je.LinGame()},
+        {"rule": je.LinGapE(rate=1.0)},
+        {"stopping": (je.LLR(),)},
+        {"stopping": (je.SelectiveElimination(), je.LLR())},
+        {"elimination": je.SelectiveElimination()},
+        {"delta": (0.1,)},
+        {"delta": (0.01, 0.1)},
+        {"seed": 1},
+        {"max_samples": 100},
+        {"threshold": je.GK16()},
+        {"ridge": 0.5},
+        {"record": ("pair_times",)},
+        {"precision": "float32"},
+        {"rule": je.Oracle()},
+        {"rule": je.Oracle([0.25] * 4)},
+        {"rule": je.Oracle([0.5, 0.5, 0, 0])},
+    ],
+    ids=lambda change: str(change)[:60],
+)
 def test_every_setting_counts(change):
     seen = {store.digest(dataclasses.replace(CELL, **one).settings()) for one in ({}, change)}
     assert len(seen) == 2
@@ -407,13 +475,15 @@ def test_every_setting_counts(change):
 
 
 def test_names_do_not_count_and_digests_last():
-    renamed = dataclasses.replace(CELL, name="other", instance=je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="new"))
+    renamed = dataclasses.replace(
+        CELL, name="other", instance=je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="new")
+    )
     assert renamed.settings() == CELL.settings()
-    # Results outlive releases: whoever changes this digest makes everybody's stored results unfindable.
+    # Results outlive releases: another digest would make all stored results unfindable.
     assert store.digest(CELL.settings()) == "1ecfcac50fa6d657a3ac"
 
 
-def test_what_cannot_be_told_by_its_value_is_refused():
+def test_settings_without_a_value_are_refused():
     with pytest.raises(je.ArgumentError, match="settings"):
         dataclasses.replace(CELL, threshold=lambda t, delta: t / delta).settings()
     with pytest.raises(je.ArgumentError, match="settings"):
@@ -426,8 +496,8 @@ def test_blocks_hold_consecutive_runs(tmp_path):
         store.Store(tmp_path).write(store.Block("x", {}, data, work))
 
 
-def test_a_block_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
-    """Contents, then name, then the folder's entry: what a machine that is switched off may lose is the newest block."""
+def test_a_block_is_flushed_before_its_rename(tmp_path, monkeypatch):
+    """Contents, name, folder entry: a power failure loses the newest block at most."""
     calls, target = [], store.Store(tmp_path)
     target.prepare()
     fsync, replace = os.fsync, os.replace
@@ -444,19 +514,40 @@ def test_a_block_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
 
 def test_a_batch_of_instances_is_a_cell(tmp_path, capsys):
     batch = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], name="two")
-    cell = cells.Cell("batch", batch, je.BestArm(), je.Uniform(), (je.LLR(), je.SelectiveElimination()), delta=(0.1, 0.01))
+    cell = cells.Cell(
+        "batch",
+        batch,
+        je.BestArm(),
+        je.Uniform(),
+        (je.LLR(), je.SelectiveElimination()),
+        delta=(0.1, 0.01),
+    )
     assert run(tmp_path, [cell], runs=3, block=2).computed == 3
-    expected = je.simulate(batch, je.BestArm(), je.Uniform(), stopping=cell.stopping, delta=cell.delta, runs=3, ridge=1.0)
+    expected = je.simulate(
+        batch,
+        je.BestArm(),
+        je.Uniform(),
+        stopping=cell.stopping,
+        delta=cell.delta,
+        runs=3,
+        ridge=1.0,
+    )
     data = store.Store(tmp_path).held(cell.settings()).data
     assert data["samples"].dims == ("instance", "stopping", "delta", "run")
     np.testing.assert_array_equal(data["samples"], expected.samples)
     np.testing.assert_array_equal(data["elimination_times"], expected.elimination_times)
     assert cli.main(["results", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "batch[0]" in shown and "batch[1]" in shown and f"{expected.samples[1, 1, 1].mean():.4g}" in shown
+    assert (
+        "batch[0]" in shown
+        and "batch[1]" in shown
+        and f"{expected.samples[1, 1, 1].mean():.4g}" in shown
+    )
 
 
 @pytest.mark.parametrize("kind", [je.StoreError, je.DamagedFileError, je.ConflictError])
 def test_errors_survive_pickling(kind):
     error = pickle.loads(pickle.dumps(kind(Path("here"), "is bad")))
-    assert type(error) is kind and str(error) == "here: is bad" and isinstance(error, je.JaxelimError)
+    assert (
+        type(error) is kind and str(error) == "here: is bad" and isinstance(error, je.JaxelimError)
+    )

@@ -1,7 +1,8 @@
 """Section 4: elimination.
 
-Each set has: update(stats, threshold) -> pieces tested; answer(stats) -> the answer if it stops, else None; keeps(labels) ->
-which half-spaces are still active; size, the traces' `active`; times, 0 for never.
+Each set has these members. `update(stats, threshold)` returns the number of pieces
+tested. `answer(stats)` is the answer if it stops, else None. `keeps(labels)` says which
+half-spaces are still active. `size` is the traces' `active`; `times` has 0 for never.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from tests.twin.problems import llr
 
 
 class Stats:
-    """What a check sees (section 1, step 3a): everything follows from the counts and the sums of rewards per arm."""
+    """The data of a check (section 1, step 3a), from counts and reward sums."""
 
     def __init__(self, problem, counts, sums, ridge):
         phi = problem.phi
@@ -24,7 +25,7 @@ class Stats:
 
 
 class Nothing:
-    """No elimination: LLR stopping (section 5) tests every piece of the empirical answer."""
+    """No elimination: LLR stopping (section 5) tests all of the answer's pieces."""
 
     def __init__(self, problem):
         self.problem = problem
@@ -41,7 +42,11 @@ class Nothing:
 
 
 class BaiArms:
-    """One mask of active arms; an arm is dropped by i_hat (selective) or by any arm, dropped ones too (full)."""
+    """A mask of active arms.
+
+    The empirical best arm eliminates others (selective), or any arm does, eliminated
+    ones too (full).
+    """
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
@@ -51,7 +56,9 @@ class BaiArms:
     def update(self, stats, threshold):
         K = self.problem.K
         judges = np.arange(K) if self.full else np.flatnonzero(stats.answer)
-        labels = np.array([(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]).reshape(-1, 2)
+        labels = np.array(
+            [(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]
+        ).reshape(-1, 2)
         y, c = self.problem.halfspaces(labels)
         for j in labels[llr(y, c, stats.theta, stats.inverse) > threshold, 1]:
             self.active[j] = False
@@ -72,7 +79,10 @@ class BaiArms:
 
 
 class TopmPairs:
-    """worse[j, k]: k is known worse than j; found[j]: at least K - m arms are. Found arms are tested no more."""
+    """worse[j, k]: k is known worse than j.
+
+    found[j]: at least K - m arms are worse than j, and j needs no further tests.
+    """
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
@@ -106,7 +116,7 @@ class TopmPairs:
 
 
 class OsiArms:
-    """One mask of active arms and the signs found; selective and full coincide."""
+    """A mask of active arms and the signs found; selective and full coincide."""
 
     def __init__(self, problem, full):
         self.problem = problem
@@ -135,11 +145,12 @@ class OsiArms:
 
 
 class Definition:
-    """The general definition: a set of active pieces per answer, the paper's P_t^stp(i).
+    """The general definition: active pieces per answer, the paper's P_t^stp(i).
 
-    Selective: only the empirical answer's set shrinks, and it stops when that set is empty.
-    Full: every answer's set shrinks, and it stops when any is empty; the answer is the empirical one if its set is
-    empty, else the first empty one in lexicographic order. `times` is kept per (answer, piece), in a dictionary.
+    Selective: only the empirical answer's set shrinks, and it stops when that set is
+    empty. Full: every answer's set shrinks, and it stops when any is empty. Its answer
+    is the empirical one if its set is empty, else the first empty one in lexicographic
+    order. `times` is a dictionary by (answer, piece).
     """
 
     def __init__(self, problem, full):
@@ -181,7 +192,7 @@ class Definition:
 
 
 def elimination_set(problem, name):
-    """The state behind a stopping rule's name."""
+    """The set of a stopping rule's name."""
     if name in ("llr", "native"):
         return Nothing(problem)
     full = name.startswith("full")

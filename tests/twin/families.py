@@ -1,14 +1,14 @@
-"""A plain NumPy float64 reading of whole Bernoulli runs: the reward-family specification.
+"""The twin of Bernoulli runs: a plain NumPy float64 reference of the reward family.
 
-One arm per mean, m_k = S_k/N_k, no ridge, rewards 1 where the noise is below the mean. Nothing is
-updated incrementally: every check computes what it reads from the counts and the sums. Indices
-are 0-based, ties go to the lowest index. Answers are bool [K].
+One arm per mean, m_k = S_k/N_k, no ridge; the reward is 1 where the noise is below the
+mean. Every check recomputes everything from counts and sums. Indices are 0-based, ties
+go to the lowest index. Answers are bool [K].
 
-A piece has a label: (i, k) is {mu_i <= mu_k}; (k, s) is one side of the level, {mu_k <= level} for
-s = 1 and {mu_k >= level} for s = 0.
+The label of a piece is (i, k) for {mu_i <= mu_k}. For thresholding it is (k, s):
+{mu_k <= level} for s = 1 and {mu_k >= level} for s = 0.
 
-A level of 1/2 makes exact mirror images of arms, m and 1 - m at equal counts. Their overlaps tie
-but for rounding, so no two programs agree on them: compare at another level.
+Compare at a level other than 1/2. There m and 1 - m are exact mirror images at equal
+counts, so their overlaps tie and rounding decides.
 """
 
 import math
@@ -47,13 +47,13 @@ def pair(n_a, a, n_b, b):
 
 
 def level(n, mean, line, above):
-    """L of {mu <= line} where `above` holds, else of {mu >= line}."""
+    """L of {mu <= line} if `above`, else of {mu >= line}."""
     other = mean > line if above else mean < line
     return n * divergence(mean, line) if other else 0.0
 
 
 def bound(mean, radius, end):
-    """The mean furthest towards `end`, 0 or 1, within the radius: 64 halvings, so to 2^-64."""
+    """The mean furthest towards `end`, 0 or 1, within the radius, by 64 bisections."""
     inner, outer = mean, end
     for _ in range(64):
         middle = inner + (outer - inner) / 2
@@ -72,7 +72,7 @@ def bounds(means, radii):
 
 
 class Problem:
-    """("bai",), ("topm", m) or ("osi", level): answers, and the labels of their pieces."""
+    """("bai",), ("topm", m) or ("osi", level): answers and labels of their pieces."""
 
     def __init__(self, spec, K):
         self.kind, self.K = spec[0], K
@@ -87,7 +87,7 @@ class Problem:
         return answer
 
     def pieces(self, answer):
-        """Of one answer, in lexicographic order: int [Q, 2]."""
+        """The pieces of one answer in lexicographic order: int [Q, 2]."""
         if self.kind == "osi":
             return np.array([(k, int(answer[k])) for k in range(self.K)])
         inside, outside = np.flatnonzero(answer), np.flatnonzero(~answer)
@@ -106,20 +106,20 @@ class Problem:
 
 
 class Llr:
-    """Stops when all pieces of the empirical answer are refuted at once."""
+    """LLR stopping: all pieces of the empirical answer must be refuted at once."""
 
     def __init__(self, problem, full=False):
         self.problem = problem
 
     def update(self, counts, means, beta):
-        """What to answer if it stops, else None; and how many pieces were tested."""
+        """The answer to stop with or None, and the number of pieces tested."""
         answer = self.problem.answer(means)
         ratios = self.problem.ratios(self.problem.pieces(answer), counts, means)
         return (answer if ratios.min() > beta else None), len(ratios)
 
 
 class Arms:
-    """Best arm: one mask. Arm k falls to the best arm, or (full) to any arm, fallen or not."""
+    """Best arm: a mask. Arm k is eliminated by the best arm, or (full) by any arm."""
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
@@ -138,7 +138,7 @@ class Arms:
 
 
 class Pairs:
-    """Top-m: worse[j, k], k is known worse than j. An arm with K - m worse ones is found."""
+    """Top m: worse[j, k], k is known worse than j. Arms with K - m worse are found."""
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
@@ -163,7 +163,7 @@ class Pairs:
 
 
 class Signs:
-    """Signs: one mask and the signs found. Selective and full coincide."""
+    """Thresholding: a mask and the signs found. Selective and full coincide."""
 
     def __init__(self, problem, full):
         self.problem = problem
@@ -194,10 +194,11 @@ class Uniform:
 
 
 class Lucb:
-    """KL-LUCB: the two arms whose intervals overlap most; radius beta(t)/N, t the next sample's.
+    """KL-LUCB: the two arms whose intervals overlap most; radius beta(t)/N, next t.
 
-    One pull: the less pulled of b and c (ties: c). Two: b, then c without a look. Signs have
-    one arm in a piece, so two pulls are as one. It stops where the largest overlap is <= 0.
+    One pull: the less pulled of b and c (ties: c). Two pulls: b, then c without a
+    check. Pieces of thresholding have one arm, so two pulls equal one. It stops if the
+    largest overlap is <= 0.
     """
 
     native = True
@@ -207,7 +208,7 @@ class Lucb:
         self.waiting = None
 
     def choose(self, counts, means, t):
-        """The next arm, and the answer to stop with at once or None."""
+        """The next arm, and the answer to stop with or None."""
         if self.waiting is not None:
             arm, self.waiting = self.waiting, None
             return arm, None
@@ -246,25 +247,26 @@ def run(
     pulls=1,
     max_samples=None,
 ):
-    """One Bernoulli trajectory, up to the last of the stopping rules, the cap or the noise's end.
+    """One Bernoulli trajectory, up to the last stop, the cap or the noise's end.
 
-    At t samples: the stopping rules in `stopping` look, with beta(t, delta); then the rule
-    chooses sample t + 1, with beta(t + 1, delta), and its native test ends the run for all that
-    are still open; then the cap. Stops by the cap have the empirical answer.
+    At t samples the stopping rules are checked with beta(t, delta). Then the rule
+    chooses sample t + 1 with beta(t + 1, delta), and its native test stops all rules
+    still open. The cap comes last; its stops have the empirical answer.
 
     Args:
       mu: means [K], in [0, 1].
       problem: ("bai",), ("topm", m) or ("osi", level).
-      rule: "uniform" or "lucb"; the latter always keeps its native test.
+      rule: "uniform" or "lucb"; the latter always applies its native test.
       noise: uniforms on [0, 1), [T]; sample s has reward 1 if noise[s] < mu of its arm.
       delta: the error probability.
       beta: threshold of (t, delta): `heuristic` or `gk16` of tests.twin.
       stopping: any of "llr", "selective", "full", "native".
       pulls: 1 or 2, for lucb.
-      max_samples: the cap; None, as long as the noise.
+      max_samples: the cap; None: the length of the noise.
 
-    Returns a namespace: `arms` pulled [T], `rewards` [T], and `stops`, from each stopping rule's
-    name to its samples, answer, stopped, pulls [K] and tests (pieces tested).
+    Returns:
+      A namespace: `arms` pulled [T], `rewards` [T], and `stops`. The latter maps each
+      stopping rule's name to its samples, answer, stopped, pulls [K] and tests.
     """
     mu = np.asarray(mu, float)
     K = len(mu)

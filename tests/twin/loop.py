@@ -1,4 +1,4 @@
-"""Section 1: one run, and the stopping rules that watch it (section 5)."""
+"""Section 1: one run, and the stopping rules that observe it (section 5)."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,17 @@ from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
 from tests.twin.problems import Problem
 from tests.twin.resets import Resets, ResetSets
 from tests.twin.rule import Stop
-from tests.twin.rules import Fws, LazyTas, LinGame, LinGapE, LinGifa, OptimisticTas, Oracle, Tas, Uniform
+from tests.twin.rules import (
+    Fws,
+    LazyTas,
+    LinGame,
+    LinGapE,
+    LinGifa,
+    OptimisticTas,
+    Oracle,
+    Tas,
+    Uniform,
+)
 from tests.twin.thresholds import heuristic
 
 RULES = {
@@ -31,7 +41,7 @@ RULES = {
 
 
 class Observer:
-    """One stopping rule watching the trajectory (section 5)."""
+    """One stopping rule that observes the trajectory (section 5)."""
 
     def __init__(self, problem, name):
         self.name = name
@@ -79,21 +89,27 @@ def run(
     max_samples=20000,
     **settings,
 ):
-    """One trajectory of `rule`, up to the last of the stopping rules, the cap or the end of the noise (section 1).
+    """One trajectory of `rule`, up to the last stop, the cap or the end of the noise.
+
+    A rule that stops natively ends the run for every stopping rule still open. If no
+    piece of the answer is active at sampling, all its pieces are.
 
     Args:
-      arms: features [K, d]; theta: [d]; noise: standard normals [T], sample s has reward mean + noise_std * noise[s].
+      arms: features [K, d].
+      theta: [d].
+      noise: standard normals [T]; sample s has reward mean + noise_std * noise[s].
       problem: ("bai",), ("topm", m), ("osi", level) or ("osi",).
-      rule: a name of RULES, `settings` its own settings.
-      stopping: any of "llr", "native", "selective", "full", "selective-definition", "full-definition".
-      elimination: at sampling; None, "selective" or "full" (the set of that stopping rule, never reset), or a Resets.
+      rule: a name of RULES; `settings` are the rule's own.
+      stopping: any of "llr", "native", "selective", "full", "selective-definition",
+        "full-definition".
+      elimination: at sampling: None, "selective" or "full" (that stopping rule's set,
+        never reset), or a Resets.
 
-    A rule that stops natively ends the run for every stopping rule still open. Where no active piece of the answer is
-    left at sampling, all its pieces are active.
-
-    Returns a namespace: arms and rewards of every pull, theta_hat_0 at t = K, the sampling rule's object, `active` of
-    the first stopping rule, and `stops`, a dictionary from each stopping rule's name to its record. An elimination time
-    of 0 means never; `tests_sampling` counts the choices that were followed by a pull.
+    Returns:
+      A namespace: arms and rewards of every pull, theta_hat_0 at t = K, the sampling
+      rule's object, `active` of the first stopping rule, and `stops`. The latter maps
+      each stopping rule's name to its record. An elimination time of 0 means never;
+      `tests_sampling` counts the choices that were followed by a pull.
     """
     phi = np.asarray(arms, float)
     theta = np.asarray(theta, float) / noise_std

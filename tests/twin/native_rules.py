@@ -1,4 +1,4 @@
-"""Section 7: the sampling rules with a stopping test of their own."""
+"""Section 7: the sampling rules with a native stopping test."""
 
 import itertools
 
@@ -9,7 +9,10 @@ from tests.twin.rule import Rule, Stop, most_ambiguous
 
 
 class Lucb(Rule):
-    """Kalyanakrishnan et al. 2012, unstructured; the means are R/N. Native stop: upper(c) <= lower(b)."""
+    """Kalyanakrishnan et al. 2012, unstructured; means are R/N.
+
+    Native stop: upper(c) <= lower(b).
+    """
 
     native = True
 
@@ -57,10 +60,11 @@ class UGapE(Rule):
 
 
 class Racing(Rule):
-    """Kaufmann and Kalyanakrishnan 2013, BAI and Top-m, unstructured; one acceptance or discard before each round.
+    """Kaufmann and Kalyanakrishnan 2013, BAI and Top-m, unstructured.
 
-    T is the set of the m best means of all arms, discarded ones too, less the accepted. Where accepting and discarding
-    clear by equally much, the arm is accepted.
+    Each round begins with one acceptance or discard. T is the set of the m best means
+    of all arms, discarded ones too, less the accepted. If accepting and discarding have
+    equal margins, the arm is accepted.
     """
 
     native = True
@@ -105,7 +109,7 @@ class Racing(Rule):
 
 
 class Rage(Rule):
-    """Fiez et al. 2019, BAI: phases of a rounded design, then the arms beaten by some active arm are dropped."""
+    """Fiez et al. 2019, BAI: phases of a rounded design; dominated arms are dropped."""
 
     native = True
 
@@ -118,9 +122,10 @@ class Rage(Rule):
         self.left = np.zeros(self.K, int)
 
     def _design(self, Y):
-        """Frank-Wolfe for min over the simplex of max over Y of ||y||^2 in the design's inverse.
+        """Frank-Wolfe for min over the simplex of max over Y of ||y||^2.
 
-        Returns the design and rho; rho is that of the design that the last step was taken from, as the traces have it.
+        Returns the design and rho. As in the traces, rho is that of the design before
+        the last step.
         """
         w = np.full(self.K, 1.0 / self.K)
         for n in range(1, 5001):
@@ -153,7 +158,9 @@ class Rage(Rule):
         w, rho = self._design(Y)
         delta_before = self.delta / max(self.phase - 1, 1) ** 2
         scale = 8.0 * 4.0 ** (self.phase - 1) * rho * 1.1
-        samples = int(max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0)))
+        samples = int(
+            max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0))
+        )
         self.left = self._round(w, samples)
 
     def _end(self, stats):
@@ -181,9 +188,10 @@ class Rage(Rule):
 
 
 class XyAdaptive(Rule):
-    """Soare et al. 2014, BAI: every 10 steps the arm that best shrinks the differences of the active arms.
+    """Soare et al. 2014, BAI: every 10 steps the arm that best shrinks the differences.
 
-    The test for a new phase comes before each of these choices, and only then.
+    The differences are those of the active arms. The test for a new phase comes before
+    each of these choices only.
     """
 
     native = True
@@ -216,8 +224,12 @@ class XyAdaptive(Rule):
                 answer[self.active] = True
                 return Stop(answer)
         if self.repeat == 0:
-            Y = np.array([self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)])
-            fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (1.0 + squared_norms(self.phi, stats.inverse))
+            Y = np.array(
+                [self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)]
+            )
+            fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (
+                1.0 + squared_norms(self.phi, stats.inverse)
+            )
             worst = np.max(squared_norms(Y, stats.inverse)[:, None] - fall, axis=0)
             self.arm, self.rho = int(np.argmin(worst)), worst.min()
         self.repeat = (self.repeat + 1) % 10

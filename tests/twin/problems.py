@@ -11,7 +11,7 @@ def top(values, m):
 
 
 class Problem:
-    """("bai",), ("topm", m) or ("osi", level): the answer map and the pieces of each answer (section 2)."""
+    """("bai",), ("topm", m) or ("osi", level): answers and their pieces (section 2)."""
 
     def __init__(self, phi, spec):
         self.phi = phi
@@ -42,7 +42,7 @@ class Problem:
         return labels if self.kind == "osi" else labels[labels[:, 0] != labels[:, 1]]
 
     def all_answers(self):
-        """Every answer, as bool arrays; only for problems small enough."""
+        """Every answer, as bool arrays; for small problems only."""
         if self.kind == "osi":
             chosen = itertools.product([False, True], repeat=self.K)
             return [np.array(signs) for signs in chosen]
@@ -54,7 +54,7 @@ class Problem:
         return answers
 
     def halfspaces(self, labels):
-        """Directions y [P, d] and offsets c [P]; the piece is {lambda : y . lambda <= c}."""
+        """Directions y [P, d], offsets c [P] of pieces {lambda : y . lambda <= c}."""
         first, second = labels[:, 0], labels[:, 1]
         if self.kind == "osi":
             sign = 2.0 * second - 1.0
@@ -68,14 +68,17 @@ def squared_norms(y, inverse):
 
 
 def llr(y, c, theta, inverse):
-    """LLR of half-spaces (section 2): max(y . theta - c, 0)^2 / (2 ||y||^2), 0 where y = 0."""
+    """LLR of half-spaces: max(y . theta - c, 0)^2 / (2 ||y||^2), 0 if y = 0."""
     gap = np.maximum(y @ theta - c, 0.0)
     norm = squared_norms(y, inverse)
     return np.divide(gap**2, 2.0 * norm, out=np.zeros(len(y)), where=norm > 0)
 
 
 def gradients(phi, y, c, theta, inverse):
-    """(phi_k . (theta - lambda_p))^2 / 2 [P, K], lambda_p the closest point of hyperplane p (theta where y = 0)."""
+    """(phi_k . (theta - lambda_p))^2 / 2, [P, K].
+
+    lambda_p is the closest point of hyperplane p (theta if y = 0).
+    """
     norm = squared_norms(y, inverse)
     scale = np.divide(y @ theta - c, norm, out=np.zeros(len(y)), where=norm > 0)
     return (scale[:, None] * (y @ inverse @ phi.T)) ** 2 / 2.0

@@ -6,7 +6,12 @@ from tests.twin.problems import llr
 
 
 class Resets:
-    """The setting `elimination=Resets("selective")`; alpha is a function of (t, delta) and t0 a number, where given."""
+    """The setting `elimination=Resets("selective")`.
+
+    Args:
+      alpha: None, or a function of (t, delta).
+      t0: None, or a number.
+    """
 
     def __init__(self, rule="selective", alpha=None, t0=None):
         self.full = rule == "full"
@@ -14,7 +19,7 @@ class Resets:
 
 
 class ResetSets:
-    """Helper and last (section 6): masks over labels, `helper` restarted at t = ceil(t0^(2^j))."""
+    """Helper and last (section 6): masks over labels; resets at t = ceil(t0^(2^j))."""
 
     def __init__(self, problem, settings, beta):
         self.problem, self.full = problem, settings.full
@@ -24,7 +29,9 @@ class ResetSets:
         self.alpha = settings.alpha or paper_alpha(beta)
         t0 = settings.t0 or max(2.0, np.sqrt(constants[2]) if constants else 0.0)
         self.reset_times = {int(np.ceil(t0 ** (2**j))) for j in range(6) if t0 ** (2**j) < 1e15}
-        shape = {"bai": (problem.K,), "topm": (problem.K, problem.K), "osi": (problem.K, 2)}[problem.kind]
+        shape = {"bai": (problem.K,), "topm": (problem.K, problem.K), "osi": (problem.K, 2)}[
+            problem.kind
+        ]
         self.helper = np.ones(shape, bool)
         self.last = np.ones(shape, bool)
 

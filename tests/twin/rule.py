@@ -1,8 +1,9 @@
-"""Section 7: what a sampling rule is, and the choices that several of them make.
+"""Section 7: the sampling rule, and choices that several rules share.
 
-choose(stats, t, active) returns the next arm, or Stop(answer) where the native test holds. t is the index of the sample about
-to be drawn; active(answer) the labels of the active pieces of an answer. `reads` is the number of pieces read by the last
-choice. `native` says whether the rule has a test of its own.
+`choose(stats, t, active)` returns the next arm, or Stop(answer) if the native test
+holds. t is the index of the next sample; `active(answer)` the labels of an answer's
+active pieces. `reads` is the number of pieces tested by the last choice. `native` says
+whether the rule has its own stopping test.
 """
 
 import abc
@@ -20,7 +21,7 @@ class Stop:
 
 
 class Rule(abc.ABC):
-    """A sampling rule; `start` is called once after the initial pulls (section 1, step 2)."""
+    """A sampling rule; `start` is called once, after the initial pulls."""
 
     native = False
     reads = 0
@@ -31,10 +32,10 @@ class Rule(abc.ABC):
         self.configure(**settings)
 
     def configure(self):  # noqa: B027 (not every rule has settings)
-        """Takes the rule's settings."""
+        """Set the rule's settings."""
 
     def start(self, stats):  # noqa: B027 (nor a state)
-        """Makes the rule's state."""
+        """Initialize the rule's state."""
 
     @abc.abstractmethod
     def choose(self, stats, t, active):
@@ -50,13 +51,19 @@ class Rule(abc.ABC):
 def most_informative(stats, phi, y):
     """The arm k with the least ||y|| in (V + phi_k phi_k')^-1.
 
-    By Sherman-Morrison the square falls by (phi_k' V^-1 y)^2 / (1 + phi_k' V^-1 phi_k); the arm with the largest fall.
+    By Sherman-Morrison the square decreases by
+    (phi_k' V^-1 y)^2 / (1 + phi_k' V^-1 phi_k): the arm with the largest decrease.
     """
-    return int(np.argmax((phi @ stats.inverse @ y) ** 2 / (1.0 + squared_norms(phi, stats.inverse))))
+    return int(
+        np.argmax((phi @ stats.inverse @ y) ** 2 / (1.0 + squared_norms(phi, stats.inverse)))
+    )
 
 
 def most_ambiguous(B, m):
-    """J, b, c and the m-th largest B_ij over i != j for every j, from the gap bounds B [K, K] (LinGIFA, UGapE)."""
+    """J, b, c and, for every j, the m-th largest B_ij over i != j (LinGIFA, UGapE).
+
+    B [K, K] holds the gap bounds.
+    """
     K = len(B)
     mth = np.array([np.sort(np.delete(B[:, j], j))[-m] for j in range(K)])
     J = np.sort(top(-mth, m))

@@ -1,4 +1,4 @@
-"""Section 7: the sampling rules without a stopping test of their own."""
+"""Section 7: the sampling rules without a native stopping test."""
 
 import numpy as np
 
@@ -17,11 +17,13 @@ class Uniform(Rule):
 
 
 class Oracle(Rule):
-    """D-tracking of w*, given as `weights` or solved for on the true theta."""
+    """D-tracking of w*, given as `weights` or solved for at the true theta."""
 
     def configure(self, weights=None):
         if weights is None:
-            y, c = self.problem.halfspaces(self.problem.pieces(self.problem.answer(self.phi @ self.theta)))
+            y, c = self.problem.halfspaces(
+                self.problem.pieces(self.problem.answer(self.phi @ self.theta))
+            )
             weights = best_allocation(self.phi, y, c, self.theta)[0]
         self.w = np.asarray(weights, float)
 
@@ -30,7 +32,10 @@ class Oracle(Rule):
 
 
 class LinGapE(Rule):
-    """Xu et al. 2018, m-LinGapE, and its form for signs: the most uncertain active piece, then the arm for it."""
+    """Xu et al. 2018, m-LinGapE, and its form for thresholding.
+
+    It takes the most uncertain active piece, then the most informative arm for it.
+    """
 
     def choose(self, stats, t, active):
         c = np.sqrt(2.0 * (np.log(1.0 / self.delta) + 2.0 * np.log(t + 1.0)))
@@ -42,9 +47,10 @@ class LinGapE(Rule):
 
 
 class LinGame(Rule):
-    """Degenne et al. 2020 (greedy), or with optimistic gains; AdaHedge over the arms, C-tracking.
+    """Degenne et al. 2020: greedy, or with optimistic gains; AdaHedge, C-tracking.
 
-    V_w takes max(w, 1e-12), in V_w only: AdaHedge's weights underflow and V_w would be singular.
+    V_w uses max(w, 1e-12), since AdaHedge's weights underflow and V_w would be
+    singular.
     """
 
     def configure(self, optimistic=False):
@@ -78,10 +84,10 @@ class LinGame(Rule):
 
 
 class Fws(Rule):
-    """Frank-Wolfe sampling, Wang et al. 2021; the matrix game is solved as a linear program.
+    """Frank-Wolfe sampling, Wang et al. 2021; the matrix game is a linear program.
 
-    "To machine precision" is |difference| <= eps = 2.2e-16. `games` lists the number of rows of every matrix game,
-    one entry per choice that is not uniform.
+    "To machine precision" is |difference| <= eps = 2.2e-16. `games` lists the number of
+    rows of every matrix game, one entry per choice that is not uniform.
     """
 
     def start(self, stats):
@@ -91,7 +97,9 @@ class Fws(Rule):
     def _degenerate(self, means):
         if self.problem.kind == "bai":
             return np.sum(np.abs(means - means.max()) <= EPS) > 1
-        return self.problem.kind == "osi" and bool(np.any(np.abs(means - self.problem.level) <= EPS))
+        return self.problem.kind == "osi" and bool(
+            np.any(np.abs(means - self.problem.level) <= EPS)
+        )
 
     def choose(self, stats, t, active):
         r = float(t) ** -0.9 / self.K
@@ -118,7 +126,7 @@ class Fws(Rule):
 
 
 class LazyTas(Rule):
-    """Jedra and Proutiere 2020; the allocation is recomputed when t is a power of two."""
+    """Jedra and Proutiere 2020; the allocation is solved when t is a power of two."""
 
     def start(self, stats):
         self.spanner = []
@@ -156,15 +164,21 @@ class LazyTas(Rule):
 
 
 class Tas(Rule):
-    """Track-and-Stop, Garivier and Kaufmann 2016: best_allocation of theta_hat at the first and each `every`-th choice.
+    """Track-and-Stop, Garivier and Kaufmann 2016.
 
-    Forced exploration "wrapper": the uniform weights over the arms with N_k <= sqrt(t - 1) - K/2, where there are any,
-    take the place of w in the tracking. "paper": where some N_k < sqrt(t), pull argmin N_k; C-tracking adds w all the
-    same.
+    best_allocation of theta_hat is solved at the first and each `every`-th choice.
+    Forced exploration "wrapper" tracks uniform weights over the arms with N_k <= sqrt(t
+    - 1) - K/2, if there are any. "paper" pulls argmin N_k if some N_k < sqrt(t);
+    C-tracking adds w in either case.
     """
 
     def configure(self, tracking="D", exploration="wrapper", every=1, tolerance=1e-6):
-        self.tracking, self.exploration, self.every, self.tolerance = tracking, exploration, every, tolerance
+        self.tracking, self.exploration, self.every, self.tolerance = (
+            tracking,
+            exploration,
+            every,
+            tolerance,
+        )
 
     def start(self, stats):
         self.W = stats.counts.astype(float)
@@ -175,7 +189,9 @@ class Tas(Rule):
         if self.calls % self.every == 0:
             labels = active(stats.answer)
             y, c = self.problem.halfspaces(labels)
-            self.w, _, _, steps = best_allocation(self.phi, y, c, stats.theta, tolerance=self.tolerance)
+            self.w, _, _, steps = best_allocation(
+                self.phi, y, c, stats.theta, tolerance=self.tolerance
+            )
             self.reads = steps * len(labels)
         self.calls += 1
         w = self.w
@@ -190,9 +206,10 @@ class Tas(Rule):
 
 
 class OptimisticTas(Rule):
-    """Degenne et al. 2019: best_allocation with the bonus w . c, C-tracking, no forced exploration.
+    """Degenne et al. 2019: best_allocation with the bonus w . c; C-tracking only.
 
-    `bonus` is a function of (t, ||phi_k||_{V^-1} [K]); by default sqrt(2 log t) times the norms.
+    `bonus` is a function of (t, ||phi_k||_{V^-1} [K]), by default sqrt(2 log t) times
+    the norms.
     """
 
     def configure(self, bonus=None, tolerance=1e-6):
@@ -213,7 +230,10 @@ class OptimisticTas(Rule):
 
 
 class LinGifa(Rule):
-    """Reda et al. 2021, BAI and Top-m; it reads every pair of arms, and no active pieces."""
+    """Reda et al.
+
+    2021, BAI and Top-m; it reads every pair of arms, no active pieces.
+    """
 
     def configure(self):
         self.needs("bai", "topm")

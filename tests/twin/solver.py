@@ -1,4 +1,4 @@
-"""Section 8: the optimal allocation; and the matrix game that it and FWS solve."""
+"""Section 8: the optimal allocation, and the matrix game that it and FWS solve."""
 
 import numpy as np
 from scipy.optimize import linprog
@@ -9,11 +9,18 @@ from tests.twin.problems import gradients
 def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations=500):
     """max over the simplex of min_p H_p(w, theta) + w . bonus, by cutting planes.
 
-    H_p(w) is the least value of a linear function of w over the points of the hyperplane, so each closest point gives
-    an upper bound gradient . w that is tight where it was taken; an LP maximises the bounds' minimum. New bounds are
-    taken halfway between the LP's point and the best w so far, which keeps V_w invertible, and only for pieces that
-    come within twice the least. Returns w, its value, the LP's upper bound on the optimum, and the iterations; the
-    relative gap of the two is at most `tolerance`, or it raises.
+    H_p(w) is the least value of a linear function of w over the points of the
+    hyperplane. So each closest point gives an upper bound gradient . w, tight where it
+    was taken. An LP maximizes the bounds' minimum. New bounds are taken halfway between
+    the LP's point and the best w so far, which keeps V_w invertible. Only pieces within
+    twice the least get one.
+
+    Returns:
+      w, its value, the LP's upper bound on the optimum, and iterations. The relative
+      gap of value and bound is at most `tolerance`.
+
+    Raises:
+      ArithmeticError: the gap is larger after `max_iterations`.
     """
     K = len(phi)
     bonus = np.zeros(K) if bonus is None else bonus
@@ -29,13 +36,16 @@ def best_allocation(phi, y, c, theta, bonus=None, tolerance=1e-6, max_iterations
         if upper - best <= tolerance * abs(upper):
             return best_w, best, upper, iteration
         w = 0.5 * (best_w + point)
-    raise ArithmeticError(f"allocation between {best} and {upper} after {max_iterations} iterations")
+    raise ArithmeticError(
+        f"allocation between {best} and {upper} after {max_iterations} iterations"
+    )
 
 
 def maximin(payoffs):
-    """The matrix game max over z in the simplex of min over rows of payoffs @ z, as a linear program: z and the value.
+    """Solve max over z in the simplex of min over rows of payoffs @ z; z and the value.
 
-    Payoffs are scaled to size 1: the solver's tolerances are absolute.
+    It is a linear program. Payoffs are scaled to size 1, since the solver's tolerances
+    are absolute.
     """
     rows, K = payoffs.shape
     scale = np.max(np.abs(payoffs))
@@ -44,10 +54,15 @@ def maximin(payoffs):
     cost, total = np.append(np.zeros(K), -1.0), np.append(np.ones(K), 0.0)[None]
     below = np.column_stack([-payoffs / scale, np.ones(rows)])
     box = [(0.0, None)] * K + [(None, None)]
-    # HiGHS now and then gives up at the tight tolerance; its default is the fallback.
+    # HiGHS sometimes fails at the tight tolerance; its default is the fallback.
     for tolerance in (1e-10, 1e-7):
-        options = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        solved = linprog(cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options)
+        options = {
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        solved = linprog(
+            cost, below, np.zeros(rows), total, [1.0], box, method="highs", options=options
+        )
         if solved.x is not None:
             break
     else:

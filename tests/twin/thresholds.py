@@ -1,4 +1,4 @@
-"""Section 3: thresholds. `constants` are c1, c2 and x0 of section 6, where the threshold has them."""
+"""Section 3: thresholds. `constants` are c1, c2 and x0 of section 6, if known."""
 
 import numpy as np
 

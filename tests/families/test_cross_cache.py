@@ -1,4 +1,4 @@
-"""Products kept from sample to sample are those that would be made anew, and what is kept changes no choice."""
+"""The cache of cross products equals their recomputation and changes no choice."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.measure import planned
+from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts.views import ArmContext
 from jaxelim.families import gaussian
@@ -35,7 +35,7 @@ def world(rng, form, owned):
 @pytest.mark.parametrize("form", [ArmDesign, SquareDesign])
 @pytest.mark.parametrize("m", [None, 3])
 @pytest.mark.parametrize("owned", [False, True])
-def test_kept_products_are_those_made_anew(form, m, owned):
+def test_cached_products_equal_recomputed_ones(form, m, owned):
     rng = np.random.default_rng(0)
     with scope.engine():
         features, design = world(rng, form, owned)
@@ -53,29 +53,35 @@ def test_kept_products_are_those_made_anew(form, m, owned):
 
         renewed = 0
         for t in range(60):
-            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)  # in two steps of three nobody's does
+            # two steps of three change no arm
+            changes = (rng.random(shape) < 0.1) & (t % 3 == 0)
             arms = jnp.where(changes, jnp.asarray(rng.integers(0, K, shape), jnp.int32), arms)
             stale = np.asarray(kept.arms != arms)
             renewed += stale.sum()
-            weight = jnp.asarray(rng.random(B) < 0.8, float)  # a lane that stands still pulls with weight 0
+            # an idle lane pulls with weight 0
+            weight = jnp.asarray(rng.random(B) < 0.8, float)
             arm = jnp.asarray(rng.integers(0, K, B), jnp.int32)
             given = kept
             kept, anew, design, kept_on = step(jnp.int32(1), design, kept, arms, arm, weight)
             np.testing.assert_array_equal(kept.arms, arms)
             np.testing.assert_allclose(kept.cross, anew, rtol=0, atol=1e-13)
-            # Whoever else has changed, a lane whose arms have not keeps its numbers to the last bit.
+            # A lane whose arms are unchanged keeps its numbers to the last bit.
             same = ~np.broadcast_to(stale, kept.cross.shape)
-            np.testing.assert_array_equal(np.asarray(kept.cross)[same], np.asarray(given.cross)[same])
+            np.testing.assert_array_equal(
+                np.asarray(kept.cross)[same], np.asarray(given.cross)[same]
+            )
             still = np.asarray(weight) == 0
             np.testing.assert_array_equal(kept_on.cross[..., still], kept.cross[..., still])
             kept = kept_on
         assert np.size(arms) < renewed < 60 * np.size(arms) / 4
-        forgotten = step(jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight)
+        forgotten = step(
+            jnp.int32(1), design, kept.forgotten(), arms, arms.reshape(-1, B)[0], weight
+        )
         np.testing.assert_array_equal(forgotten[0].cross, forgotten[1])
 
 
-def test_statistics_made_afresh_forget_products():
-    """In float32 products would else carry their rounding past the refresh of all that they are made of."""
+def test_recomputed_statistics_invalidate_the_cache():
+    """Else float32 rounding in the cache would outlive the refresh."""
     stats = gaussian.LinearStatistics(
         t=jnp.int32(9), counts=jnp.ones(2), means=jnp.zeros(2), reward_sums=jnp.zeros(2),
         design=SquareDesign(jnp.ones(2), jnp.eye(2)), theta_hat=None, lost=jnp.zeros(2),
@@ -87,7 +93,7 @@ def test_statistics_made_afresh_forget_products():
 
 @dataclasses.dataclass(frozen=True)
 class OfOnesOwn(je.Problem):
-    """Best arm as a user may write it, for one run."""
+    """Best arm as a user would define it, for one run."""
 
     name = "of-ones-own"
 
@@ -101,11 +107,13 @@ class OfOnesOwn(je.Problem):
         return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
 
 
-def test_problems_of_ones_own():
+def test_user_defined_problems():
     check_problem(OfOnesOwn())
     given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
     rule = je.LinGapE()
-    one, other = (je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn()))
+    one, other = (
+        je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn())
+    )
     equal(one, other)
 
 
@@ -114,7 +122,7 @@ INSTANCE = je.instances.linear_d20(7, K=24)
 
 @pytest.fixture
 def own_programs():
-    """Programs that are compiled in a test whose patches they must not outlive."""
+    """Clear the compiled programs before and after a test that patches them."""
     forget_programs()
     yield
     forget_programs()
@@ -127,33 +135,59 @@ def forget_programs():
 
 @pytest.mark.parametrize(
     "problem, rule, form",
-    [(je.BestArm(), je.LinGapE(), "arms"), (je.BestArm(), je.LazyTaS(), "square"), (je.TopM(5), je.LinGapE(), "square")],
+    [
+        (je.BestArm(), je.LinGapE(), "arms"),
+        (je.BestArm(), je.LazyTaS(), "square"),
+        (je.TopM(5), je.LinGapE(), "square"),
+    ],
     ids=repr,
 )
-def test_nothing_kept_is_the_same_run(problem, rule, form, monkeypatch, own_programs):
-    """Lazy TaS has lanes that stand still, and a `choose` for those that are gathered."""
-    given = dict(delta=0.05, runs=20, seed=11, max_samples=1500, stopping=(je.LLR(), je.SelectiveElimination()))
-    run = lambda: je.simulate(INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given)  # noqa: E731
+def test_runs_without_the_cache_are_equal(problem, rule, form, monkeypatch, own_programs):
+    """Lazy TaS has idle lanes, and calls `choose` on gathered lanes."""
+    given = dict(
+        delta=0.05,
+        runs=20,
+        seed=11,
+        max_samples=1500,
+        stopping=(je.LLR(), je.SelectiveElimination()),
+    )
+    run = lambda: je.simulate(  # noqa: E731
+        INSTANCE, problem, rule, engine=je.Engine(lanes=16, devices=1, form=form), **given
+    )
     usual = run()
     forget_programs()
     settled = gaussian.Gaussian.settled
-    without = lambda *a, **b: dataclasses.replace(settled(*a, **b), keeps_products=False)  # noqa: E731
+    without = lambda *a, **b: dataclasses.replace(  # noqa: E731
+        settled(*a, **b), keeps_products=False
+    )
     monkeypatch.setattr(gaussian.Gaussian, "settled", without)
     equal(usual, run())
 
 
-def test_lanes_do_not_matter_where_rows_are_kept():
-    """Top m: whose rows are made anew depends on the lane alone, and not on who else has some that are."""
-    given = dict(delta=0.05, runs=40, seed=11, max_samples=2000, stopping=(je.LLR(), je.SelectiveElimination()))
+def test_lanes_do_not_matter_with_cached_rows():
+    """Top m: which rows are recomputed depends on the lane alone."""
+    given = dict(
+        delta=0.05,
+        runs=40,
+        seed=11,
+        max_samples=2000,
+        stopping=(je.LLR(), je.SelectiveElimination()),
+    )
     one, other = (
-        je.simulate(INSTANCE, je.TopM(5), je.LinGapE(), engine=je.Engine(lanes=lanes, devices=1, form="square"), **given)
+        je.simulate(
+            INSTANCE,
+            je.TopM(5),
+            je.LinGapE(),
+            engine=je.Engine(lanes=lanes, devices=1, form="square"),
+            **given,
+        )
         for lanes in (16, 48)
     )
     equal(one, other)
 
 
-def test_where_products_are_kept():
-    """Neither for identity features, nor where squared distances take more care, nor for pieces that are no pairs."""
+def test_which_problems_cache_products():
+    """None for identity features, near-identical arms or pieces other than pairs."""
     near = je.Instance(np.vstack([INSTANCE.arms, INSTANCE.arms[3] + 1e-9]), INSTANCE.theta)
     cases = [
         (INSTANCE, je.BestArm(), True),
@@ -164,7 +198,14 @@ def test_where_products_are_kept():
         (near, je.BestArm(), False),
     ]
     for instance, problem, kept in cases:
-        settings = dict(delta=[0.1], stopping=(je.LLR(),), elimination=None, runs=2, max_samples=100, engine=je.Engine(devices=1))
+        settings = dict(
+            delta=[0.1],
+            stopping=(je.LLR(),),
+            elimination=None,
+            runs=2,
+            max_samples=100,
+            engine=je.Engine(devices=1),
+        )
         with scope.engine():
             spec, inputs, queue = planned((instance, problem, je.Uniform()), settings)
             stats = engine.Program(spec).empty(inputs, queue).lane.stats

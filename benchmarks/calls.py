@@ -1,0 +1,77 @@
+"""Arguments of `je.simulate` for a `Case`, and the inputs of its compiled program.
+
+JAX is imported inside the functions: a process settles its environment first.
+"""
+
+from typing import Any
+
+from benchmarks.cases import Case
+
+
+def find_instance(name: str) -> Any:
+    """A shipped instance, or "K x d": directions uniform on the sphere, small gaps."""
+    import numpy as np
+
+    import jaxelim as je
+
+    if " x " not in name:
+        return je.load_instance(name)
+    K, d = map(int, name.split(" x "))
+    rng = np.random.default_rng(0)
+    arms = rng.standard_normal((K, d))
+    return je.Instance(
+        arms / np.linalg.norm(arms, axis=1, keepdims=True), 0.01 * rng.standard_normal(d), name=name
+    )
+
+
+def arguments(case: Case) -> tuple[tuple, dict]:
+    """The instance, problem and rule of a case, and the keywords of `je.simulate`."""
+    import jaxelim as je
+    from jaxelim import catalogue
+
+    rule = catalogue.find_rule(case.rule)(
+        **({} if case.schedule is None else {"schedule": case.schedule})
+    )
+    known = catalogue.stopping_rules()
+    looks = case.elimination is not None and rule.traits.elimination
+    settings = {
+        "delta": list(case.delta),
+        "stopping": tuple(known[name]() for name in case.stopping),
+        "elimination": known[case.elimination]() if looks else None,
+        "runs": case.runs,
+        "max_samples": case.max_samples,
+        "ridge": 1.0,  # the paper's setting
+        "engine": je.Engine(lanes=case.lanes, devices=case.devices),
+    }
+    return (
+        find_instance(case.instance),
+        catalogue.find_problem(case.problem, case.m, 0.0),
+        rule,
+    ), settings
+
+
+def planned(given: tuple, settings: dict) -> tuple:
+    """The spec that such a call compiles for, and its program's inputs and queue.
+
+    Must be called under `scope.engine`.
+    """
+    from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
+    from jaxelim.simulation.job import Job
+    from jaxelim.stopping import thresholds
+
+    job = Job.checked(
+        *given,
+        settings["delta"],
+        settings["stopping"],
+        settings["elimination"],
+        thresholds.Heuristic(),
+        settings["runs"],
+        0,
+        settings["max_samples"],
+        settings.get("ridge", 1.0),
+        None,
+        (),
+        settings["engine"],
+    )
+    spec = spec_of(job)
+    return spec, inputs_of(job, spec), queue_of(job, spec)[0]
