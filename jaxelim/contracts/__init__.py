@@ -1,9 +1,8 @@
 """The contracts: families, problems, sets of pieces, sampling rules, stopping rules.
 
-Read this file first, then `jaxelim.contracts.views` (the arguments of the methods) and
-`jaxelim.contracts.shapes` (the shapes of pieces). Axis letters: K arms, d dimensions,
-Q pieces of the empirical answer, B lanes. Shapes leave the lanes out (see
-`jaxelim.lanes`).
+Read this file first, then `jaxelim.contracts.views` (the methods' arguments) and
+`jaxelim.contracts.shapes` (the pieces). Axis letters: K arms, d dimensions, Q pieces of
+the empirical answer, B lanes. Shapes leave the lanes out (see `jaxelim.lanes`).
 """
 
 from collections.abc import Callable, Sequence
@@ -33,17 +32,13 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 ASK, OK = np.int32(0), np.int32(1)
-"""The status that a rule's `fast` returns.
-
-OK: the arm is right. ASK: `choose` must decide, and the lane waits for it unchanged.
-"""
+"""Status of a rule's `fast`. OK: the arm is right. ASK: the lane waits until `choose` decides."""
 
 
 class Family:
     """The contract of a reward family: a frozen dataclass of settings.
 
-    Methods that are given an instance run on the host. The others are
-    traced, lanes last.
+    Methods with an instance run on the host. The others are traced, lanes last.
     """
 
     name: ClassVar[str] = ""
@@ -74,11 +69,7 @@ class Family:
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
     ) -> float | None:
-        """The ridge of a run, from the caller's; refuse one that the family does not have.
-
-        Raises:
-            ArgumentError: the ridge is refused.
-        """
+        """The ridge of a run, from the caller's; refuse one that the family does not have."""
         if ridge is not None:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
@@ -113,11 +104,7 @@ class Family:
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
     ) -> Statistics:
-        """The statistics after one pull of each arm.
-
-        rewards [K, B]. Tables have no axis of instances; if lanes have their own
-        instances, tables have lanes last.
-        """
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
@@ -146,11 +133,10 @@ class Family:
 class Problem:
     """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
 
-    An answer is right iff the truth is in none of its pieces. (Paper, appendix
+    An answer is right iff the truth is in none of its pieces. Methods may be
+    written for one run, and are then called under `jax.vmap`. If they are right
+    lanes-last too, set `lanes_last`, which avoids the vmap. (Paper, appendix
     "Identification Problems".)
-
-    Methods may be written for one run; they are then called under `jax.vmap`. If they
-    are right lanes-last too, set `lanes_last`, which avoids the vmap.
     """
 
     name: ClassVar[str] = ""
@@ -207,10 +193,7 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """The answer as a number, [] int32, and whether it is out of range, [] bool.
-
-        The number is not 0 where it is out of range. None: answers are always in range.
-        """
+        """A number of the answer, [] int32, and whether it is out of range, and then not 0."""
         return None
 
     def in_range(self, arms: int) -> tuple[str, str]:
@@ -261,8 +244,8 @@ class PieceSet:
 class SamplingRule:
     """The contract of a sampling rule: a frozen dataclass of settings with pure methods.
 
-    It must define `choose`, and `init` if it has a state. They may be written for
-    one run, and are then called under `jax.vmap`. `traits` declares what the rule
+    It must define `choose`, and `init` if it has a state. They may be written
+    for one run, and are then called under `jax.vmap`. `traits` declares what it
     needs and allows.
     """
 
@@ -282,10 +265,7 @@ class SamplingRule:
         return {}
 
     def static_part(self) -> "SamplingRule":
-        """The rule without its arrays, which `prepare` returns.
-
-        Equal static parts share a compiled program.
-        """
+        """The rule without its arrays, which `prepare` returns; equal ones share a program."""
         return self
 
     def init(self, view: View) -> Tree:

@@ -26,8 +26,8 @@ _STATIC = {"static": True}
 class ArmContext:
     """The primitives and arrays that are fixed over a run.
 
-    With `cancellation_safe` (static) squared distances are formed from y = phi_i -
-    phi_j. It is on where some arms are so close that the Gram form could cancel.
+    With `cancellation_safe` (static) squared distances come from phi_i - phi_j. It is
+    on where some arms are so close that the Gram form could cancel.
     """
 
     lanes: LaneOps
