@@ -1,14 +1,15 @@
 """jaxelim: fixed-confidence bandit identification with elimination, thousands of runs at once.
 
 import jaxelim as je
-result = je.simulate(je.load_instance("linear-d20"), je.BestArm(), je.LinGapE(), delta=0.01, runs=1000)
+instance = je.load_instance("linear-d20")
+result = je.simulate(instance, je.BestArm(), je.LinGapE(), delta=0.01, runs=1000)
 print(result.summary())
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout knows it without installation
+__version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no installation
 
 from jaxelim import instances
 from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
@@ -142,7 +143,7 @@ __all__ = [
     "trace",
 ]
 
-# The star above took the rules' modules with it; they are no part of the face.
+# The star import also imports the rules' modules; remove them, and list the rules in __all__.
 for _name, _value in list(globals().items()):
     if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
         del globals()[_name]
@@ -151,7 +152,7 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    """`store` and `testing` when they are first asked for: xarray and scipy.stats take longer to import than all the rest."""
+    """Import `store` and `testing` on first use, as xarray and scipy.stats are slow to import."""
     if name in ("store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

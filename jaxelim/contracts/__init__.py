@@ -1,8 +1,8 @@
-"""The contracts: evidence, families, problems, sets of pieces, sampling and stopping rules.
+"""The contracts: families, problems, sets of pieces, sampling rules, stopping rules.
 
-Read this file first, then `jaxelim.contracts.views` (what the methods are given) and `jaxelim.contracts.shapes` (what
-pieces look like). Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes
-(runs side by side). Shapes leave the lanes out (see `jaxelim.lanes`).
+Read this file first, then `jaxelim.contracts.views` (the methods' arguments) and
+`jaxelim.contracts.shapes` (the pieces). Axis letters: K arms, d dimensions, Q pieces of
+the empirical answer, B lanes. Shapes leave the lanes out (see `jaxelim.lanes`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,16 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import ArmContext, Estimate, Evidence, Snapshot, Statistics, Tree, View, undefined
+from jaxelim.contracts.views import (
+    ArmContext,
+    Estimate,
+    Evidence,
+    Snapshot,
+    Statistics,
+    Tree,
+    View,
+    undefined,
+)
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.lanes import ArmBlock, LaneOps
 
@@ -23,14 +32,13 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 ASK, OK = np.int32(0), np.int32(1)
-"""The status that a rule's `fast` returns. ASK: `choose` has to decide, and nothing of the lane
-moves meanwhile. OK: the arm is right."""
+"""Status of a rule's `fast`. OK: the arm is right. ASK: the lane waits until `choose` decides."""
 
 
 class Family:
     """The contract of a reward family: a frozen dataclass of settings.
 
-    Methods that are given an instance run on the host. The others are traced, lanes last.
+    Methods with an instance run on the host. The others are traced, lanes last.
     """
 
     name: ClassVar[str] = ""
@@ -61,7 +69,7 @@ class Family:
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
     ) -> float | None:
-        """The ridge of a run, given what the caller said; refuse one that has no meaning."""
+        """The ridge of a run, from the caller's; refuse one that the family does not have."""
         if ridge is not None:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
@@ -70,11 +78,11 @@ class Family:
         """Warn of what is allowed but may make answers wrong."""
 
     def settled(self, **job: Any) -> "Family":
-        """The family with all that a job's program depends on, such as the form of a design."""
+        """The family with all that the program of a job depends on, such as a form of V^-1."""
         return self
 
     def plan(self) -> dict[str, Any]:
-        """What a result says of that."""
+        """The family's entries in a result's `layout`."""
         return {}
 
     def nature(self, instance: "Instance") -> Tree:
@@ -82,31 +90,33 @@ class Family:
         raise undefined(self, "nature(instance)")
 
     def tables(self, instance: "Instance") -> Tree:
-        """What `start` needs besides the rewards: NumPy arrays [instance, ..]."""
+        """What else `start` needs: NumPy arrays [instance, ..]."""
         return ()
 
     def space(self, lanes: LaneOps, features: Array, constants: Tree) -> ArmContext:
-        """What is fixed over a run."""
+        """The primitives and arrays that are fixed over a run."""
         return ArmContext(lanes, features, constants)
 
     def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
-        """The reward of an arm, []; `pull` [] int32: how often it was pulled before."""
+        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
 
-    def start(self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array) -> Statistics:
-        """After one pull of each arm; rewards [K, B], tables without their instance axis."""
+    def start(
+        self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
+    ) -> Statistics:
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
-        """After one more sample where `go` [] bool holds; elsewhere every number stays."""
+        """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
         raise undefined(self, "update(seen, arm, reward, go)")
 
     def refreshed(self, features: Array, stats: Statistics) -> Statistics:
-        """One run's statistics recomputed from what float32 holds exactly."""
+        """Recompute one run's statistics from what float32 holds exactly."""
         return stats
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
-        """What the samples say about pieces of this shape."""
+        """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
 
     def refuted_pairs(
@@ -121,19 +131,20 @@ class Family:
 
 
 class Problem:
-    """The contract of a problem: `answer`, `public`, `shape` and `check` are what it needs.
+    """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
 
-    An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
-    Problems".) Methods written for one run work as they stand, under `jax.vmap`. A problem whose
-    methods are also right lanes-last says so by `lanes_last` and is faster.
+    An answer is right iff the truth is in none of its pieces. Methods may be
+    written for one run, and are then called under `jax.vmap`. If they are right
+    lanes-last too, set `lanes_last`, which avoids the vmap. (Paper, appendix
+    "Identification Problems".)
     """
 
     name: ClassVar[str] = ""
     lanes_last: ClassVar[bool] = False
-    uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces that are not made of arms
+    uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces not made of arms
     shared_answers: ClassVar[bool] = False  # several answers have one public form
     times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
-    m: int = 1  # how many arms an answer of best arm or top m names
+    m: int = 1  # number of arms in an answer of best arm or top m
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
         """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
@@ -151,11 +162,11 @@ class Problem:
         raise undefined(self, "shape(seen, answer)")
 
     def pieces(self, seen: Snapshot, pair_times: bool = False) -> "PieceSet":
-        """The full set of pieces, for elimination. Left out: one made from the shape."""
+        """The full set of pieces, for elimination; by default one made from the shape."""
         raise undefined(self, "pieces(seen, pair_times)")
 
     def plain_pieces(self, seen: Snapshot) -> "PieceSet":
-        """The same for `Resets`, which starts sets again: no times, no early ends."""
+        """The full set for `Resets`, which restarts sets: without times or early ends."""
         return self.pieces(seen)
 
     def width(self, arms: int) -> int:
@@ -174,19 +185,19 @@ class Problem:
         return self
 
     def static_part(self) -> "Problem":
-        """The problem without its arrays. Equal skeletons share a compiled program."""
+        """The problem without its arrays. Equal static parts share a compiled program."""
         return self
 
     def constants(self) -> Tree:
-        """Host: those arrays. `answer` and `shape` find them in `seen.constants`."""
+        """Host: the problem's arrays. `answer` and `shape` read them from `seen.constants`."""
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """A number of the answer, [] int32, not 0 where it is out of range; and whether it is."""
+        """A number of the answer, [] int32, and whether it is out of range, and then not 0."""
         return None
 
     def in_range(self, arms: int) -> tuple[str, str]:
-        """For the message then: the argument's name, and what is allowed."""
+        """For the error of `out_of_range`: the argument's name, and what is allowed."""
         return "problem", f"a shape(seen, answer) whose arms `first` are from 0 to {arms - 1}"
 
 
@@ -194,11 +205,11 @@ class PieceSet:
     """The contract of a set of pieces that elimination reduces: a registered dataclass."""
 
     def active(self, seen: Snapshot | View) -> Array:
-        """Which pieces of `seen`'s answer are in the set: [Q] bool."""
+        """Which pieces of the answer of `seen` are in the set: [Q] bool."""
         raise undefined(self, "active(seen)")
 
     def active_count(self, seen: Snapshot | View) -> Array:
-        """How many these are: [] int32."""
+        """The number of pieces that are `active`: [] int32."""
         return seen.lanes.sum(self.active(seen))
 
     def drop(self, seen: Snapshot, refuted: Array) -> "PieceSet":
@@ -206,11 +217,11 @@ class PieceSet:
         raise undefined(self, "drop(seen, refuted)")
 
     def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
-        """The set without the pieces of all answers that beta [] refutes."""
+        """The set without the pieces, of all answers, that beta [] refutes."""
         return self.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
 
     def tests(self, seen: Snapshot, full: bool) -> Array:
-        """How many pieces the next check looks at: [] int32."""
+        """The number of pieces that the next check tests: [] int32."""
         return self.active_count(seen)
 
     def settled(self, seen: Snapshot, full: bool) -> Array:
@@ -222,19 +233,20 @@ class PieceSet:
         return seen.public
 
     def times(self) -> Array | None:
-        """When each was eliminated, 0 for never; None where that is not recorded."""
+        """When each piece was eliminated, 0 for never; None if not recorded."""
         return None
 
     def remaining(self, lanes: LaneOps) -> Array:
-        """What a trace shows of the set: [] int32."""
+        """The size of the set in a trace: [] int32."""
         raise undefined(self, "remaining(lanes)")
 
 
 class SamplingRule:
     """The contract of a sampling rule: a frozen dataclass of settings with pure methods.
 
-    `init` and `choose` are all that is needed; written for one run they work as they stand, under
-    `jax.vmap`. `traits` says what the rule needs and allows.
+    It must define `choose`, and `init` if it has a state. They may be written
+    for one run, and are then called under `jax.vmap`. `traits` declares what it
+    needs and allows.
     """
 
     traits: ClassVar[Traits] = Traits()
@@ -245,15 +257,15 @@ class SamplingRule:
         refuse_stray(vars(cls))
 
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
-        """Host: NumPy arrays made once an instance, in `view.prepared` from then on."""
+        """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""
         return ()
 
     def report(self, instance: Any, problem: Problem) -> dict[str, float]:
-        """Host: names and numbers that a result's settings should say of `prepare`'s work."""
+        """Host: names and numbers of `prepare`'s work, for a result's settings."""
         return {}
 
     def static_part(self) -> "SamplingRule":
-        """The rule without its arrays, which `prepare` returns. Equal skeletons share a program."""
+        """The rule without its arrays, which `prepare` returns; equal ones share a program."""
         return self
 
     def init(self, view: View) -> Tree:
@@ -261,24 +273,24 @@ class SamplingRule:
         return ()
 
     def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:
-        """The whole definition: the arm to pull, [] int32, and the next state."""
+        """The arm to pull, [] int32, and the next state. This defines the rule."""
         raise undefined(self, "choose(view, state)")
 
     def piece_tests(self, view: View, state: Tree) -> Array:
-        """How many pieces this choice looks at (the paper's cost measure): []."""
+        """The number of pieces that this choice tests (the paper's cost measure): []."""
         return view.active_count if self.traits.tests_pieces else jnp.zeros_like(view.t)
 
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
-        """The rule's own test on its next state: whether it stops, [] bool, and its answer [K]."""
+        """The native test of the next state: whether it stops, [] bool, and its answer, [K]."""
         return None
 
 
 class StoppingRule:
-    """The contract of a stopping rule: `observe` reads a snapshot and never steers the run."""
+    """The contract of a stopping rule: `observe` reads a snapshot and never changes the run."""
 
     name: ClassVar[str] = ""
     eliminates: ClassVar[bool] = False
-    shared: ClassVar[bool] = True  # as elimination at sampling: the set is the stopping rule's own
+    shared: ClassVar[bool] = True  # as elimination at sampling: uses the stopping rule's set
     full: ClassVar[bool] = False  # tests the pieces of all answers
 
     def start(self, seen: Snapshot, pair_times: bool = False) -> Tree:
@@ -286,13 +298,13 @@ class StoppingRule:
         return ()
 
     def update(self, seen: Snapshot, state: Tree, beta: Array) -> Tree:
-        """For a rule that eliminates: the set without the pieces that beta refutes."""
+        """The set without the pieces that beta refutes, for a rule that eliminates."""
         return state
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        """The next state, whether to stop [] bool, how many pieces were tested [] int32."""
+        """The next state, whether to stop, [] bool, and the number of tested pieces, [] int32."""
         raise undefined(self, "observe(seen, state, beta)")
 
     def answer(self, seen: Snapshot, state: Tree) -> Array:
-        """The public answer on stopping with this next state; asked only when some run is over."""
+        """The public answer on stopping with this next state; called only if some run is over."""
         return seen.public

@@ -1,9 +1,10 @@
 """Shapes of an answer's pieces: which means each piece compares.
 
-A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level (`Levels`), or
-any half-space (`Directions`). For linear Gaussian rewards a shape also gives margins
-y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the number of places, some of
-which may hold no piece; shapes of arrays leave the lanes out (see `jaxelim.lanes`).
+A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level
+(`Levels`), or any half-space (`Directions`). For linear Gaussian rewards a shape also
+gives margins y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the
+number of places, some of which may hold no piece; shapes of arrays leave the lanes out
+(see `jaxelim.lanes`).
 """
 
 import dataclasses
@@ -30,28 +31,28 @@ _STATIC = {"static": True}
 class Interval:
     """Confidence intervals of the means."""
 
-    lower: Array  # [K]
+    lower: Array  # [K], in the units of the means
     upper: Array  # [K]
 
     def across(self, level: float, above: Array) -> Array:
-        """How far each reaches past the level, from the side that `above` [K] bool says: [K]."""
+        """How far each interval reaches past the level, from the side `above` [K] bool: [K]."""
         return jnp.where(above, level - self.lower, self.upper - level)
 
 
 class Shape:
-    """What all shapes answer."""
+    """The contract of a shape."""
 
     exists: Array  # [Q] bool: which places hold a piece
-    count: int | None  # how many do, where that is known beforehand
+    count: int | None  # number of pieces, if it is static
 
     def total(self) -> Array:
-        """How many pieces there are: [] int32."""
+        """The number of pieces: [] int32."""
         if self.count is None:
             return jnp.sum(self.exists, 0, dtype=jnp.int32)
         return jnp.full(self.exists.shape[1:], self.count, jnp.int32)
 
     def ties(self, margins: Array, within: float) -> Array:
-        """The pieces whose margin [Q] says that the answer is not unique: [Q] bool."""
+        """The pieces whose margin [Q] is at most `within`, so that answers are tied: [Q] bool."""
         return self.exists & (margins <= within)
 
     def pair(self, lanes: LaneOps, piece: Array) -> tuple[Array, Array]:
@@ -63,7 +64,7 @@ class Shape:
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
     def rows(self) -> Array | None:
-        """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need, if any."""
+        """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need; or None."""
         return None
 
     def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
@@ -71,7 +72,7 @@ class Shape:
         raise TypeError(f"{type(self).__name__} does not define margin")
 
     def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
-        """||y_p||^2 in the inverse of V: [Q]. `cross`: the products of `rows`."""
+        """||y_p||^2_{V^-1}: [Q]. `cross`: the products of `rows`."""
         raise TypeError(f"{type(self).__name__} does not define norm")
 
     def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
@@ -86,13 +87,13 @@ class Shape:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Rows(Shape):
-    """Pairs y = phi_i - phi_k, c = 0: each of some arms i beside every arm k.
+    """Pairs y = phi_i - phi_k, c = 0, of one or several arms i with every arm k.
 
     Args:
         first: the arms i, [] or [m] int32.
-        exists: which places hold a piece, [K] bool, or [m K]: place r K + k is that of the r-th i
-            and of k.
-        count: how many do, where that is the same for all answers; None: they are counted.
+        exists: which places hold a piece, [K] or [m K] bool. Place r K + k is the pair
+            of the r-th i and of k.
+        count: number of pieces, if all answers have the same; None: they are counted.
     """
 
     first: Array
@@ -101,13 +102,13 @@ class Rows(Shape):
 
     @staticmethod
     def of(shape: Shape) -> "Rows":
-        """A shape that is known to be rows."""
+        """The shape, asserted to be rows."""
         assert isinstance(shape, Rows)
         return shape
 
     @property
     def several(self) -> bool:
-        """Whether `first` has an axis of its own."""
+        """Whether `first` is [m], with several arms."""
         return self.first.ndim == self.exists.ndim
 
     def flat(self, rows: Array) -> Array:
@@ -119,7 +120,7 @@ class Rows(Shape):
         return pieces.reshape((self.first.shape[0], -1, *pieces.shape[1:]))
 
     def ties(self, margins: Array, within: float) -> Array:
-        """Of several rows none is looked for: a tie inside the answer is no tie across it."""
+        """No ties if there are several rows, where ties inside the answer do not count."""
         if self.several:
             return jnp.zeros_like(self.exists)
         return super().ties(margins, within)
@@ -164,7 +165,7 @@ class Rows(Shape):
         arms = np.asarray(self.exists.shape[0] // m, piece.dtype)
         r, k = jax.lax.div(piece, arms), jax.lax.rem(piece, arms)
         row = cross[:, 0]
-        for other in range(1, m):  # one pass over all rows: a gather would go entry by entry
+        for other in range(1, m):  # one pass over all rows, as a gather goes entry by entry
             row = jnp.where(r == other, cross[:, other], row)
         return design.difference(space, row, space.lanes.take(self.first, r), k)
 
@@ -181,10 +182,13 @@ class Levels(Shape):
     """One arm each: y = s_k phi_k, c = s_k level, s_k = 1 for means above the level, else -1.
 
     Args:
-        above: the side on which the estimate is, [K] bool.
+        above: whether the estimate is above the level, [K] bool.
         exists: which arms have a piece, [K] bool.
-        level: a number.
+        level: a number, in the units of the means.
         count: as in `Rows`.
+
+    Raises:
+        ArgumentError: level is no number.
     """
 
     above: Array
@@ -194,7 +198,7 @@ class Levels(Shape):
 
     @staticmethod
     def of(shape: Shape) -> "Levels":
-        """A shape that is known to be levels."""
+        """The shape, asserted to be levels."""
         assert isinstance(shape, Levels)
         return shape
 
@@ -242,7 +246,7 @@ class Directions(Shape):
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
     def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
-        assert theta_hat is not None  # kept, as the problem's `uses_theta` says
+        assert theta_hat is not None  # kept, as the problem's `uses_theta` is on
         return jnp.sum(self.y * theta_hat[None], 1) - self.c
 
     def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
@@ -257,7 +261,10 @@ class Directions(Shape):
 
 
 def row_margin(space: "ArmContext", means: Array, theta_hat: Array | None, i: Array) -> Array:
-    """(phi_i - phi_k) . theta_hat for every k: [K]; from phi_i - phi_k where arms are close."""
+    """(phi_i - phi_k) . theta_hat for every k: [K].
+
+    With `cancellation_safe` it forms phi_i - phi_k; else it takes differences of means.
+    """
     if space.cancellation_safe and theta_hat is not None:
         return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
     return space.lanes.take(means, i) - means

@@ -1,4 +1,4 @@
-"""What a sampling rule needs and allows: one declaration, read by all who ask."""
+"""Traits: the declaration of what a sampling rule needs and allows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,28 +16,33 @@ _STOPPING = ("llr", "selective", "full", "native")
 class Traits:
     """What a rule is defined for, what it reads, and how the engine runs it.
 
-    Anything that these leave out is refused with a sentence before it compiles.
+    Calls that the traits do not allow are refused before anything compiles.
 
     Args:
-        problems: names of problems; a problem of one's own goes by its `name`. None: any.
+        problems: names of problems, by their `name`. None: any.
         structures: "linear", "unstructured".
         families: names of reward families. None: any.
-        stopping: names of the stopping rules that may end its runs; "native" if it has a test.
-        elimination: whether sampling may look at the active pieces only.
-        always_native: the native test ends a run whatever else is observed.
-        uses_delta: choices depend on delta or beta: one trajectory per delta.
+        stopping: names of the stopping rules that may end its runs; "native" if
+            it has a test.
+        elimination: whether sampling may be restricted to the active pieces.
+        always_native: the native test ends a run under every stopping rule.
+        uses_delta: choices depend on delta or beta, so each delta has its
+            own trajectory.
         uses_rewards: reads `view.reward_sums`.
         uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
-        reads_pieces: looks at the active pieces at every pull.
+        tests_pieces: tests the active pieces at every pull.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
-        batch: how many waiting lanes one call of `choose` serves, for a rule with `fast`.
-        patience: the share of the live lanes that has to wait before `choose` is called.
-        source: where the rule comes from, for tables.
-        name: on the command line. Empty: the class's name in lower case, words hyphenated.
-        aliases: other names of it on the command line.
+        batch: how many waiting lanes one call of `choose` serves, for a rule
+            with `fast`.
+        patience: the share of live lanes that must wait before `choose` is called.
+        source: the rule's paper, for tables.
+        name: on the command line. Empty: the class's name in lower case,
+            words hyphenated.
+        aliases: other names on the command line.
 
     Raises:
-        ArgumentError: a name that is not known, or a number out of range.
+        ArgumentError: a name is not known, a value has the wrong type, or a number is
+            out of range.
     """
 
     problems: tuple[str, ...] | None = None
@@ -61,7 +66,9 @@ class Traits:
         for name, known in (("structures", _STRUCTURES), ("stopping", _STOPPING)):
             given = getattr(self, name)
             if not isinstance(given, tuple) or not given or not set(given) <= set(known):
-                raise ArgumentError(name, given, f"a tuple of some of {', '.join(map(repr, known))}")
+                raise ArgumentError(
+                    name, given, f"a tuple of some of {', '.join(map(repr, known))}"
+                )
         for name in ("problems", "families"):
             given = getattr(self, name)
             if given is not None and not (
@@ -83,10 +90,10 @@ _NAMES = {field.name for field in dataclasses.fields(Traits)}
 
 
 def refuse_stray(members: Mapping[str, Any]) -> None:
-    """Refuse traits that a rule's class has as plain attributes, where nobody reads them.
+    """Refuse traits that a rule's class has as plain attributes, which nothing reads.
 
     Raises:
-        ArgumentError: such an attribute, other than a field of the rule.
+        ArgumentError: there is such an attribute that is no field of the rule.
     """
     annotations = members.get("__annotations__", {})
     for name in sorted(_NAMES & set(members)):

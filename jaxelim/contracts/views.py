@@ -1,7 +1,7 @@
-"""What the contracts' methods read: statistics, estimates, evidence, a snapshot, a rule's view.
+"""Arguments of the contracts' methods: statistics, estimates, evidence, snapshots, views.
 
-Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes (runs side by side).
-A run's own axes come first, lanes last; shapes in docstrings leave the lanes out.
+Axis letters: K arms, d dimensions, Q pieces of the empirical answer, B lanes. A run's
+own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
@@ -24,14 +24,15 @@ _STATIC = {"static": True}
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmContext:
-    """What is fixed over a run: the primitives and the features.
+    """The primitives and arrays that are fixed over a run.
 
-    `cancellation_safe` (static): some arms are so near each other, for the conditioning that V can
-    reach, that squared distances are formed from y = phi_i - phi_j."""
+    With `cancellation_safe` (static) squared distances come from phi_i - phi_j. It is
+    on where some arms are so close that the Gram form could cancel.
+    """
 
     lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
-    constants: Any = ()  # the problem's own arrays, as its `constants` gives them
+    constants: Any = ()  # the problem's arrays, from its `constants`
     cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def feature(self, k: Array | ArmBlock) -> Array:
@@ -39,7 +40,10 @@ class ArmContext:
         return self.lanes.row(self.features, k)
 
     def differences(self, i: Array, many: bool) -> Array:
-        """phi_i - phi_k for every k, [K, d]; `many`: with an axis of lanes, of length 1 where it is the same in all."""
+        """phi_i - phi_k for every k: [K, d].
+
+        With `many` it has an axis of lanes, of length 1 if they share the differences.
+        """
         y, features = self.feature(i), self.features
         if many:
             y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
@@ -47,19 +51,19 @@ class ArmContext:
 
 
 def undefined(thing: Any, method: str) -> TypeError:
-    """What a method of a contract raises where it is left out."""
+    """The error of a contract's method that a class does not define."""
     return TypeError(f"{type(thing).__name__} does not define {method}")
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """What a run has seen after t samples. A family may keep more, in a class of its own."""
+    """The statistics of a run after t samples. A family may keep more, in a subclass."""
 
     t: Array  # [] int32
     counts: Array  # [K] pulls of each arm, whole numbers in the floating type
     means: Array  # [K] the estimates
-    reward_sums: Array | None  # [K]; None where neither the family nor the rule reads them
+    reward_sums: Array | None  # [K]; None if neither the family nor the rule reads them
 
     @property
     def estimated_theta(self) -> Array | None:
@@ -70,21 +74,21 @@ class Statistics:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a problem reads: means, and what its answers depend on besides."""
+    """What a problem reads."""
 
-    lanes: LaneOps  # argmax, take, ...: right for one run and fast for many
+    lanes: LaneOps  # argmax, take, ...: for one run and for many
     means: Array  # [K]
-    theta_hat: Array | None = None  # [d]; kept where the problem says `uses_theta`
-    constants: Tree = ()  # what the problem's `constants` gave
+    theta_hat: Array | None = None  # [d]; kept if the problem has `uses_theta`
+    constants: Tree = ()  # the problem's arrays, from its `constants`
 
 
 class Evidence:
-    """What the samples, or an allocation, say about the pieces of one answer."""
+    """The contract of evidence: the LLRs of one answer's pieces, at counts or weights."""
 
     space: ArmContext
 
     def values(self) -> Array:
-        """The LLR of every piece at counts, H_p at weights: [Q]. (Paper, section 2)"""
+        """The LLR of every piece at counts, or H_p at weights: [Q]. (Paper, section 2)"""
         raise undefined(self, "values()")
 
     def refuted(self, beta: Array) -> Array:
@@ -97,7 +101,7 @@ class Evidence:
 
 
 class _Seen:
-    """What a snapshot and a view have in common."""
+    """The properties that a snapshot and a view share."""
 
     problem: "Problem"
     space: ArmContext
@@ -107,7 +111,7 @@ class _Seen:
 
     @property
     def lanes(self) -> LaneOps:
-        """argmax, argmin, min, max, sum, take, row over arms: right for one run, fast for many."""
+        """argmax, argmin, min, max, sum, take, row over arms: for one run and for many."""
         return self.space.lanes
 
     @property
@@ -135,8 +139,10 @@ class Snapshot(_Seen):
     evidence: Evidence  # about them
 
     @staticmethod
-    def of(family: "Family", problem: "Problem", space: ArmContext, stats: Statistics) -> "Snapshot":
-        """All that is read at one t, computed once."""
+    def of(
+        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics
+    ) -> "Snapshot":
+        """Compute all that is read at one t."""
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
@@ -160,26 +166,26 @@ class Snapshot(_Seen):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class View(_Seen):
-    """What a sampling rule sees when it is asked for an arm."""
+    """What a sampling rule reads to choose an arm."""
 
     family: "Family" = dataclasses.field(metadata=_STATIC)
     problem: "Problem" = dataclasses.field(metadata=_STATIC)
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
     space: ArmContext
-    t: Array  # [] int32: the index of the sample about to be drawn, samples so far plus one
-    counts: Array  # [K]: pulls before that sample, whole numbers in the floating type
+    t: Array  # [] int32: the index of the next sample, samples so far plus one
+    counts: Array  # [K]: pulls so far, whole numbers in the floating type
     means: Array  # [K]: the estimates
     theta_hat: Array | None  # [d]; None unless kept
-    reward_sums: Array | None  # [K]; None unless the rule says `uses_rewards`
+    reward_sums: Array | None  # [K]; None unless the rule has `uses_rewards`
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
     evidence: Evidence  # about them, at the counts
-    active: Array  # [Q] bool: the pieces that sampling looks at
-    active_count: Array  # [] int32: how many those are
-    piece_set: "PieceSet | Tree"  # the set that elimination has left; `active` is read from it
+    active: Array  # [Q] bool: the pieces for sampling
+    active_count: Array  # [] int32: their number
+    piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
     delta: Array  # []
     beta: Array  # []: the threshold at (t, delta), t as above
-    prepared: Tree  # what the rule's `prepare` made on the host
+    prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
 
     @property
@@ -204,9 +210,10 @@ class View(_Seen):
         return evidence
 
     def at(self, means: Array) -> "View":
-        """The same for other means [K]: their answer, its pieces, and which of them are active.
+        """The view for other means [K]: their answer, its pieces, and which are active.
 
-        `evidence` stays that of the empirical answer."""
+        `evidence` remains that of the empirical answer.
+        """
         view = dataclasses.replace(self, means=means, theta_hat=None)
         answer = self.problem.answer(view.estimate)
         shape = self.problem.shape(view.estimate, answer)
@@ -218,7 +225,7 @@ class View(_Seen):
 def pieces_for_sampling(
     seen: Snapshot | View, elimination: Any, piece_set: Any
 ) -> tuple[Array, Array]:
-    """The pieces that sampling looks at, [Q] bool, and how many they are, [] int32."""
+    """The pieces for sampling, [Q] bool, and their number, [] int32."""
     if elimination is None:
         return seen.shape.exists, seen.shape.total()
     if elimination.shared:

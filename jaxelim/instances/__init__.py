@@ -1,6 +1,12 @@
-"""Instances: the six of the paper's tables, files of the same form, and fresh draws by the paper's protocols."""
+"""Instances: the six of the paper's tables, instance files, and draws by the paper's protocols."""
 
-from jaxelim.instances.generators import linear_d10, linear_d20, soare, two_dimensional, unstructured
+from jaxelim.instances.generators import (
+    linear_d10,
+    linear_d20,
+    soare,
+    two_dimensional,
+    unstructured,
+)
 from jaxelim.instances.shipped import Description, describe, load_instance, names
 
 __all__ = [

@@ -1,8 +1,11 @@
-"""Fresh instances by the protocols of the paper, and two examples.
+"""Random instances by the protocols of the paper, and two examples.
 
-The paper: Tirinzoni & Degenne, On Elimination Strategies for Bandit Fixed-Confidence Identification (NeurIPS 2022),
-appendix "Bandit instances". Instance i of a seed is drawn from a stream of its own: it is the same for every size n of
-the batch, and `generator(seed)` is instance 0. The correct answer of every drawn instance is unique for its problem.
+The paper: Tirinzoni & Degenne, On Elimination Strategies for Bandit Fixed-Confidence
+Identification (NeurIPS 2022), appendix "Bandit instances".
+
+Instance i of a seed has its own random stream. So it is the same for every size n of
+the batch, and `generator(seed)` is instance 0. The correct answer of every drawn
+instance is unique for its problem.
 """
 
 import math
@@ -17,8 +20,8 @@ from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.instances.instance import Instance
 
 _PROBLEMS = ("best-arm", "top-m", "thresholding")
-_BLOCK = 1024  # vectors drawn at once
-_MOST_BLOCKS = 1024  # about a million vectors: if not enough are accepted by then, the settings admit next to none
+_BLOCK = 1024  # vectors a draw
+_MOST_BLOCKS = 1024  # about a million vectors; settings that accept too few of them are refused
 
 
 def linear_d20(
@@ -30,35 +33,45 @@ def linear_d20(
     m: int | None = None,
     theta_interval: tuple[float, float] = (-0.5, 0.5),
 ) -> Instance:
-    """A linear instance with d = 20 by the protocol of the paper's Table 1.
+    """Draw a linear instance with d = 20 by the protocol of the paper's Table 1.
 
-    The first 10 arms are e_1 .. e_10. Best arm and top m: theta[0] = 1, theta[1:5] = 0.9, theta[5:10] = 0.8, and the
-    other arms are directions v (uniform on the cube [-1, 1]^20, then normalised) with v . theta <= 0.5. Thresholding:
-    theta[:10] uniform on [-0.2, -0.1] and [0.1, 0.2], and the other arms such directions with |v . theta| >= 0.5.
-    theta[10:] is uniform on `theta_interval`.
+    The first 10 arms are e_1 .. e_10. The others are directions v, uniform on the cube
+    [-1, 1]^20 and then normalised, that meet a condition. theta[10:] is uniform on
+    `theta_interval`.
 
-    Differs from the paper's tables: its text says theta[10:] ~ U[-0.5, 0.5], the default here, but the instances of the
-    tables (the shipped "linear-d20" and "linear-d20-osi") have theta[10:] in [-1, 0]; theta_interval=(-1, 0) draws more
-    like those.
+    - Best arm and top m: theta[0] = 1, theta[1:5] = 0.9, theta[5:10] = 0.8; v .
+      theta <= 0.5.
+    - Thresholding: theta[:10] uniform on [-0.2, -0.1] and [0.1, 0.2]; |v .
+      theta| >= 0.5.
+
+    Differs from the paper's tables. Its text says theta[10:] ~ U[-0.5, 0.5], the
+    default here. But the instances of the tables (the shipped "linear-d20" and
+    "linear-d20-osi") have theta[10:] in [-1, 0]; theta_interval=(-1, 0) draws
+    similar ones.
 
     Args:
         seed: 0 <= seed < 2^63.
         n: None for one instance, a number >= 1 for a batch of n.
         problem: "best-arm", "top-m" or "thresholding".
         K: the number of arms, >= 10.
-        m: for top m alone: 1, 5 (the default) or 10 .. K - 1; in between the boundary lies among equal means.
+        m: for top m only: 1, 5 (the default) or 10 .. K - 1. For others the boundary is
+            between equal means.
         theta_interval: the bounds (low, high) of theta[10:].
 
     Raises:
-        TieError: an m for which the top m arms are not unique.
-        ArgumentError: any other argument outside these bounds, or a theta_interval for which (next to) no direction
-            has a mean as far from 0 as thresholding wants it.
+        TieError: the top m arms are not unique for this m.
+        ArgumentError: any other argument is out of bounds, or (almost) no direction
+            meets the condition of thresholding for this theta_interval.
     """
     checks.choice("problem", problem, _PROBLEMS)
     K = checks.integer("K", K, low=10)
     m = _top(problem, m, default=5, high=K - 1)
     if not (m in (1, 5) or m >= 10):
-        raise TieError("m", m, "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10")
+        raise TieError(
+            "m",
+            m,
+            "1, 5, or from 10 to K - 1: the arms 2 .. 5 have equal means, and so have 6 .. 10",
+        )
     low, high = _interval("theta_interval", theta_interval)
     d = 20
 
@@ -89,34 +102,41 @@ def linear_d10(
     m: int | None = None,
     mean_interval: tuple[float, float] = (0.0, 0.8),
 ) -> Instance:
-    """A linear instance with d = 10 by the protocol of the paper's Table 3 and Figure 1.
+    """Draw a linear instance with d = 10 by the protocol of the paper's Table 3 and Figure 1.
 
-    theta = (1, .., 1). The arms are e_1 .. e_m, with mean 1 (m = 1 for the best arm), then triples: a direction v in
-    R^3 (uniform on the cube, then normalised) whose mean v . 1 lies in `mean_interval`, put at the coordinates 2-4, 5-7
-    and 8-10. Triples are added whole until there are at least K arms: 52 for K = 50 and the best arm, 51 for m = 3.
-    The three arms of a triple have the same mean.
+    theta = (1, .., 1). The first arms are e_1 .. e_m, with mean 1; m = 1 for the best
+    arm. Triples follow: a direction v in R^3, uniform on the cube and then normalised,
+    with its mean v . 1 in `mean_interval`. It is placed at the coordinates 2-4, 5-7 and
+    8-10, so the three arms have the same mean. There are as many whole triples as K
+    arms need: 52 arms for K = 50 and the best arm, 51 for m = 3.
 
     Args:
         seed: 0 <= seed < 2^63.
         n: None for one instance, a number >= 1 for a batch of n.
         problem: "best-arm" or "top-m".
         K: the least number of arms, > m.
-        m: for top m alone: 1 .. 10, 3 by default.
+        m: for top m only: 1 .. 10, 3 by default.
         mean_interval: the bounds (low, high) of the other arms' means, high < 1.
 
     Raises:
-        UnsupportedError: thresholding, for which the paper has no such protocol: means may lie arbitrarily near 0.
-        ArgumentError: any other argument outside these bounds, or a mean_interval that (next to) no direction meets.
+        UnsupportedError: thresholding, for which the paper has no such protocol: means
+            may be arbitrarily close to 0.
+        ArgumentError: any other argument is out of bounds, or (almost) no direction has
+            its mean in mean_interval.
     """
     checks.choice("problem", problem, _PROBLEMS)
     if problem == "thresholding":
-        allowed = "'best-arm' or 'top-m': these instances may have means arbitrarily near the threshold 0"
+        allowed = (
+            "'best-arm' or 'top-m': these instances may have means arbitrarily near the threshold 0"
+        )
         raise UnsupportedError("problem", problem, allowed)
     m = _top(problem, m, default=3, high=10)
     K = checks.integer("K", K, low=m + 1)
     low, high = _interval("mean_interval", mean_interval)
     if high >= 1:
-        raise ArgumentError("mean_interval", mean_interval, "bounds (low, high) with high < 1, the top arms' mean")
+        raise ArgumentError(
+            "mean_interval", mean_interval, "bounds (low, high) with high < 1, the top arms' mean"
+        )
     triples = -(-(K - m) // 3)
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -142,23 +162,26 @@ def unstructured(
     m: int | None = None,
     mean_interval: tuple[float, float] | None = None,
 ) -> Instance:
-    """An unstructured instance (arms e_1 .. e_K, d = K) by the protocol of the paper's Table 4.
+    """Draw an unstructured instance (arms e_1 .. e_K, d = K), by the paper's Table 4.
 
-    Best arm and top m: the first means are 1, 0.9, 0.8, 0.7, 0.6, the others uniform on `mean_interval`. Thresholding:
-    the first means are 0.1, -0.2, 0.3, -0.4, the others of random sign, their sizes uniform on `mean_interval`.
+    - Best arm and top m: the first means are 1, 0.9, 0.8, 0.7, 0.6; the others are
+      uniform on `mean_interval`.
+    - Thresholding: the first means are 0.1, -0.2, 0.3, -0.4. The others have random
+      signs and absolute values uniform on `mean_interval`.
 
     Args:
         seed: 0 <= seed < 2^63.
         n: None for one instance, a number >= 1 for a batch of n.
         problem: "best-arm", "top-m" or "thresholding".
-        K: the number of arms, >= 2; below 5 only so many of the first means are used.
-        m: for top m alone: 1 .. K - 1, 3 by default (or K - 1 where that is less).
-        mean_interval: the bounds (low, high) of the other means, by default (0, 0.5), high < 0.6; for thresholding of
-            their sizes, by default (0.5, 1), low > 0.
+        K: the number of arms, >= 2; a small K uses the first K of these means.
+        m: for top m only: 1 .. K - 1, by default 3 (or K - 1 if that is less).
+        mean_interval: the bounds (low, high) of the other means, by default (0, 0.5),
+            with high < 0.6. For thresholding of their absolute values, by default
+            (0.5, 1), with low > 0.
 
     Raises:
-        TieError: an m beyond the first 5 arms and a mean_interval without length.
-        ArgumentError: any other argument outside these bounds.
+        TieError: m > 5 with a mean_interval of length 0.
+        ArgumentError: any other argument is out of bounds.
     """
     checks.choice("problem", problem, _PROBLEMS)
     K = checks.integer("K", K, low=2)
@@ -169,11 +192,19 @@ def unstructured(
         mean_interval = (0.5, 1.0) if signs else (0.0, 0.5)
     low, high = _interval("mean_interval", mean_interval)
     if signs and low <= 0:
-        raise ArgumentError("mean_interval", mean_interval, "bounds (low, high) with low > 0: a mean of 0 is a tie")
+        raise ArgumentError(
+            "mean_interval", mean_interval, "bounds (low, high) with low > 0: a mean of 0 is a tie"
+        )
     if not signs and high >= 0.6:
-        raise ArgumentError("mean_interval", mean_interval, "bounds (low, high) with high < 0.6, the fifth mean")
+        raise ArgumentError(
+            "mean_interval", mean_interval, "bounds (low, high) with high < 0.6, the fifth mean"
+        )
     if m > 5 and low == high:
-        raise TieError("mean_interval", mean_interval, "bounds with low < high, as the m-th mean is drawn from them")
+        raise TieError(
+            "mean_interval",
+            mean_interval,
+            "bounds with low < high, as the m-th mean is drawn from them",
+        )
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         others = K - first.size
@@ -186,17 +217,18 @@ def unstructured(
 def two_dimensional(K: int, eps: ArrayLike) -> Instance:
     """The paper's example in two dimensions: arm 2 is eps-close to the best, all others are bad.
 
-    phi_1 = e_1, phi_2 = e_2, theta = (1, 1 - eps); the other K - 2 arms, which the paper leaves open, lie on the unit
-    circle at equal angles inside the quadrant where both coordinates are in (-1, 0), so that their means are negative.
-    H* = eps^2/8 and w* = (1/2, 1/2, 0, ..., 0) (paper, section "An example").
+    phi_1 = e_1, phi_2 = e_2, theta = (1, 1 - eps). H* = eps^2/8 and w* = (1/2, 1/2, 0,
+    ..., 0). The paper does not fix the other K - 2 arms. Here they are on the unit
+    circle, at equal angles, with both coordinates in (-1, 0), so that their means are
+    negative. (Paper, section "An example".)
 
     Args:
         K: the number of arms, >= 3.
-        eps: a number strictly between 0 and 1/2; a 1-D array of them makes a batch.
+        eps: a number strictly between 0 and 1/2; a 1-D array makes a batch.
 
     Raises:
-        TieError: an eps so small that 1 - eps is 1 in float64.
-        ArgumentError: any other argument outside these bounds.
+        TieError: eps is so small that 1 - eps is 1 in float64.
+        ArgumentError: any other argument is out of bounds.
     """
     K = checks.integer("K", K, low=3)
     values, single = _numbers("eps", eps, 0.5, "1/2")
@@ -209,23 +241,27 @@ def two_dimensional(K: int, eps: ArrayLike) -> Instance:
 
 
 def soare(d: int, omega: ArrayLike) -> Instance:
-    """The canonical basis and one more arm, cos(omega) e_1 + sin(omega) e_2, close to the best; theta = e_1.
+    """The canonical basis and an arm close to the best, cos(omega) e_1 + sin(omega) e_2.
 
-    The usual hard instance of linear best-arm identification (Soare, Lazaric & Munos 2014, who scale theta by 2): the
-    gap of the last arm is 1 - cos(omega), and pulling arm 2 tells most about it.
+    theta = e_1. This is the usual hard instance of linear best-arm identification. The
+    gap of the last arm is 1 - cos(omega), and arm 2 is the most informative about it.
+    (Soare, Lazaric & Munos 2014, who scale theta by 2.)
 
     Args:
         d: the dimension, >= 2; K = d + 1.
-        omega: the angle in radians, strictly between 0 and pi/2; a 1-D array of them makes a batch.
+        omega: the angle in radians, strictly between 0 and pi/2; a 1-D array
+            makes a batch.
 
     Raises:
-        TieError: an omega so small that cos(omega) is 1 in float64.
-        ArgumentError: any other argument outside these bounds.
+        TieError: omega is so small that cos(omega) is 1 in float64.
+        ArgumentError: any other argument is out of bounds.
     """
     d = checks.integer("d", d, low=2)
     angles, single = _numbers("omega", omega, math.pi / 2, "pi/2")
     if (np.cos(angles) == 1).any():
-        raise TieError("omega", omega, "angles large enough for cos(omega) to differ from 1 in float64")
+        raise TieError(
+            "omega", omega, "angles large enough for cos(omega) to differ from 1 in float64"
+        )
     arms = np.zeros((angles.size, d + 1, d))
     arms[:, :d] = np.eye(d)
     arms[:, d, 0], arms[:, d, 1] = np.cos(angles), np.sin(angles)
@@ -236,7 +272,7 @@ def soare(d: int, omega: ArrayLike) -> Instance:
 def _draw(
     seed: int, n: int | None, draw: Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
 ) -> Instance:
-    """One instance, or the batch of n, each from the stream (seed, its index)."""
+    """Draw one instance or a batch of n, each from the stream (seed, its index)."""
     seed = checks.seed(seed)
     size = 1 if n is None else checks.integer("n", n, low=1)
     streams = (np.random.SeedSequence(seed, spawn_key=(i,)) for i in range(size))
@@ -254,7 +290,11 @@ def _directions(
     argument: str,
     given: Any,
 ) -> np.ndarray:
-    """The first `count` of the drawn directions that are `wanted`, [count, d]; the protocol's rejection, in blocks."""
+    """Draw directions in blocks, and return the first `count` that are `wanted`: [count, d].
+
+    Raises:
+        ArgumentError: too few of them are.
+    """
     accepted = np.empty((0, d))
     for _ in range(_MOST_BLOCKS):
         if len(accepted) >= count:
@@ -263,18 +303,23 @@ def _directions(
         v /= np.linalg.norm(v, axis=1, keepdims=True)
         accepted = np.concatenate([accepted, v[wanted(v)]])
     if len(accepted) < count:
-        note = f"only {len(accepted)} of {_BLOCK * _MOST_BLOCKS} drawn directions have such a mean, {count} are needed"
-        raise ArgumentError(argument, given, "an interval for which random directions meet the protocol", note)
+        note = (
+            f"only {len(accepted)} of {_BLOCK * _MOST_BLOCKS} drawn directions have such a mean, "
+            f"{count} are needed"
+        )
+        raise ArgumentError(
+            argument, given, "an interval for which random directions meet the protocol", note
+        )
     return accepted[:count]
 
 
 def _two_sided(rng: np.random.Generator, low: float, high: float, count: int) -> np.ndarray:
-    """`count` numbers uniform on [-high, -low] and [low, high]."""
+    """Draw `count` numbers uniform on [-high, -low] and [low, high]."""
     return rng.uniform(low, high, count) * rng.choice([-1.0, 1.0], count)
 
 
 def _top(problem: str, m: int | None, *, default: int, high: int) -> int:
-    """The m of the problem; 1 for those without one, which is what the best arm is."""
+    """Check the m of a problem; 1 for problems without m, as for the best arm."""
     if problem != "top-m":
         if m is not None:
             raise ArgumentError("m", m, f"None, as the problem is {problem!r}")
@@ -283,17 +328,24 @@ def _top(problem: str, m: int | None, *, default: int, high: int) -> int:
 
 
 def _interval(name: str, value: Any) -> tuple[float, float]:
-    """The bounds of an interval, from a pair of numbers."""
+    """Check an interval, a pair of numbers, and return its bounds."""
     low, high = checks.real_array(name, value, shape=(2,)).tolist()
     if low > high or not math.isfinite(high - low):
         raise ArgumentError(name, value, "bounds (low, high) with low <= high and a finite length")
     return low, high
 
 
-def _numbers(name: str, value: ArrayLike, high: float, high_in_words: str) -> tuple[np.ndarray, bool]:
-    """A number or a 1-D array of them, strictly between 0 and `high`, as [n], and whether it was a single number."""
+def _numbers(
+    name: str, value: ArrayLike, high: float, high_in_words: str
+) -> tuple[np.ndarray, bool]:
+    """Check a number or a 1-D array, strictly between 0 and `high`.
+
+    Returns an array [n], and whether it was a single number.
+    """
     numbers = checks.real_array(name, value, ndim=(0, 1))
-    allowed = f"a number strictly between 0 and {high_in_words}, or a non-empty 1-D array of such numbers"
+    allowed = (
+        f"a number strictly between 0 and {high_in_words}, or a non-empty 1-D array of such numbers"
+    )
     if numbers.size == 0 or (numbers <= 0).any() or (numbers >= high).any():
         raise ArgumentError(name, value, allowed)
     return np.atleast_1d(numbers), numbers.ndim == 0

@@ -1,4 +1,4 @@
-"""Bandit instances: the features of the arms and the unknown parameter, one of each or a batch of them.
+"""Bandit instances: the features of the arms and the unknown parameter, or a batch of these.
 
 Axis letters: K arms, d dimensions, I instances of a batch.
 """
@@ -19,30 +19,31 @@ from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, known
 
-_FEW_NUMBERS = 24  # arms with at most so many entries are shown in full by repr
+_FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Instance:
     """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family.
 
-    A leading axis on both arrays makes a batch of I instances; so does a leading axis on theta alone, all instances
-    then having the same arms. Instances are immutable, and equal where arms, theta, family and
-    being a batch are; the name is a label and does not count.
+    A leading axis on both arrays makes a batch of I instances. A leading axis on theta
+    alone makes a batch with the same arms. Instances are immutable. They are equal if
+    arms, theta and family are, and both or neither are batches; the name is a label and
+    does not count.
 
     Args:
         arms: the features phi_k in rows, [K, d] or [I, K, d]; K >= 2, d >= 1.
-        theta: the parameter, [d] or [I, d]. No sampling rule sees it (except an oracle).
-        noise_std: the standard deviation of Gaussian noise, > 0, one number for the whole batch:
-            short for `family=Gaussian(noise_std)`.
+        theta: the parameter, [d] or [I, d]. Only the oracle reads it to sample.
+        noise_std: the standard deviation of Gaussian noise, > 0, one number for the
+            whole batch: short for `family=Gaussian(noise_std)`.
         name: a label for tables and figures.
         family: of the rewards; None: Gaussian(1.0).
 
     Raises:
-        ArgumentError: an argument that is not finite real numbers of these shapes, or is so large
-            that means, LLRs or the arms' squared norms would overflow; means out of the family's
-            range; both noise_std and family.
-        UnsupportedError: a family that is not defined for these arms.
+        ArgumentError: an argument is not finite real numbers of these shapes, or so
+            large that means, LLRs or the arms' squared norms would overflow. Or means
+            are out of the family's range, or both noise_std and family are given.
+        UnsupportedError: the family is not defined for these arms.
 
     Example:
         >>> Instance([[1, 0], [0, 1]], [1.0, 0.5]).means
@@ -64,15 +65,28 @@ class Instance:
     ):
         phi = checks.real_array("arms", arms, ndim=(2, 3))
         if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
-            allowed = "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
+            allowed = (
+                "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
+            )
             raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
         parameter = checks.real_array("theta", theta, ndim=(1, 2))
         d = phi.shape[-1]
-        if phi.ndim == 2 and parameter.ndim == 2 and parameter.shape[0] > 0 and parameter.shape[1] == d:
+        if (
+            phi.ndim == 2
+            and parameter.ndim == 2
+            and parameter.shape[0] > 0
+            and parameter.shape[1] == d
+        ):
             phi = np.array(np.broadcast_to(phi, (parameter.shape[0], *phi.shape)))
         if parameter.shape != (*phi.shape[:-2], d):
-            allowed = f"shape ({d},), or (instances, {d})" if phi.ndim == 2 else f"shape ({phi.shape[0]}, {d})"
-            raise ArgumentError("theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}")
+            allowed = (
+                f"shape ({d},), or (instances, {d})"
+                if phi.ndim == 2
+                else f"shape ({phi.shape[0]}, {d})"
+            )
+            raise ArgumentError(
+                "theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}"
+            )
         family = _family_of(noise_std, family)
         _refuse_unstorable(name)
         for array in (phi, parameter):
@@ -95,7 +109,7 @@ class Instance:
         noise_std: float | None = None,
         name: str | None = None,
     ) -> "Instance":
-        """Arms that have nothing in common: mu_k = means[k], the arms the canonical basis.
+        """An instance with independent arms: mu_k = means[k], with the canonical basis as arms.
 
         Args:
             means: [K], or [I, K] for a batch; K >= 2.
@@ -104,7 +118,7 @@ class Instance:
             name: a label.
 
         Raises:
-            ArgumentError: as for `Instance`.
+            ArgumentError, UnsupportedError: as for `Instance`.
 
         Example:
             >>> Instance.unstructured([0.3, 0.2], Bernoulli()).K
@@ -129,12 +143,14 @@ class Instance:
             UnsupportedError: rewards of another family.
         """
         if not isinstance(self.family, Gaussian):
-            raise UnsupportedError("family", self.family, "gaussian: no other family has a noise_std")
+            raise UnsupportedError(
+                "family", self.family, "gaussian: no other family has a noise_std"
+            )
         return self.family.std
 
     @property
     def family_settings(self) -> dict[str, object]:
-        """What a result's settings say of the family."""
+        """The family's entries in a result's settings."""
         if isinstance(self.family, Gaussian):
             return {"noise_std": self.family.std}
         return {"family": repr(self.family)}
@@ -142,15 +158,22 @@ class Instance:
     def _refuse_overflow(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(np.sum(self.arms**2, axis=-1)).all():
-                raise ArgumentError("arms", self.arms, "features whose squared norms do not overflow float64")
+                raise ArgumentError(
+                    "arms", self.arms, "features whose squared norms do not overflow float64"
+                )
             if not np.isfinite(self.means).all():
-                raise ArgumentError("theta", self.theta, "numbers for which the means do not overflow float64")
-            # A run is that of theta/noise_std with unit noise, and its LLRs are squares of the means there.
+                raise ArgumentError(
+                    "theta", self.theta, "numbers for which the means do not overflow float64"
+                )
+            # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
                 argument = "theta" if scale >= 1 else "noise_std"
-                allowed = "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow float64"
+                allowed = (
+                    "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
+                    "float64"
+                )
                 raise ArgumentError(argument, getattr(self, argument), allowed)
 
     @property
@@ -165,31 +188,31 @@ class Instance:
 
     @property
     def batched(self) -> bool:
-        """Whether this is a batch; a batch of one instance is one too."""
+        """Whether this is a batch, possibly of one instance."""
         return self.arms.ndim == 3
 
     @property
     def size(self) -> int:
-        """The number of instances, also `len`; 1 where this is no batch."""
+        """The number of instances, also `len`; 1 if this is no batch."""
         return self.arms.shape[0] if self.batched else 1
 
     @cached_property
     def means(self) -> np.ndarray:
         """The means phi_k . theta, float64 [K] or [I, K], read-only."""
-        # Not a matrix product: its order of summation, hence the last bit, may depend on the size of the batch.
+        # A matrix product might sum in an order that depends on the size of the batch.
         means = np.sum(self.arms * self.theta[..., None, :], axis=-1)
         means.setflags(write=False)
         return means
 
     @cached_property
     def structure(self) -> str:
-        """'unstructured' where the arms are exactly the canonical basis (for every instance), else 'linear'."""
+        """'unstructured' if the arms of all instances are the canonical basis, else 'linear'."""
         unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
         return "unstructured" if unstructured else "linear"
 
     @property
     def unbatched(self) -> list["Instance"]:
-        """The instances one by one: those of the batch, or this one."""
+        """The instances of the batch, or this one, as a list."""
         return list(self) if self.batched else [self]
 
     @property
@@ -202,25 +225,36 @@ class Instance:
         return self.size
 
     def __iter__(self) -> Iterator["Instance"]:
-        """The instances of the batch, in order. A single instance is refused as by [0]; see `stack`."""
+        """The instances of the batch, in order.
+
+        Raises:
+            ArgumentError: this is no batch, as for [0]; see `stack`.
+        """
         return (self[i] for i in range(self.size))
 
     def __getitem__(self, index: int | slice) -> "Instance":
-        """Instance `index` of a batch, or for a slice the batch of those it selects.
+        """Instance `index` of a batch; for a slice a batch of the selected instances.
 
         Raises:
-            ArgumentError: this is no batch, the index is neither an integer nor a slice, or the slice is empty.
+            ArgumentError: this is no batch, the index is neither an integer nor a
+                slice, or the slice is empty.
             IndexError: there is no such instance.
         """
         if not self.batched:
-            raise ArgumentError("index", index, "none at all, as this is a single instance and not a batch")
+            raise ArgumentError(
+                "index", index, "none at all, as this is a single instance and not a batch"
+            )
         if isinstance(index, slice):
             if not range(*index.indices(self.size)):
-                raise ArgumentError("index", index, f"a slice that selects some of the {self.size} instances")
+                raise ArgumentError(
+                    "index", index, f"a slice that selects some of the {self.size} instances"
+                )
             return Instance(self.arms[index], self.theta[index], None, self.name, self.family)
         i = checks.integer("index", index)
         if not -self.size <= i < self.size:
-            raise IndexError(f"index: got {i}; allowed: an integer from {-self.size} to {self.size - 1}")
+            raise IndexError(
+                f"index: got {i}; allowed: an integer from {-self.size} to {self.size - 1}"
+            )
         i %= self.size
         name = None if self.name is None else f"{self.name}[{i}]"
         return Instance(self.arms[i], self.theta[i], None, name, self.family)
@@ -235,12 +269,12 @@ class Instance:
         )
 
     def __hash__(self) -> int:
-        # + 0.0 turns -0.0 into 0.0: the two are equal but differ in their bytes.
+        # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
         arms, theta = (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes()
         return hash((self.arms.shape, arms, theta, self.family))
 
     def __repr__(self) -> str:
-        """The call that makes this instance, or its sizes in place of the arrays where these are long."""
+        """The call that makes this instance; for long arrays with their sizes in their place."""
         if self.arms.size <= _FEW_NUMBERS:
             fields = [f"arms={self.arms.tolist()}", f"theta={self.theta.tolist()}"]
         else:
@@ -254,11 +288,13 @@ class Instance:
         return f"Instance({', '.join(fields)})"
 
     def __reduce__(self):
-        # Through the constructor, as a pickled array forgets that it is read-only.
+        # Unpickle by the constructor, as a pickled array loses its read-only flag.
         return Instance, (self.arms, self.theta, None, self.name, self.family)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the instance (or batch) to a file that `load_instance` reads back exactly; an old file is replaced.
+        """Write the instance or batch to a file, which `load_instance` reads back exactly.
+
+        Replaces an older file.
 
         Raises:
             UnsupportedError: a family that a file cannot name, such as one of one's own.
@@ -270,7 +306,11 @@ class Instance:
             allowed = f"one that load_instance knows: {', '.join(known())}"
             raise UnsupportedError("family", self.family, allowed)
         rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
-        family = f'"noise_std": {json.dumps(self.noise_std)}' if gaussian else f'"family": {json.dumps(self.family.name)}'
+        family = (
+            f'"noise_std": {json.dumps(self.noise_std)}'
+            if gaussian
+            else f'"family": {json.dumps(self.family.name)}'
+        )
         text = (
             f'{{"name": {json.dumps(self.name)}, {family},\n'
             f' "theta": {json.dumps(self.theta.tolist())},\n "arms": [\n{rows}]}}\n'
@@ -291,7 +331,7 @@ def _family_of(noise_std: float | None, family: Family | None) -> Family:
 
 
 def _refuse_unstorable(name: object) -> None:
-    """A name goes into files: NetCDF holds no NUL, UTF-8 no half of a surrogate pair."""
+    """Refuse names that files cannot store: NetCDF has no NUL, UTF-8 no lone surrogates."""
     allowed = "a string without NUL and lone surrogates, or None"
     if name is None:
         return
@@ -303,12 +343,14 @@ def _refuse_unstorable(name: object) -> None:
 
 
 def stack(instances: Instance | Iterable[Instance]) -> Instance:
-    """One batch of all `instances`, in order; batches among them contribute each of theirs.
+    """Join `instances`, which may include batches, into one batch, in order.
 
-    A single instance in place of a sequence makes a batch of one, and a batch stays as it is. Names are dropped.
+    A single instance in place of a sequence makes a batch of one; a batch stays as it
+    is. The result has no name.
 
     Raises:
-        ArgumentError: no instance, something that is none, or instances that differ in K, d or family.
+        ArgumentError: there is no instance, an entry is no instance, or instances
+            differ in K, d or family.
     """
     allowed = "a non-empty sequence of instances with the same K, d and family"
     if not isinstance(instances, Iterable):
@@ -316,7 +358,9 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
     given = [instances] if isinstance(instances, Instance) else list(instances)
     for position, one in enumerate(given):
         if not isinstance(one, Instance):
-            raise ArgumentError("instances", given, allowed, f"no instance at [{position}]: a {type(one).__name__}")
+            raise ArgumentError(
+                "instances", given, allowed, f"no instance at [{position}]: a {type(one).__name__}"
+            )
     if not given:
         raise ArgumentError("instances", given, allowed)
     first = given[0]

@@ -1,9 +1,11 @@
-"""The instances that come with the package, and the reading of instance files.
+"""The shipped instances, and the reader of instance files.
 
-An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], optionally
-`noise_std` (a number, 1 where it is missing), `name` (a string) and `family` ("gaussian"); a
-leading axis on theta, or on both, makes a batch. `used_in`, `problems` and `m` describe a shipped
-instance. Keys that begin with `_` are the user's own; any other key is refused.
+An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d]. Optional
+keys are `noise_std` (a number, 1 if missing), `name` (a string) and `family` (the name
+of a reward family). A leading axis on theta, or on both arrays, makes a batch.
+
+`used_in`, `problems` and `m` describe a shipped instance. Keys that begin with `_` are
+free for users; all other keys are refused.
 """
 
 import json
@@ -18,23 +20,24 @@ from jaxelim import checks, families
 from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
 from jaxelim.instances.instance import Instance
 
-# The files use the paper's abbreviations; everywhere else the problems go by the names of the command line.
+# The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 _KEYS = ("name", "arms", "theta", "noise_std", "family", "used_in", "problems", "m")
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a shipped instance is for.
+    """The description of a shipped instance.
 
     Attributes:
         name: its name.
         K: the number of arms.
         d: the dimension.
         structure: "linear" or "unstructured".
-        problems: the problems the paper uses it for, among "best-arm", "top-m" and "thresholding".
-        m: the m of top m there, None where the paper does not use it for top m.
-        used_in: the paper's tables and figures with it.
+        problems: the problems for which the paper uses it, among "best-arm", "top-m"
+            and "thresholding".
+        m: the m of top m in the paper; None if the paper does not use it for top m.
+        used_in: the tables and figures of the paper with it.
     """
 
     name: str
@@ -49,14 +52,16 @@ class Description:
 def names() -> tuple[str, ...]:
     """The names of the shipped instances, sorted."""
     files = (resources.files("jaxelim.instances") / "data").iterdir()
-    return tuple(sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json")))
+    return tuple(
+        sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json"))
+    )
 
 
 def describe(name: str) -> Description:
-    """What the shipped instance `name` is for.
+    """The description of the shipped instance `name`.
 
     Raises:
-        UnknownNameError: there is none of this name.
+        UnknownNameError: no shipped instance has this name.
     """
     if name not in names():
         raise UnknownNameError("name", name, names())
@@ -73,17 +78,22 @@ def describe(name: str) -> Description:
 
 
 def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
-    """A shipped instance by its name, or the instance in a JSON file of the same form.
+    """Load a shipped instance by its name, or the instance of a JSON file.
 
-    A shipped name goes before a file of that name; write "./linear-d20" for the file.
+    A shipped name takes precedence over a file of that name; write "./linear-d20"
+    for the file.
 
     Raises:
-        UnknownNameError: a string that is neither a shipped name nor looks like a path to a file.
-        InstanceFileError: a file that is missing, cannot be read, or holds no instance.
-        ArgumentError: neither a string nor a path.
+        UnknownNameError: a string is neither a shipped name nor similar to a path.
+        InstanceFileError: the file is missing, cannot be read, or holds no instance.
+        ArgumentError: the argument is neither a string nor a path.
     """
-    if not isinstance(name_or_path, str | os.PathLike) or isinstance(os.fspath(name_or_path), bytes):
-        raise ArgumentError("name_or_path", name_or_path, "the name of a shipped instance, or the path of a file")
+    if not isinstance(name_or_path, str | os.PathLike) or isinstance(
+        os.fspath(name_or_path), bytes
+    ):
+        raise ArgumentError(
+            "name_or_path", name_or_path, "the name of a shipped instance, or the path of a file"
+        )
     if isinstance(name_or_path, str):
         if name_or_path in names():
             return _shipped(name_or_path)[1]
@@ -98,7 +108,9 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InstanceFileError(path, f"it is not UTF-8 text: byte {error.start} is {error.reason}") from None
+        raise InstanceFileError(
+            path, f"it is not UTF-8 text: byte {error.start} is {error.reason}"
+        ) from None
     except OSError as error:
         raise InstanceFileError(path, f"it cannot be read: {error.strerror}") from None
     return _parse(path, text)[1]
@@ -111,7 +123,7 @@ def _shipped(name: str) -> tuple[dict[str, Any], Instance]:
 
 
 def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
-    """The object in `text` and the instance it stands for."""
+    """Parse the JSON object in `text`, and the instance that it defines."""
     try:
         content = json.loads(text, object_pairs_hook=_distinct_keys)
     except RecursionError:
@@ -143,7 +155,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of the pairs; a key given twice would otherwise be dropped in silence."""
+    """Build a JSON object and refuse duplicate keys, which `json` would drop."""
     content: dict[str, Any] = {}
     for key, value in pairs:
         if key in content:

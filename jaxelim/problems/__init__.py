@@ -1,4 +1,4 @@
-"""Problems: answers and the half-spaces that make up their alternatives. One file each."""
+"""Problems: answers, and the half-spaces of their alternatives. One file each."""
 
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.half_spaces import HalfSpaces

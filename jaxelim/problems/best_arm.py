@@ -15,24 +15,24 @@ from jaxelim.lanes import index_like, over_arm_blocks
 
 
 def refuted_against(seen, beta) -> Array:
-    """The arms against which some piece of any answer is refuted, dropped ones included: [K]."""
+    """The arms k with a refuted piece {mu_i <= mu_k} for some i: [K] bool."""
 
     def more(fallen, arms):
         for _, row in seen.family.refuted_pairs(seen, arms, beta):
             fallen = jnp.where(row, 1, fallen)
         return fallen
 
-    # 0 or 1 in the floating type: with booleans XLA's CPU backend does not vectorise the loop.
+    # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
     return over_arm_blocks(seen.means.shape[0], more, jnp.zeros_like(seen.means)) > 0
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmSet(PieceSet):
-    """One mask over the arms, kept as the times at which they were dropped."""
+    """A mask over the arms, stored as the times at which they were dropped."""
 
     dropped: Array  # [K] int32, 0 while active
-    left: Array  # [] int32: how many are active
+    left: Array  # [] int32: number of active arms
 
     def active(self, seen):
         return (self.dropped == 0) & (index_like(self.dropped) != seen.answer)
@@ -66,7 +66,7 @@ class ArmSet(PieceSet):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmMask(PieceSet):
-    """One mask over the arms."""
+    """A mask over the arms, without times."""
 
     left: Array  # [K] bool
 
@@ -83,11 +83,11 @@ class ArmMask(PieceSet):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class BestArm(Problem):
-    """Which arm has the largest mean. Pieces: y = phi_i - phi_k for the best arm i and every other
-    k; K - 1 of them.
+    """Identify the arm with the largest mean.
 
-    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is one mask over the
-    arms.)
+    Pieces: y = phi_i - phi_k, c = 0, for the best arm i and every other arm k; K - 1 of
+    them. The set of pieces is one mask over the arms. (Paper, section 2 and appendix
+    "Identification Problems".)
     """
 
     name: ClassVar[str] = "best-arm"

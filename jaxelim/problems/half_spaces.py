@@ -1,4 +1,4 @@
-"""A user's own problem: an answer map and, for each answer, half-spaces. Also the definition that the others are held against."""
+"""Problems given by an answer map and half-spaces for each answer; tests compare others to it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from jaxelim.lanes import saturated
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GroupSet(PieceSet):
-    """When each answer's pieces, groups of half-spaces, were dropped."""
+    """The times at which each answer's pieces, groups of half-spaces, were dropped."""
 
     dropped: Array  # [A, G] int32, 0 while active
     problem: "HalfSpaces" = dataclasses.field(metadata={"static": True})
@@ -71,8 +71,8 @@ class GroupSet(PieceSet):
         return self.problem.public(seen.estimate, answer)
 
     def times(self):
-        exists = np.any(self.problem.members, 2)[..., None]  # beside [.., A, G, B]
-        return jnp.where(exists, self.dropped, 0)  # a group without members falls at once, unseen
+        exists = np.any(self.problem.members, 2)[..., None]  # broadcasts to [.., A, G, B]
+        return jnp.where(exists, self.dropped, 0)  # a group without members drops at once
 
     def remaining(self, lanes):
         exists = np.any(self.problem.members, 2)
@@ -103,17 +103,22 @@ class HalfSpaceMask(PieceSet):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class HalfSpaces(Problem):
-    """A problem given by its half-spaces {lambda : y . lambda <= c}; every answer keeps a set of active pieces of its own.
+    """Identify an answer given by half-spaces {lambda : y . lambda <= c}.
 
-    Elimination is the paper's general definition, P_t^stp(i): selective elimination tests the empirical answer's pieces, full
-    elimination those of all answers, and the run stops when one of the tested answers has none left. A piece may be a union of
-    half-spaces (`groups`); it falls when all of them are refuted. All in one group is the LLR stopping rule's view.
+    Every answer has its own set of active pieces P_t^stp(i), the paper's general
+    definition. Selective elimination tests the pieces of the empirical answer, full
+    elimination those of all answers. A run stops when a tested answer has no active
+    piece. A piece may be a union of half-spaces (`groups`); it is dropped when all of
+    them are refuted. One group for all gives the LLR stopping rule.
 
     Args:
-        answer: theta_hat [d] -> the index of the empirical answer, an int32 scalar below A; made of jax.numpy operations.
-        directions: [A, Q, d], the directions y of each answer's half-spaces; rows of zeros stand for "no piece here".
-        offsets: [A, Q], the offsets c, in the units of the rewards; 0 if left out.
-        groups: [A, Q] integers, the piece that each half-space belongs to, 0 .. G - 1; each its own if left out.
+        answer: theta_hat [d] -> the index of the empirical answer, an int32 scalar
+            below A; made of jax.numpy operations.
+        directions: [A, Q, d], the directions y of each answer's half-spaces; a row of
+            zeros means no half-space.
+        offsets: [A, Q], the offsets c, in the units of the rewards; None: 0.
+        groups: [A, Q] integers, the piece of each half-space, 0 .. G - 1; None:
+            one piece each.
     """
 
     answer_map: Callable[[Array], Array]
@@ -130,14 +135,26 @@ class HalfSpaces(Problem):
             raise ArgumentError("answer", answer, "a function theta_hat [d] -> index of the answer")
         directions = real_array("directions", directions, ndim=3)
         if 0 in directions.shape:
-            raise ArgumentError("directions", directions.shape, "at least one answer, one half-space and one dimension")
+            raise ArgumentError(
+                "directions",
+                directions.shape,
+                "at least one answer, one half-space and one dimension",
+            )
         shape = directions.shape[:2]
-        offsets = np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
+        offsets = (
+            np.zeros(shape) if offsets is None else real_array("offsets", offsets, shape=shape)
+        )
         if groups is None:
             groups = np.broadcast_to(np.arange(shape[1]), shape)
         whole = real_array("groups", groups, shape=shape)
-        if np.asarray(groups).dtype.kind not in "iu" or whole.min() < 0 or whole.max() >= whole.size:
-            raise ArgumentError("groups", groups, f"integers from 0 to {whole.size - 1} of shape {shape}")
+        if (
+            np.asarray(groups).dtype.kind not in "iu"
+            or whole.min() < 0
+            or whole.max() >= whole.size
+        ):
+            raise ArgumentError(
+                "groups", groups, f"integers from 0 to {whole.size - 1} of shape {shape}"
+            )
         for name, value in (
             ("answer_map", answer),
             ("directions", directions),
@@ -147,8 +164,13 @@ class HalfSpaces(Problem):
             object.__setattr__(self, name, value)
 
     def _key(self):
-        return (self.answer_map, self.directions.tobytes(), self.offsets.tobytes(), self.groups.tobytes(),
-                self.directions.shape)
+        return (
+            self.answer_map,
+            self.directions.tobytes(),
+            self.offsets.tobytes(),
+            self.groups.tobytes(),
+            self.directions.shape,
+        )
 
     def __eq__(self, other):
         return isinstance(other, HalfSpaces) and self._key() == other._key()
@@ -158,15 +180,25 @@ class HalfSpaces(Problem):
 
     def __repr__(self):
         name = getattr(self.answer_map, "__name__", repr(self.answer_map))
-        arrays = ", ".join(f"{key}={getattr(self, key).tolist()}" for key in ("directions", "offsets", "groups"))
+        arrays = ", ".join(
+            f"{key}={getattr(self, key).tolist()}" for key in ("directions", "offsets", "groups")
+        )
         return f"HalfSpaces({name}, {arrays})"
 
     def __str__(self):
         answers, q, d = self.directions.shape
-        return f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, directions=<[{answers}, {q}, {d}]>)"
+        return (
+            f"HalfSpaces({getattr(self.answer_map, '__name__', '..')}, "
+            f"directions=<[{answers}, {q}, {d}]>)"
+        )
 
     def static_part(self):
-        return HalfSpaces(self.answer_map, np.where(self.valid[..., None], np.ones_like(self.directions), 0), None, self.groups)
+        return HalfSpaces(
+            self.answer_map,
+            np.where(self.valid[..., None], np.ones_like(self.directions), 0),
+            None,
+            self.groups,
+        )
 
     def constants(self):
         return self.directions, self.offsets
@@ -186,26 +218,38 @@ class HalfSpaces(Problem):
         return HalfSpaces(self.answer_map, self.directions, self.offsets / scale, self.groups)
 
     def _answer_of(self, theta: np.ndarray) -> int:
-        allowed = "a function theta_hat [d] -> index of the answer, an integer scalar, made of jax.numpy operations"
+        allowed = (
+            "a function theta_hat [d] -> index of the answer, an integer scalar, made of "
+            "jax.numpy operations"
+        )
         try:
-            with scope.engine():  # as in the engine, whatever the caller's flags
+            with scope.engine():  # the settings of the engine, not the caller's
                 index = np.asarray(_jitted(self.answer_map, theta))
         except Exception as error:
-            raise ArgumentError("answer", self.answer_map, allowed, f"it raised {in_words(error)}") from error
+            raise ArgumentError(
+                "answer", self.answer_map, allowed, f"it raised {in_words(error)}"
+            ) from error
         if index.shape != () or index.dtype.kind not in "iu":
-            raise ArgumentError("answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}")
+            raise ArgumentError(
+                "answer", self.answer_map, allowed, f"it gave {index.dtype} of shape {index.shape}"
+            )
         return int(index)
 
     def check(self, arms, theta):
         if arms.shape[1] != self.directions.shape[2]:
-            raise ArgumentError("directions", self.directions.shape, f"a last axis of d = {arms.shape[1]}")
+            raise ArgumentError(
+                "directions", self.directions.shape, f"a last axis of d = {arms.shape[1]}"
+            )
         i = self._answer_of(theta)
         if not 0 <= i < len(self.directions):
             raise ArgumentError("answer", i, f"an index below {len(self.directions)}")
         inside = self.directions[i] @ theta <= self.offsets[i]
         if np.any(inside & self.valid[i]):
-            raise TieError("instance", f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}",
-                           "theta outside every half-space of its answer")
+            raise TieError(
+                "instance",
+                f"theta lies in half-space {int(np.argmax(inside))} of its own answer {i}",
+                "theta outside every half-space of its answer",
+            )
 
     def half_spaces(self, arms, theta):
         i = self._answer_of(theta)
@@ -214,7 +258,7 @@ class HalfSpaces(Problem):
 
     def answer(self, seen):
         theta_hat = seen.theta_hat
-        assert theta_hat is not None  # kept, as `uses_theta` says
+        assert theta_hat is not None  # kept, as `uses_theta` is on
         answer = self.answer_map
         if theta_hat.ndim > 1:
             answer = jax.vmap(answer, in_axes=-1, out_axes=-1)
@@ -243,26 +287,26 @@ class HalfSpaces(Problem):
     def plain_pieces(self, seen):
         return HalfSpaceMask(jnp.ones((*self.groups.shape, *seen.means.shape[1:]), bool), self)
 
-    # What the two sets of pieces read.
+    # Methods for the two sets of pieces.
 
     def of(self, table: Any, answer: Array) -> Array:
-        """table[answer] with lanes last: [A, ..] -> [.., (B)]."""
+        """table[answer] with lanes last: [A, ..] -> [..] or [.., B]."""
         rows = jnp.asarray(table)[answer]
         return rows if answer.ndim == 0 else jnp.moveaxis(rows, 0, -1)
 
     def at(self, answer: Array) -> Array:
-        """Which answer it is: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
+        """One-hot answer: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
         each = jnp.arange(len(self.directions), dtype=jnp.int32)
         return each.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
     @property
     def members(self) -> np.ndarray:
-        """[A, G, Q]: which half-spaces belong to which piece."""
+        """Whether half-space q of answer a belongs to piece g: [A, G, Q] bool."""
         each = np.arange(self.group_count)[None, :, None]
         return (self.groups[:, None] == each) & self.valid[:, None]
 
     def all_refuted(self, seen, beta) -> Array:
-        """Which half-spaces of every answer beta refutes: [A, Q] bool."""
+        """Whether beta refutes each half-space of every answer: [A, Q] bool."""
         directions, offsets = seen.space.constants
         shape, lanes = directions.shape, seen.means.shape[1:]
         flat = directions.reshape(-1, shape[2])
@@ -278,4 +322,3 @@ class HalfSpaces(Problem):
 @jitted
 def _jitted(answer_map: Callable, theta: Array) -> Array:
     return answer_map(theta)
-

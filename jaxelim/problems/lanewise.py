@@ -1,4 +1,4 @@
-"""Problems written for one run, in lanes; and sets of pieces made from their shapes."""
+"""Problems written for one run, run in lanes; and sets of pieces made from shapes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from jaxelim.problems.top_m import refuted_pairs
 class OrderedPairs(PieceSet):
     """A mask over all ordered pairs of arms, for answers whose pieces are `Rows`."""
 
-    left: Array  # [K, K] bool: row j, column k: "k is at least j" is not refuted yet
+    left: Array  # [K, K] bool: row j, column k: the piece {mu_j <= mu_k} is not refuted
 
     def active(self, seen):
         shape = Rows.of(seen.shape)
@@ -50,7 +50,7 @@ class OrderedPairs(PieceSet):
         return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
 
     def _left(self) -> Array:
-        """Without the arms' pairs with themselves."""
+        """`left` without pairs of an arm with itself."""
         each = jnp.arange(self.left.shape[0], dtype=jnp.int32)
         apart = (each[:, None] != each).reshape(self.left.shape[:2] + (1,) * (self.left.ndim - 2))
         return self.left & apart
@@ -83,8 +83,11 @@ class BothSides(PieceSet):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Lanewise(Problem):
-    """A problem in lanes: its methods one lane at a time under `jax.vmap` unless they are
-    lanes-last, its sets of pieces those above unless it has its own."""
+    """A problem adapted to lanes.
+
+    Calls its methods under `jax.vmap` unless they are lanes-last. Makes its set of
+    pieces by `made_from` unless it defines one.
+    """
 
     of: Problem
 
@@ -142,10 +145,11 @@ class Lanewise(Problem):
 
 
 def made_from(shape: Shape, seen: Snapshot) -> PieceSet:
-    """The full set of the pieces that answers with such shapes have.
+    """The full set of pieces of all answers with shapes of this type.
 
     Raises:
-        UnsupportedError: pieces that are not made of arms, which have no number of their own.
+        UnsupportedError: the pieces are not made of arms, so they have no index that
+            all answers share.
     """
     means = seen.means
     if isinstance(shape, Rows):
@@ -161,14 +165,14 @@ RETURNS = {
     "public": "a public(seen, answer) that returns one bool per arm, or as many as width says",
     "shape": "a shape(seen, answer) that returns Rows, Levels or Directions of matching lengths",
 }
-"""What each method has to be, in words."""
+"""The contract of each method, in words."""
 
 
 def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
-    """The shape of the problem's pieces, arrays by their outlines.
+    """The shape of the problem's pieces, with shapes and dtypes in place of arrays.
 
     Raises:
-        ArgumentError: a method raises, or returns something else than it has to.
+        ArgumentError: a method raises, or its result breaks its contract.
     """
 
     def ask(name: str, *given: Any) -> Any:
@@ -214,11 +218,15 @@ def _check_lengths(shape: Any, arms: int, fault: Callable[[str], Exception]) -> 
         if first.dtype.kind not in "iu" or first.ndim > 1 or exists.shape != (rows * arms,):
             raise fault(f"first of {first.dtype}{list(first.shape)} with {exists.size} places")
     elif isinstance(shape, Levels):
-        if shape.above.shape != (arms,) or shape.above.dtype != jnp.bool_ or exists.shape != (arms,):
+        if (
+            shape.above.shape != (arms,)
+            or shape.above.dtype != jnp.bool_
+            or exists.shape != (arms,)
+        ):
             raise fault(f"above of {shape.above.dtype}{list(shape.above.shape)}")
 
 
 def in_lanes(problem: Problem) -> Problem:
-    """The problem as the engine takes it."""
+    """The problem in the form that the engine takes."""
     complete = type(problem).pieces is not Problem.pieces
     return problem if problem.lanes_last and complete else Lanewise(problem)

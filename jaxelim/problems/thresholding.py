@@ -1,4 +1,4 @@
-"""Online sign identification, also called thresholding bandits."""
+"""Thresholding bandits, also called online sign identification."""
 
 import dataclasses
 from typing import ClassVar
@@ -17,10 +17,10 @@ from jaxelim.errors import TieError
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SignSet(PieceSet):
-    """The arms whose sign is open. Testing the pieces of all answers is testing these."""
+    """The arms whose side of the level is open. Full and selective tests are the same."""
 
-    dropped: Array  # [K] int32: 0 while active; then that time, its sign the one found
-    left: Array  # [] int32: how many are active
+    dropped: Array  # [K] int32: 0 while active, then the time; negative for arms below the level
+    left: Array  # [] int32: number of active arms
 
     def active(self, seen):
         return self.dropped == 0
@@ -50,9 +50,9 @@ class SignSet(PieceSet):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SignMask(PieceSet):
-    """A mask over the two pieces of each arm: the mean is at least the level, it is below."""
+    """A mask over the two pieces of each arm, of the answers "below" and "above"."""
 
-    left: Array  # [K, 2] bool, of answers "below" and "above"
+    left: Array  # [K, 2] bool, in this order
 
     def active(self, seen):
         return jnp.where(seen.answer, self.left[:, 1], self.left[:, 0])
@@ -66,11 +66,11 @@ class SignMask(PieceSet):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Thresholding(Problem):
-    """Which arms have a mean at or above the level. Piece k: y = s_k phi_k, c = s_k level, s_k the
-    empirical sign; K of them.
+    """Identify the arms with a mean at or above the level.
 
-    (Paper, section 2 and appendix "Identification Problems"; there the level is 0. The ridge is not
-    recentred on the level.)
+    Piece k: y = s_k phi_k, c = s_k level, with s_k = 1 for empirical means at or above
+    the level, else -1; K of them. The ridge is not recentred on the level. (Paper,
+    section 2 and appendix "Identification Problems", where the level is 0.)
 
     Args:
         level: the threshold on the means, in the units of the rewards.

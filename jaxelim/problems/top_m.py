@@ -17,10 +17,15 @@ _BITS = 32
 
 
 def pack(lanes: LaneOps, bits: Array) -> Array:
-    """bool [K, ..] along axis 0 -> uint32 words [ceil(K/32), ..], bit k % 32 of word k // 32."""
+    """Pack bool [K, ..] along axis 0 into uint32 words [ceil(K/32), ..].
+
+    Entry k is bit k % 32 of word k // 32.
+    """
 
     def together(parts: list[Array]) -> Array:
-        return balanced(jnp.bitwise_or, [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)])
+        return balanced(
+            jnp.bitwise_or, [x.astype(jnp.uint32) << np.uint32(bit) for bit, x in enumerate(parts)]
+        )
 
     def words(bits: Array) -> Array:
         k = bits.shape[0]
@@ -41,21 +46,21 @@ def unpack(words: Array, k: int) -> Array:
 
 
 def _count(words: Array) -> Array:
-    """How many bits are set, over axis 0 of words [W, ..]: int32."""
+    """Count the set bits over axis 0 of words [W, ..]: int32."""
     return balanced(jnp.add, [jax.lax.population_count(word).astype(jnp.int32) for word in words])
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TopAnswer:
-    """The m largest means."""
+    """The m arms with the largest means."""
 
-    top: Array  # [m] int32, by falling mean (ties: lowest index first)
+    top: Array  # [m] int32, by decreasing mean (ties: lowest index first)
     member: Array  # [K] bool
 
 
 def refuted_pairs(seen, beta) -> Array:
-    """Which pieces "k is better than j" are refuted, for every ordered pair: [j, k] bool."""
+    """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
 
     def more(refuted, arms):
         for j, row in seen.family.refuted_pairs(seen, arms, beta):
@@ -69,11 +74,11 @@ def refuted_pairs(seen, beta) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PairSet(PieceSet):
-    """Which arms are known to be worse than which."""
+    """The ordered pairs of arms of which one is known to be worse, as packed bits."""
 
     worse: Array  # [W, K] uint32: bit k of column j is set once k is known to be worse than j
     found: Array  # [K] bool: at least K - m arms are known to be worse
-    kept_times: Array | None  # [K, K] int32: when each pair (j, k) fell, 0 for never
+    kept_times: Array | None  # [K, K] int32: when each pair (j, k) was dropped, 0 for never
     m: int = dataclasses.field(metadata={"static": True})
 
     def active(self, seen):
@@ -128,7 +133,7 @@ class PairSet(PieceSet):
         return seen.lanes.sum(self.found) >= self.m
 
     def verdict(self, seen, full):
-        # The found arms of largest mean: all of them, but in a run that found more than m at once.
+        # The found arms of largest mean, as one step can find more than m in all.
         found = jnp.where(self.found, seen.means, -jnp.inf)
         return largest(seen.lanes, found, self.m).member
 
@@ -164,14 +169,14 @@ class PairMask(PieceSet):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class TopM(Problem):
-    """Which are the m arms of largest mean. Pieces: y = phi_j - phi_k for j in the answer and k
-    outside it; m (K - m) of them.
+    """Identify the m arms with the largest means.
 
-    (Paper, section 2 and appendix "Identification Problems"; the set of pieces is a K x K mask of
-    ordered pairs.)
+    Pieces: y = phi_j - phi_k, c = 0, for j in the answer and k outside it; m (K - m) of
+    them. The set of pieces is a K x K mask of ordered pairs. (Paper, section 2 and
+    appendix "Identification Problems".)
 
     Args:
-        m: how many arms, 1 .. K - 1.
+        m: number of arms to identify, 1 .. K - 1.
     """
 
     m: int = 1
@@ -228,7 +233,7 @@ class TopM(Problem):
 def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
     """The m largest entries of means [K], ties to the lowest index."""
     each = index_like(means)
-    # Entries of -inf can still be chosen, each once: they are told apart from those already taken.
+    # Entries of -inf become the lowest finite number, which differs from the mark of chosen ones.
     left = jnp.maximum(means, jnp.finfo(means.dtype).min)
     top = []
     for _ in range(m):

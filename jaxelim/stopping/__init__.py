@@ -1,4 +1,4 @@
-"""When a run may end: stopping rules, eliminations, thresholds."""
+"""Stopping rules, eliminations and thresholds, which decide when a run may end."""
 
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native

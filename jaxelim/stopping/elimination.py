@@ -1,7 +1,8 @@
 """Eliminations: drop pieces one by one, stop when none is left.
 
-They only look: many can be observed on one trajectory, and on any trajectory
-tau_full <= tau_selective <= tau_LLR. (Paper, section "Elimination stopping")
+They do not change a run, so several can be observed on one trajectory. On
+any trajectory tau_full <= tau_selective <= tau_LLR. (Paper, section
+"Elimination stopping".)
 """
 
 import dataclasses
@@ -17,11 +18,10 @@ from jaxelim.contracts.views import Snapshot
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class SelectiveElimination(StoppingRule):
-    """Test the active pieces of the empirical answer only, drop those whose LLR exceeds beta, stop
-    when none is left.
+    """Test the active pieces of the empirical answer; stop when none is left.
 
-    (Paper, section "Elimination stopping", and its efficient forms in the appendix "Identification
-    Problems".)
+    Drops the pieces whose LLR exceeds beta. (Paper, section "Elimination stopping";
+    efficient forms in the appendix "Identification Problems".)
     """
 
     name: ClassVar[str] = "selective"

@@ -1,4 +1,4 @@
-"""The LLR stopping rule, and a sampling rule's own."""
+"""The LLR stopping rule, and the native one of a sampling rule."""
 
 import dataclasses
 from typing import ClassVar
@@ -14,7 +14,10 @@ from jaxelim.contracts.views import Snapshot, Tree
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class LLR(StoppingRule):
-    """Stop when min over all pieces of the empirical answer of the LLR exceeds beta(t, delta) (paper, section 2)."""
+    """Stop when the least LLR over the empirical answer's pieces exceeds beta(t, delta).
+
+    (Paper, section 2.)
+    """
 
     name: ClassVar[str] = "llr"
 
@@ -27,7 +30,7 @@ class LLR(StoppingRule):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Native(StoppingRule):
-    """Stop by the test that the sampling rule carries itself; for rules that have one."""
+    """Stop by the native test of the sampling rule, for rules that have one."""
 
     name: ClassVar[str] = "native"
 

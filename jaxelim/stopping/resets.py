@@ -1,4 +1,4 @@
-"""Elimination at sampling with sets of its own, which start again."""
+"""Elimination at sampling with sets of its own, which are reset."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,25 +17,29 @@ from jaxelim.lanes import where
 from jaxelim.stopping.elimination import SelectiveElimination
 
 _LAST = 2**31
-"""Beyond every t."""
+"""Larger than every t."""
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Resets:
-    """Elimination at sampling as the theory has it: sets of its own, started anew at t0^(2^j), with a larger threshold.
+    """Eliminate at sampling with sets that are reset at t0^(2^j), as in the paper's theory.
 
-    At check t, if t = ceil(t0^(2^j)): last := helper, helper := all. Then helper loses every tested piece with LLR > alpha,
-    alpha(t, delta) = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2.
-    Sampling looks at the pieces in both helper and last, or at all of them where none of the answer's is left.
+    At check t, if t = ceil(t0^(2^j)): last := helper, helper := all;
+    then helper loses every tested piece with LLR > alpha(t, delta),
+    alpha = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2;
+    sampling reads the answer's pieces in both helper and last; if none is left, all.
 
-    Paper, section "Elimination at sampling" and its last algorithm; c1, c2 and t0 = max(2, sqrt(x0)) come from the threshold's
-    `constants`. With the paper's alpha little falls at the sizes of its tables (alpha/beta is 60 at t = 50).
+    c1, c2 and t0 = max(2, sqrt(x0)) come from the threshold's `constants`. The
+    paper's alpha is much larger than beta, so it eliminates few pieces in runs as
+    short as those of its tables. (Paper, section "Elimination at sampling" and its
+    last algorithm.)
 
     Args:
         rule: `SelectiveElimination()` or `FullElimination()`: which pieces are tested.
         alpha: a callable of (t, delta) in place of the formula.
-        t0: the first reset, from 2 to 2^31; None: from the threshold (2 where alpha is given and the threshold has no constants).
+        t0: the first reset, from 2 to 2^31. None: from the threshold; or 2 if alpha is
+            given and the threshold has no constants.
     """
 
     rule: SelectiveElimination
@@ -53,13 +57,22 @@ class Resets:
 
     @property
     def full(self) -> bool:
-        """Whether the pieces of every answer are tested."""
+        """Whether it tests the pieces of every answer."""
         return self.rule.full
 
     def check(self, threshold: Callable, deltas: np.ndarray) -> None:
-        """Host: refuse a threshold that has no constants, unless alpha is given."""
+        """Host: refuse a threshold without constants, unless alpha is given.
+
+        Raises:
+            UnsupportedError: the threshold has no constants and alpha is None.
+            ArgumentError: the constants give a first reset beyond 2^31.
+        """
         if self.alpha is None and not hasattr(threshold, "constants"):
-            raise UnsupportedError("elimination", self, f"an alpha of its own: {threshold!r} has no constants c1, c2, x0")
+            raise UnsupportedError(
+                "elimination",
+                self,
+                f"an alpha of its own: {threshold!r} has no constants c1, c2, x0",
+            )
         if hasattr(threshold, "constants") and (self.alpha is None or self.t0 is None):
             for delta in deltas:
                 threshold.constants(float(delta))
@@ -69,18 +82,18 @@ class Resets:
             raise ArgumentError("threshold", threshold, allowed, f"sqrt(x0) is {first:g}")
 
     def _first(self, threshold: Callable) -> float:
-        """t0."""
+        """The time t0 of the first reset."""
         if self.t0 is not None or not hasattr(threshold, "constants"):
             return self.t0 or 2.0
         return float(np.maximum(2.0, threshold.constants(0.0)[2] ** 0.5))
 
     def reset_times(self, threshold: Callable) -> np.ndarray:
-        """ceil(t0^(2^j)), j = 0, 1, .., as far as int32 goes."""
+        """The reset times ceil(t0^(2^j)), j = 0, 1, .., below 2^31: int32."""
         times = [np.ceil(self._first(threshold) ** (2.0**j)) for j in range(6)]
         return np.array([t for t in times if t < _LAST], np.int32)
 
     def level(self, threshold: Callable, t: Array, delta: Array) -> Array:
-        """alpha(t, delta)."""
+        """The level alpha(t, delta)."""
         if self.alpha is not None:
             return self.alpha(t, delta)
         c1, c2, _ = threshold.constants(0.0)  # type: ignore[attr-defined]
@@ -88,14 +101,14 @@ class Resets:
         return (wide + 4 * jnp.sqrt((c2 / c1) * threshold(t, 1 / t**2))) ** 2
 
     def start(self, seen: Snapshot) -> tuple[PieceSet, PieceSet]:
-        """helper and last, both full."""
+        """The sets helper and last, both full."""
         full = seen.problem.plain_pieces(seen)
         return full, full
 
     def update(
         self, seen: Snapshot, state: tuple[PieceSet, PieceSet], delta: Array, threshold: Callable
     ) -> tuple[PieceSet, PieceSet]:
-        """The sets after this check."""
+        """The sets helper and last after this check."""
         helper, last = state
         t = seen.stats.t
         resets = jnp.any(t[..., None] == self.reset_times(threshold), -1)
@@ -105,6 +118,6 @@ class Resets:
         return self.rule.update(seen, helper, alpha), last
 
     def active(self, seen: Snapshot | View, state: tuple[PieceSet, PieceSet]) -> Array:
-        """Which of the answer's pieces sampling looks at: [Q] bool."""
+        """The answer's pieces for sampling: [Q] bool."""
         active = state[0].active(seen) & state[1].active(seen)
         return jnp.where(seen.lanes.any(active), active, seen.shape.exists)

@@ -1,7 +1,9 @@
-"""Thresholds beta(t, delta) of the stopping and elimination tests (paper, section on Assumption "beta bounds").
+"""Thresholds beta(t, delta) of the stopping and elimination tests.
 
-A threshold is any callable of (t, delta) made of jax.numpy operations: t the number of samples so far (float), delta the
-error probability; both may carry trailing lanes. It must not decrease in t nor increase in delta.
+A threshold is any callable of (t, delta) made of jax.numpy operations. The number t of
+samples so far (float) and the error probability delta may both have lanes last. A
+threshold must not decrease in t, nor increase in delta. (Paper, section on Assumption
+"beta bounds".)
 """
 
 import dataclasses
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Heuristic:
-    """beta = log((1 + t)/delta): the threshold of every experiment of the paper."""
+    """beta = log((1 + t)/delta), the threshold of all experiments of the paper."""
 
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + t) - jnp.log(delta)
@@ -33,7 +35,7 @@ class Heuristic:
 
 @dataclasses.dataclass(frozen=True)
 class GK16:
-    """beta = log((1 + log t)/delta), Garivier & Kaufmann 2016."""
+    """beta = log((1 + log t)/delta). (Garivier & Kaufmann 2016)"""
 
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + jnp.log(t)) - jnp.log(delta)
@@ -41,7 +43,10 @@ class GK16:
 
 @dataclasses.dataclass(frozen=True)
 class LinearThreshold:
-    """beta = (sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2, Abbasi-Yadkori et al. 2011.
+    """The threshold of a self-normalised bound; it covers the bias of a ridge.
+
+    beta = (sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2.
+    (Abbasi-Yadkori et al. 2011)
 
     Args:
         dimension: d, the dimension of the features.
@@ -57,7 +62,10 @@ class LinearThreshold:
 
     @classmethod
     def of(cls, instance: "Instance", ridge: float = 1.0) -> "LinearThreshold":
-        """d, L = max_k ||phi_k|| and S = ||theta||/noise_std of an instance; of a batch the largest."""
+        """The threshold with d, L = max_k ||phi_k|| and S = ||theta||/noise_std of an instance.
+
+        A batch gives the largest L and S.
+        """
         longest = float(np.linalg.norm(instance.arms, axis=-1).max())
         norm = float(np.linalg.norm(instance.theta, axis=-1).max()) / instance.noise_std
         return cls(instance.d, longest, norm, ridge)
@@ -69,13 +77,19 @@ class LinearThreshold:
         object.__setattr__(self, "theta_bound", real("theta_bound", self.theta_bound, low=0))
 
     def __call__(self, t: Array, delta: Array) -> Array:
-        volume = self.dimension / 2 * jnp.log(1 + t * (self.feature_bound**2 / (self.ridge * self.dimension)))
+        volume = (
+            self.dimension
+            / 2
+            * jnp.log(1 + t * (self.feature_bound**2 / (self.ridge * self.dimension)))
+        )
         return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
 
 
 @dataclasses.dataclass(frozen=True)
 class LogLogThreshold:
-    """beta = f(scale t^2/delta) with f(x) = log x + factor log log x: the family for which the paper's theory gives constants.
+    """beta = f(scale t^2/delta) with f(x) = log x + factor log log x.
+
+    The paper's theory gives constants for these thresholds.
 
     Args:
         factor: C >= 0, the weight of the iterated logarithm.
@@ -94,7 +108,15 @@ class LogLogThreshold:
         return log_x + self.factor * jnp.log(log_x)
 
     def constants(self, delta: float) -> tuple[float, float, float]:
-        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds"); they need delta <= scale/e."""
+        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds").
+
+        Raises:
+            ArgumentError: delta > scale/e.
+        """
         if delta > self.scale / math.e:
-            raise ArgumentError("delta", delta, f"at most scale/e = {self.scale / math.e:g} for the constants of this threshold")
+            raise ArgumentError(
+                "delta",
+                delta,
+                f"at most scale/e = {self.scale / math.e:g} for the constants of this threshold",
+            )
         return 2.0, 2.0 * (self.factor + 1), math.e**2 / self.scale

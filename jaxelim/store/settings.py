@@ -68,7 +68,7 @@ def canonical(value: Any) -> Any:
 
 
 def _omitted(field: dataclasses.Field, value: Any) -> bool:
-    """Whether a field that stored results may lack has its default, which they stand for."""
+    """Whether a field that older stored settings lack has its default, and so is left out."""
     return bool(field.metadata.get("omitted_at_default")) and value == field.default
 
 

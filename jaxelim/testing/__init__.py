@@ -1,6 +1,7 @@
-"""Contracts that certify a sampling rule, a reward family, a problem or a threshold, one's own as well as ours.
+"""Checks that certify a sampling rule, a problem, a reward family or a threshold.
 
-Each check returns a `Report` that prints as text, and raises `ContractError` with a sentence at the first law that is broken.
+Each check returns a `Report` that prints as text. It raises `ContractError` at the
+first law that is broken.
 """
 
 import dataclasses
@@ -36,7 +37,11 @@ from jaxelim.testing.report import LUCK, ContractError, Report, require
 
 @dataclasses.dataclass(frozen=True)
 class ThresholdReport(Report):
-    """With the estimated probability that L_t(theta_hat, theta) reaches beta, and its 99.9% Clopper-Pearson interval."""
+    """The report of `check_threshold`.
+
+    `probability` estimates that L_t(theta_hat, theta) reaches beta; `low` and `high`
+    are its 99.9% Clopper-Pearson interval.
+    """
 
     probability: float
     low: float
@@ -46,12 +51,23 @@ class ThresholdReport(Report):
 def _check_repr(thing: Any) -> str:
     import jaxelim
 
-    names = {**vars(thresholds), **vars(problems), **vars(sampling), **vars(jaxelim), type(thing).__name__: type(thing)}
+    names = {
+        **vars(thresholds),
+        **vars(problems),
+        **vars(sampling),
+        **vars(jaxelim),
+        type(thing).__name__: type(thing),
+    }
     try:
         back = eval(repr(thing), dict(names))
     except Exception as error:
-        raise ContractError(f"repr does not evaluate back: {thing!r} raises {type(error).__name__}: {error}") from error
-    require(back == thing and hash(back) == hash(thing), f"repr {thing!r} evaluates to something else, or hashes otherwise")
+        raise ContractError(
+            f"repr does not evaluate back: {thing!r} raises {type(error).__name__}: {error}"
+        ) from error
+    require(
+        back == thing and hash(back) == hash(thing),
+        f"repr {thing!r} evaluates to something else, or hashes otherwise",
+    )
     return "repr evaluates back"
 
 
@@ -61,7 +77,11 @@ def _check_docstring(kind: type) -> str:
     described = doc.split("Args:", 1)[1] if "Args:" in doc else ""
     said = set(re.findall(r"^\s+(\w+): ", described, re.M))
     fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    require(said == fields, f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are {sorted(fields)}")
+    require(
+        said == fields,
+        f"the docstring of {kind.__name__} describes {sorted(said)}, its fields are "
+        f"{sorted(fields)}",
+    )
     return "docstring arguments equal the signature"
 
 
@@ -72,7 +92,7 @@ def _same(one: Result, other: Result, what: str, take: Any = slice(None)) -> Non
 
 
 def easy_instance(problem: Problem, structure: str) -> Instance:
-    """A small instance of the structure on which the problem is quickly settled."""
+    """A small instance of a structure, on which runs of the problem are short."""
     means = np.array([1.2, 0.5, -0.6, -1.0])
     if structure == "unstructured":
         return Instance(np.eye(4), means, name="easy, unstructured")
@@ -81,13 +101,22 @@ def easy_instance(problem: Problem, structure: str) -> Instance:
 
 
 def natural_problems(rule: SamplingRule) -> list[Problem]:
-    """Best arm, top 2 and signs, as far as the rule is defined for them."""
-    return [problem for problem in (BestArm(), TopM(2), Thresholding()) if rule.traits.defined_for(problem.name)]
+    """Best arm, top 2 and thresholding, as far as the rule is defined for them."""
+    return [
+        problem
+        for problem in (BestArm(), TopM(2), Thresholding())
+        if rule.traits.defined_for(problem.name)
+    ]
 
 
 def natural_stopping(rule: SamplingRule) -> tuple:
-    """All the stopping rules that the rule admits, to be observed side by side."""
-    known = {"llr": LLR(), "selective": SelectiveElimination(), "full": FullElimination(), "native": Native()}
+    """All stopping rules that the sampling rule allows."""
+    known = {
+        "llr": LLR(),
+        "selective": SelectiveElimination(),
+        "full": FullElimination(),
+        "native": Native(),
+    }
     return tuple(known[name] for name in rule.traits.stopping)
 
 
@@ -103,26 +132,32 @@ def check_sampling_rule(
     seed: int = 0,
     ridge: float | None = None,
 ) -> Report:
-    """Certify a sampling rule: everything that the engine and its users rely on.
+    """Certify that a sampling rule keeps the laws on which the engine and users rely.
 
-    Traced once; arms in range; the same alone as in a batch, for other lanes, chunks and the vmapped form (so nothing moves
-    after the stop); finite where weights underflow and designs are nearly singular; readable repr that evaluates back;
-    docstring arguments equal to the fields; and empirical delta-correctness: with n = `runs` the number of errors must stay
-    below the count that a rate of exactly delta exceeds with probability 1e-6.
+    - It is traced once, and chooses arms in range.
+    - A run alone equals the same run in a batch, for other lanes and chunks and under
+      vmap. So nothing changes after the stop.
+    - Its numbers are finite where weights underflow and designs are nearly singular.
+    - Its repr evaluates back, and its docstring's arguments equal its fields.
+    - It is delta-correct empirically. Of n = `runs` runs no more may end in errors than
+      a rate of exactly delta exceeds with probability 1e-6.
 
     Args:
         rule: the rule.
-        problem: the problem to run it on; None: best arm, top 2 and signs, as far as it is defined for them.
-        instance: the instance; None: an easy one of each structure that the rule is defined for.
+        problem: the problem of the runs; None: best arm, top 2 and thresholding, as far
+            as the rule is defined for them.
+        instance: the instance; None: an easy one of each structure that the rule is
+            defined for.
         runs: n of the delta-correctness check.
-        delta: its error probability.
+        delta: error probability of that check.
         steps: the cap on samples of a run.
-        stress: samples of the run with underflowing weights and nearly singular designs.
+        stress: samples of the run with underflowing weights and nearly
+            singular designs.
         seed: of the noise.
         ridge: as in `simulate`; the stress run has 1.
 
     Raises:
-        ContractError: the first law that is broken, in a sentence.
+        ContractError: a law is broken; the message names it.
     """
     require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
     lines = [_check_repr(rule), _check_docstring(type(rule))]
@@ -131,7 +166,11 @@ def check_sampling_rule(
             for structure in rule.traits.structures if instance is None else [instance.structure]:
                 on = easy_instance(one, structure) if instance is None else instance
                 lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
-        lines.append(_check_stress(rule, natural_problems(rule)[0] if problem is None else problem, stress, seed))
+        lines.append(
+            _check_stress(
+                rule, natural_problems(rule)[0] if problem is None else problem, stress, seed
+            )
+        )
     except RuleError as error:
         fault = "a method breaks its contract" if error.arm is None else "arms out of range"
         raise ContractError(f"{fault}: {error}") from error
@@ -146,33 +185,48 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     )
     before = set(engine.program.values())
     many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
-    simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **{**common, "seed": seed + 1, "delta": delta / 2})
+    simulate(
+        instance,
+        problem,
+        rule,
+        runs=runs,
+        engine=Engine(lanes=16),
+        **{**common, "seed": seed + 1, "delta": delta / 2},
+    )
     fresh = set(engine.program.values()) - before
     require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     ks = many.pulls.shape[-1]
     require(
-        np.array_equal(many.pulls.sum(-1), many.samples) and (many.pulls >= 1).all(), f"{where}: arms out of range 0 .. {ks - 1}"
+        np.array_equal(many.pulls.sum(-1), many.samples) and (many.pulls >= 1).all(),
+        f"{where}: arms out of range 0 .. {ks - 1}",
     )
     one, some = runs // 2, np.arange(min(runs, 40))
-    alone = simulate(instance, problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common)
+    alone = simulate(
+        instance, problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common
+    )
     _same(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
     if rule.traits.lanes_last:
-        vmapped = simulate(instance, problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common)
+        vmapped = simulate(
+            instance, problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
+        )
         _same(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     errors = (many.stopped & ~many.correct).sum(-1)
     limit = int(stats.binom.isf(LUCK, runs, delta))
     require(
-        (errors <= limit).all(), f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
+        (errors <= limit).all(),
+        f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} "
+        "allowed",
     )
     high = stats.beta.ppf(0.999, errors.max() + 1, runs - errors.max())
     return [
-        f"{where}: traced once, arms in range, alone = in a batch; {errors.max()} errors in {runs} runs at delta = {delta} "
+        f"{where}: traced once, arms in range, alone = in a batch; "
+        f"{errors.max()} errors in {runs} runs at delta = {delta} "
         f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"
     ]
 
 
 def _check_stress(rule, problem, steps, seed) -> str:
-    """Rewards so large that exponential weights underflow, and arms so near each other that designs are almost singular."""
+    """Run with rewards that make exponential weights underflow, and nearly equal arms."""
     scale = 1e4
     if rule.traits.structures == ("unstructured",):
         instance = Instance(np.eye(4), scale * np.array([1.0, 0.5, -0.5, -1.0]))
@@ -184,35 +238,52 @@ def _check_stress(rule, problem, steps, seed) -> str:
     with jax.debug_nans(True):
         try:
             run = trace(
-                instance, problem, rule, stopping=stopping, threshold=never, max_samples=steps, seed=seed, ridge=1.0
+                instance,
+                problem,
+                rule,
+                stopping=stopping,
+                threshold=never,
+                max_samples=steps,
+                seed=seed,
+                ridge=1.0,
             )
         except FloatingPointError as error:
-            raise ContractError(f"{rule!r} made a NaN under rewards of {scale:g} and nearly singular designs: {error}") from error
-    require(((run.arms >= 0) & (run.arms < instance.K)).all(), "an arm out of range under nearly singular designs")
-    return f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
+            raise ContractError(
+                f"{rule!r} made a NaN under rewards of {scale:g} and nearly singular designs: "
+                f"{error}"
+            ) from error
+    require(
+        ((run.arms >= 0) & (run.arms < instance.K)).all(),
+        "an arm out of range under nearly singular designs",
+    )
+    return (
+        f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
+    )
 
 
 def check_problem(
     problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0
 ) -> Report:
-    """Certify a problem: its answers, its pieces and its set of pieces say the same.
+    """Certify that a problem's answers, pieces and set of pieces agree.
 
-    For random theta and lambda with i = answer(theta): the public answer of lambda differs from
-    that of theta exactly where lambda lies in a piece of i. (Where several answers share a public
-    one: only where it does.) Margins, norms and products of the engine's shape equal those of the
-    directions and offsets of `half_spaces`. In lanes every method says what it says of one run.
-    The set of pieces is full at first; it loses what is dropped and nothing else of that answer;
-    it never grows; full elimination drops at least what selective elimination does; and once all
-    pieces of an answer are dropped it is settled, on that answer.
+    - For random theta and lambda with i = answer(theta), the public answer of lambda
+      differs from that of theta exactly where lambda lies in a piece of i. (With
+      `shared_answers`: only where it does.)
+    - Margins, norms and products of the engine's shape equal those of `half_spaces`.
+    - In lanes every method gives the results of one run.
+    - The set of pieces is full at first. It loses the dropped pieces and no others of
+      that answer, and never grows.
+    - Full elimination drops at least what selective elimination does.
+    - Once all pieces of an answer are dropped, the set is settled on that answer.
 
     Args:
         problem: the problem.
         instance: gives the arms; None: five arms in three dimensions.
-        draws: pairs of theta and lambda.
+        draws: number of pairs of theta and lambda.
         seed: of the draws.
 
     Raises:
-        ContractError: the first law that is broken, in a sentence.
+        ContractError: a law is broken; the message names it.
     """
     rng = np.random.default_rng(seed)
     arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
@@ -232,7 +303,7 @@ def check_problem(
 
 
 def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any) -> Snapshot:
-    """Of one run, theta [d], or of lanes, [d, B]."""
+    """The snapshot of one run, theta [d], or of lanes, theta [d, B]."""
     k, lanes = len(arms), theta.shape[1:]
     phi = jnp.asarray(arms)
     family = LinearGaussian(form="square", keeps_theta=True)
@@ -253,7 +324,7 @@ def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any
 
 
 def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random.Generator):
-    """Answers against pieces, and the engine's form against `half_spaces`."""
+    """Compare answers with pieces, and the engine's shape with `half_spaces`."""
     d = arms.shape[1]
 
     def look(theta, v_inv):
@@ -299,10 +370,10 @@ def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random
 
 
 def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> int:
-    """The laws of the problem's set of pieces, on random refutations of a few answers each."""
+    """Check the laws of the set of pieces, on random refutations of a few answers each."""
     d = arms.shape[1]
     v_inv = np.eye(d)[..., None]
-    # A group of half-spaces falls when all of them are refuted.
+    # A group of half-spaces is dropped when all of them are refuted.
     grouped = problem.times_axes == ("answer_index", "piece")
 
     def at(theta):
@@ -332,8 +403,9 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         for theta in thetas:
             active, active_count, exists = (np.asarray(x) for x in look(start(theta), theta))
             require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
-            counted = active_count == exists.sum()
-            require(counted, "active_count is not the number of active pieces")
+            require(
+                active_count == exists.sum(), "active_count is not the number of active pieces"
+            )
         for _ in range(6):
             theta = thetas[rng.integers(3)]
             before = [np.asarray(look(pieces, one)[0]) for one in thetas]
@@ -346,7 +418,9 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
             beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
             few, more = eliminated(pieces, theta, beta)
             of_few, of_more = (np.asarray(look(one, theta)[0]) for one in (few, more))
-            require(not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops")
+            require(
+                not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops"
+            )
             pieces = few
             after = [np.asarray(look(pieces, one)[0]) for one in thetas]
             grown = any((y & ~x).any() for x, y in zip(before, after, strict=True))
@@ -358,7 +432,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         left = np.asarray(look(drop(full, theta, some), theta)[0])
         require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
         done = drop(full, theta, exists)
-        for (settled, verdict) in ended(done, theta)[0]:
+        for settled, verdict in ended(done, theta)[0]:
             require(settled, "all pieces of an answer are dropped, and the set is not settled")
             right = np.array_equal(verdict, ended(done, theta)[1])
             require(right, "all pieces of an answer are dropped, and the verdict is another")
@@ -367,31 +441,41 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
 
 
 def check_threshold(
-    threshold: Callable, *, delta: float = 0.1, dimension: int = 3, runs: int = 2000, steps: int = 2000, seed: int = 0
+    threshold: Callable,
+    *,
+    delta: float = 0.1,
+    dimension: int = 3,
+    runs: int = 2000,
+    steps: int = 2000,
+    seed: int = 0,
 ) -> ThresholdReport:
-    """Estimate the probability that L_t(theta_hat, theta) ever reaches beta(t, delta) within `steps` samples.
+    """Estimate the probability that L_t(theta_hat, theta) reaches beta(t, delta).
 
-    With the arms e_1 .. e_d in turn, ridge 0: L_t = sum_k N_k (theta_hat_k - theta_k)^2/2. Where it exceeds delta, the threshold
-    does not give delta-correctness by the paper's argument; a heuristic one may still be safe in practice.
+    L_t = sum_k N_k (theta_hat_k - theta_k)^2/2, with the arms e_1 .. e_d in turn and
+    ridge 0. If the probability exceeds delta, the paper's argument does not give
+    delta-correctness. A heuristic threshold may still be safe in practice.
 
     Args:
         threshold: beta, a callable of (t, delta).
         delta: the error probability.
         dimension: d.
-        runs, steps: how many walks, and how long.
+        runs, steps: number of walks, and samples of each.
         seed: of the noise.
 
     Returns:
         A `ThresholdReport`: the estimate and its 99.9% Clopper-Pearson interval.
 
     Raises:
-        ContractError: beta is not finite, or falls in t.
+        ContractError: beta is not finite, or decreases in t.
     """
     rng = np.random.default_rng(seed)
     with scope.engine():
         times = np.arange(dimension, steps + 1, dtype=float)
         beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
-    require(np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(), "beta is not finite, or falls in t")
+    require(
+        np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(),
+        "beta is not finite, or falls in t",
+    )
     sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
     reached = np.zeros(runs, bool)
     for t in range(1, steps + 1):
@@ -404,8 +488,8 @@ def check_threshold(
     low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
     high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
     line = (
-        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: [{low:.4f}, {high:.4f}] at 99.9%, "
-        f"delta = {delta}"
+        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
+        f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
     )
     return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
 
