@@ -193,7 +193,7 @@ class Problem:
         return ()
 
     def out_of_range(self, seen: Snapshot) -> tuple[Array, Array] | None:
-        """A number of the answer, [] int32, and whether it is out of range, and then not 0."""
+        """The answer as a number, not 0 if out of range, and whether it is: [] int32, [] bool."""
         return None
 
     def in_range(self, arms: int) -> tuple[str, str]:
@@ -237,7 +237,7 @@ class PieceSet:
         return None
 
     def remaining(self, lanes: LaneOps) -> Array:
-        """The size of the set in a trace: [] int32."""
+        """The number that a trace records of the set: [] int32."""
         raise undefined(self, "remaining(lanes)")
 
 
