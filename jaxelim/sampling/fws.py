@@ -1,7 +1,7 @@
 """Frank-Wolfe sampling."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,8 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import View
 from jaxelim.families.designs import DiagonalDesign, SquareDesign, weighted
 from jaxelim.families.linear_evidence import LinearEvidence
-from jaxelim.lanes import LaneOps, index_like, where
-from jaxelim.sampling.parts import games
-
-_BATCHED_ROWS = (4, 16, 64)
-"""Sizes of tableaus. A batch takes the smallest that holds its largest game.
-
-Larger games are solved one lane at a time.
-"""
+from jaxelim.lanes import index_like, where
+from jaxelim.sampling.parts.piece_games import play
 
 
 @jax.tree_util.register_dataclass
@@ -119,7 +113,7 @@ class FWS(SamplingRule):
     def choose(self, view, state):
         look = self._look(view, state)
         uniform = look.block | look.tied
-        z = jnp.where(uniform, 1 / state.x.shape[0], self._play(view, look, look.near & ~uniform))
+        z = jnp.where(uniform, 1 / state.x.shape[0], play(look.evidence, look.values, look.near & ~uniform))
         arm, x = self._pull(view, state.x, z)
         if state.design is None:
             return arm, FWSState(x, None)
@@ -160,55 +154,3 @@ class FWS(SamplingRule):
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.materialize(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
         return view.lanes.argmax(x / view.counts), x
-
-    def _play(self, view: View, look: _Look, rows: Array) -> Array:
-        """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K]."""
-        most, many = rows.shape[0], rows.ndim > 1
-        values = jnp.where(rows, look.values, jnp.inf)
-
-        def together(size):
-            return lambda: games.solve(view.lanes, *_payoffs(look.evidence, values, size)).strategy
-
-        def one(lane):
-            pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
-            features = view.space.features
-            features = features if features.ndim == 2 else pick(features)
-            space = dataclasses.replace(view.space, lanes=LaneOps(None), features=features)
-            bare: Any = dataclasses.replace(look.evidence, space=None)  # type: ignore[arg-type]
-            evidence = dataclasses.replace(pick(bare), space=space)
-            return games.solve(space.lanes, *_payoffs(evidence, pick(values), most)).strategy
-
-        sizes = [size for size in _BATCHED_ROWS if many and size < most]
-        branches = [together(size) for size in sizes]
-        if many and most > _BATCHED_ROWS[-1]:
-            each = jnp.arange(rows.shape[1], dtype=jnp.int32)
-            branches.append(lambda: jnp.moveaxis(jax.lax.map(one, each), 0, -1))
-        else:
-            branches.append(together(most))
-        largest = jnp.max(view.lanes.sum(rows))
-        if not sizes:
-            return branches[0]()
-        return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
-
-
-def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array, Array]:
-    """The rows grad_p - f_p of the game, f_p = x . grad_p, and which of them exist.
-
-    They belong to the pieces with finite `values` f_p, at most `size`: [size, K] and
-    [size] bool.
-    """
-    lanes = evidence.space.lanes
-
-    def add(n, c):
-        left, payoffs, mask = c
-        piece = lanes.argmin(left)
-        value = lanes.take(left, piece)
-        there = value < jnp.inf
-        row = jnp.where(there, evidence.gradient(piece) - value, 0)
-        left = jnp.where(index_like(left) == piece, jnp.inf, left)
-        return left, payoffs.at[n].set(row), mask.at[n].set(there)
-
-    arms, *lane = evidence.design.g.shape
-    payoffs, mask = jnp.zeros((size, arms, *lane), values.dtype), jnp.zeros((size, *lane), bool)
-    count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
-    return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]

@@ -5,17 +5,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.contracts.views import View
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts.indices import dominated
+from jaxelim.sampling.parts.xy_design import efficiently_rounded, xy_design
 
-_SMALL = 1e-5  # smaller entries of a design are dropped
 _LONGEST = 2**30  # most samples of a phase, whose counts must fit int32; above any cap
 
 
@@ -27,24 +25,6 @@ class RAGEState:
     phase: Array  # [] int32
     active: Array  # [K] bool
     left: Array  # [K] int32
-
-
-def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
-    """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair."""
-    lanes, linear = view.lanes, view.linear
-    each = index_like(view.means)
-
-    def body(i, c):
-        best, first = c
-        distance = jnp.where(active & active[i] & (each > i), linear.distances(i), -jnp.inf)
-        return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
-
-    arms = view.means.shape[0]
-    start = (jnp.full_like(view.means, -jnp.inf), jnp.full(view.means.shape, arms, jnp.int32))
-    best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
-    most = lanes.max(best)
-    i = lanes.min(jnp.where(best == most, first, arms).astype(best.dtype)).astype(jnp.int32)
-    return most, i, lanes.argmax(((best == most) & (first == i)).astype(best.dtype))
 
 
 @jax.tree_util.register_static
@@ -115,14 +95,14 @@ class RAGE(SamplingRule):
         )
         # With one active arm no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
-        weights, rho = self._design(view, active, begins)
+        weights, rho = xy_design(view, active, begins, self.accuracy, self.steps)
         support = view.lanes.sum(weights > 0)
         scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
         samples = jnp.ceil(scale * (self._width(view, state.phase) / 2))
         samples = jnp.maximum(
             jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
         )
-        left = self._rounded(view, weights, samples, support, begins)
+        left = efficiently_rounded(view.lanes, weights, samples, support, begins)
         state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
         return self._pull(view, state)
 
@@ -130,50 +110,6 @@ class RAGE(SamplingRule):
         """2 log(2 K^2/delta_l), with delta_0 = delta_1."""
         level = view.delta / jnp.maximum(phase, 1).astype(view.delta.dtype) ** 2
         return 2 * jnp.log(2 * view.means.shape[0] ** 2 / level)
-
-    def _design(self, view, active, begins):
-        """The design for the active arms' differences, [K], and rho, in lanes where `begins`."""
-        lanes, each = view.lanes, index_like(view.means)
-
-        def body(c):
-            n, w, rho, runs = c
-            now = dataclasses.replace(view, evidence=view.linear.weighted(w))
-            far, i, j = farthest(now, active)
-            along = now.linear.along_pair(i, j)
-            arm = lanes.argmax(along**2)
-            # The order matters: where arms tie exactly in turn, rounding decides between them.
-            step = -w * 2 / (n + 2)
-            step = step + jnp.where(each == arm, 2 / (n + 2), 0)
-            after = w + step
-            more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= self.accuracy
-            return n + 1, *where(runs, (after, far), (w, rho)), runs & more
-
-        uniform = jnp.full_like(view.means, 1 / view.means.shape[0])
-        start = (jnp.ones((), view.means.dtype), uniform, jnp.ones_like(view.beta), begins)
-        more = lambda c: (c[0] <= self.steps) & jnp.any(c[3])  # noqa: E731
-        _, w, rho, _ = jax.lax.while_loop(more, body, start)
-        w = jnp.where(w < _SMALL, 0, w)
-        return w / lanes.sum(w), rho
-
-    def _rounded(self, view, weights, samples, support, begins):
-        """Efficient rounding: integers [K] close to samples * weights, with sum `samples`."""
-        lanes, each = view.lanes, index_like(view.means)
-        held = weights > 0
-        some = jnp.where(held, weights, 1)
-
-        def body(c):
-            n, missing = c
-            real = n.astype(weights.dtype)
-            short = lanes.argmin(jnp.where(held, real / some, jnp.inf))
-            long = lanes.argmax(jnp.where(held, (real - 1) / some, -jnp.inf))
-            change = jnp.sign(missing)
-            arm = jnp.where(missing > 0, short, long)
-            return n + jnp.where(each == arm, change, 0), missing - change
-
-        target = samples.astype(weights.dtype) - support.astype(weights.dtype) / 2
-        n = jnp.ceil(target * weights).astype(jnp.int32)
-        missing = jnp.where(begins, samples - lanes.sum(n), 0)
-        return jax.lax.while_loop(lambda c: jnp.any(c[1] != 0), body, (n, missing))[0]
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active

@@ -1,0 +1,78 @@
+"""The matrix game over gradients of pieces that a Frank-Wolfe step solves."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.lanes import LaneOps, index_like
+from jaxelim.sampling.parts import games
+
+_BATCHED_ROWS = (4, 16, 64)
+"""Sizes of tableaus. A batch takes the smallest that holds its largest game.
+
+Larger games are solved one lane at a time.
+"""
+
+
+def play(evidence: LinearEvidence, values: Array, rows: Array) -> Array:
+    """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K].
+
+    Args:
+        evidence: of the pieces, under V_x.
+        values: f_p(x) of each piece, [Q].
+        rows: which pieces play, [Q] bool.
+    """
+    space, lanes = evidence.space, evidence.space.lanes
+    most, many = rows.shape[0], rows.ndim > 1
+    values = jnp.where(rows, values, jnp.inf)
+
+    def together(size):
+        return lambda: games.solve(lanes, *_payoffs(evidence, values, size)).strategy
+
+    def one(lane):
+        pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
+        features = space.features
+        features = features if features.ndim == 2 else pick(features)
+        alone = dataclasses.replace(space, lanes=LaneOps(None), features=features)
+        bare: Any = dataclasses.replace(evidence, space=None)  # type: ignore[arg-type]
+        own = dataclasses.replace(pick(bare), space=alone)
+        return games.solve(alone.lanes, *_payoffs(own, pick(values), most)).strategy
+
+    sizes = [size for size in _BATCHED_ROWS if many and size < most]
+    branches = [together(size) for size in sizes]
+    if many and most > _BATCHED_ROWS[-1]:
+        each = jnp.arange(rows.shape[1], dtype=jnp.int32)
+        branches.append(lambda: jnp.moveaxis(jax.lax.map(one, each), 0, -1))
+    else:
+        branches.append(together(most))
+    largest = jnp.max(lanes.sum(rows))
+    if not sizes:
+        return branches[0]()
+    return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
+
+
+def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array, Array]:
+    """The rows grad_p - f_p of the game, f_p = x . grad_p, and which of them exist.
+
+    They belong to the pieces with finite `values` f_p, at most `size`: [size, K] and
+    [size] bool.
+    """
+    lanes = evidence.space.lanes
+
+    def add(n, c):
+        left, payoffs, mask = c
+        piece = lanes.argmin(left)
+        value = lanes.take(left, piece)
+        there = value < jnp.inf
+        row = jnp.where(there, evidence.gradient(piece) - value, 0)
+        left = jnp.where(index_like(left) == piece, jnp.inf, left)
+        return left, payoffs.at[n].set(row), mask.at[n].set(there)
+
+    arms, *lane = evidence.design.g.shape
+    payoffs, mask = jnp.zeros((size, arms, *lane), values.dtype), jnp.zeros((size, *lane), bool)
+    count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
+    return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]
