@@ -27,8 +27,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     import numpy as np
 
     from jaxelim import engine, scope
-    from jaxelim.contracts.views import ArmContext
-    from jaxelim.families.designs import ArmDesign, SquareDesign, weighted
+    from jaxelim.families.designs import ArmDesign, LinearContext, SquareDesign, weighted
     from jaxelim.lanes import LaneOps
 
     rng = np.random.default_rng(0)
@@ -40,7 +39,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
         """
 
         def run(flag, phi, *state):
-            space = ArmContext(LaneOps(flag), phi)
+            space = LinearContext(LaneOps(flag), phi)
             return jax.lax.fori_loop(
                 0, steps, lambda i, c: f(space, i.astype(jnp.int32), *c), state
             )

@@ -197,6 +197,11 @@ class ConflictError(StoreError):
     """
 
 
+def undefined(thing: Any, method: str) -> TypeError:
+    """The error of a contract's method that a class does not define."""
+    return TypeError(f"{type(thing).__name__} does not define {method}")
+
+
 _shortener = reprlib.Repr()
 _shortener.maxlevel = 3
 _shortener.maxstring = _shortener.maxother = _shortener.maxlong = 100

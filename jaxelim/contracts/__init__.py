@@ -15,17 +15,8 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import (
-    ArmContext,
-    Estimate,
-    Evidence,
-    Snapshot,
-    Statistics,
-    Tree,
-    View,
-    undefined,
-)
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.contracts.views import ArmContext, Estimate, Evidence, Snapshot, Statistics, Tree, View
+from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps
 
 if TYPE_CHECKING:
@@ -133,10 +124,9 @@ class Family:
 class Problem:
     """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
 
-    An answer is right iff the truth is in none of its pieces. Methods may be
-    written for one run, and are then called under `jax.vmap`. If they are right
-    lanes-last too, set `lanes_last`, which avoids the vmap. (Paper, appendix
-    "Identification Problems".)
+    An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
+    Problems".) Methods may be written for one run, and are then called under `jax.vmap`. If they
+    are right lanes-last too, set `lanes_last`, which avoids the vmap.
     """
 
     name: ClassVar[str] = ""

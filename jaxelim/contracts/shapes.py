@@ -19,8 +19,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
-    from jaxelim.contracts.views import ArmContext
-    from jaxelim.families.designs import Design
+    from jaxelim.families.designs import Design, LinearContext
 
 Tree = Any
 _STATIC = {"static": True}
@@ -67,15 +66,15 @@ class Shape:
         """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need; or None."""
         return None
 
-    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
         raise TypeError(f"{type(self).__name__} does not define margin")
 
-    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
         """||y_p||^2_{V^-1}: [Q]. `cross`: the products of `rows`."""
         raise TypeError(f"{type(self).__name__} does not define norm")
 
-    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
@@ -144,21 +143,15 @@ class Rows(Shape):
     def rows(self) -> Array:
         return self.first
 
-    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
-        if not self.several:
-            return row_margin(space, means, theta_hat, self.first)
-        if space.cancellation_safe:
-            each = range(self.first.shape[0])
-            return self.flat(
-                jnp.stack([row_margin(space, means, theta_hat, self.first[r]) for r in each])
-            )
-        return self.flat(space.lanes.take(means, self.first)[:, None] - means)
+    def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
+        margins = space.margins(means, theta_hat, self.first)
+        return self.flat(margins) if self.several else margins
 
-    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
         norm = design.distances(space, cross, self.first)
         return self.flat(jnp.swapaxes(norm, 0, 1)) if self.several else norm
 
-    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         if not self.several:
             return design.difference(space, cross, self.first, piece)
         m = self.first.shape[0]
@@ -212,13 +205,13 @@ class Levels(Shape):
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         return interval.across(self.level, self.above)
 
-    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
         return jnp.abs(means - self.level)
 
-    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
         return design.g
 
-    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(self.above, piece), along, -along)
 
@@ -245,26 +238,16 @@ class Directions(Shape):
     exists: Array
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
-    def margin(self, space: "ArmContext", means: Array, theta_hat: Array | None) -> Array:
+    def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
         assert theta_hat is not None  # kept, as the problem's `uses_theta` is on
         return jnp.sum(self.y * theta_hat[None], 1) - self.c
 
-    def norm(self, space: "ArmContext", design: "Design", cross: Tree) -> Array:
+    def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
         return design.squares(space, self.y)
 
-    def along(self, space: "ArmContext", design: "Design", cross: Tree, piece: Array) -> Array:
+    def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         return design.along(space, space.lanes.row(self.y, piece))
 
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         exists = np.asarray(self.exists)
         return np.asarray(self.y)[exists], np.asarray(self.c)[exists]
-
-
-def row_margin(space: "ArmContext", means: Array, theta_hat: Array | None, i: Array) -> Array:
-    """(phi_i - phi_k) . theta_hat for every k: [K].
-
-    With `cancellation_safe` it forms phi_i - phi_k; else it takes differences of means.
-    """
-    if space.cancellation_safe and theta_hat is not None:
-        return jnp.sum(space.differences(i, means.ndim == 2) * theta_hat[None], 1)
-    return space.lanes.take(means, i) - means

@@ -11,7 +11,8 @@ import jax
 from jax import Array
 
 from jaxelim.contracts.shapes import Shape
-from jaxelim.lanes import ArmBlock, LaneOps
+from jaxelim.errors import undefined
+from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
@@ -24,35 +25,11 @@ _STATIC = {"static": True}
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ArmContext:
-    """The primitives and arrays that are fixed over a run.
-
-    With `cancellation_safe` (static) squared distances come from phi_i - phi_j. It is
-    on where some arms are so close that the Gram form could cancel.
-    """
+    """The primitives and arrays that are fixed over a run. A family may keep more."""
 
     lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's arrays, from its `constants`
-    cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
-
-    def feature(self, k: Array | ArmBlock) -> Array:
-        """phi_k, [d]."""
-        return self.lanes.row(self.features, k)
-
-    def differences(self, i: Array, many: bool) -> Array:
-        """phi_i - phi_k for every k: [K, d].
-
-        With `many` it has an axis of lanes, of length 1 if they share the differences.
-        """
-        y, features = self.feature(i), self.features
-        if many:
-            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
-        return y[None] - features
-
-
-def undefined(thing: Any, method: str) -> TypeError:
-    """The error of a contract's method that a class does not define."""
-    return TypeError(f"{type(thing).__name__} does not define {method}")
 
 
 @jax.tree_util.register_dataclass

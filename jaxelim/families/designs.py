@@ -28,6 +28,44 @@ CANCELLATION = 1e-10
 """Below this share of g_i + g_j the Gram form of ||phi_i - phi_j||^2 has cancelled."""
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LinearContext(ArmContext):
+    """The context of linear Gaussian rewards.
+
+    With `cancellation_safe` (static) squared distances come from phi_i - phi_j. It is
+    on where some arms are so close that the Gram form could cancel.
+    """
+
+    cancellation_safe: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def feature(self, k: Array | ArmBlock) -> Array:
+        """phi_k, [d]."""
+        return self.lanes.row(self.features, k)
+
+    def differences(self, i: Array, many: bool) -> Array:
+        """phi_i - phi_k for every k: [K, d].
+
+        With `many` it has an axis of lanes, of length 1 if they share the differences.
+        """
+        y, features = self.feature(i), self.features
+        if many:
+            y, features = (x if x.ndim == n else x[..., None] for x, n in ((y, 2), (features, 3)))
+        return y[None] - features
+
+    def margins(self, means: Array, theta_hat: Array | None, i: Array) -> Array:
+        """(phi_i - phi_k) . theta_hat for every k: [K], or [m, K] for arms i [m].
+
+        With `cancellation_safe` it forms phi_i - phi_k; else it takes differences of means.
+        """
+        if not self.cancellation_safe or theta_hat is None:
+            mean = self.lanes.take(means, i)
+            return (mean if i.ndim < means.ndim else mean[:, None]) - means
+        if i.ndim == means.ndim:
+            return jnp.stack([self.margins(means, theta_hat, i[r]) for r in range(i.shape[0])])
+        return jnp.sum(self.differences(i, means.ndim == 2) * theta_hat[None], 1)
+
+
 def _beside(x: Array, i: Array) -> Array:
     """x [K], with an axis to broadcast along where i is several arms [m]."""
     return x if i.ndim < x.ndim else x[:, None]
@@ -41,15 +79,15 @@ class ArmDesign:
     g: Array  # [K]
     w: Array  # [d, K], w[:, k] = V^-1 phi_k
 
-    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
+    def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         return space.lanes.dot(space.features, space.lanes.column(self.w, k))
 
-    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
         return cross_i - self.cross(space, j)
 
-    def along(self, space: ArmContext, y: Array) -> Array:
+    def along(self, space: LinearContext, y: Array) -> Array:
         """Refuse: Phi V^-1 gives no products with directions that are not made of arms.
 
         Raises:
@@ -61,12 +99,12 @@ class ArmDesign:
 
     squares = along
 
-    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
         return jnp.maximum(space.lanes.take(self.g, i) + _beside(self.g, i) - 2 * cross_i, 0)
 
     def add(
-        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+        self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["ArmDesign", Array, Array]:
         """The design after `weight` more pulls of k, and the gains of means [K] and theta_hat [d].
 
@@ -91,25 +129,25 @@ class SquareDesign:
     g: Array  # [K]
     v_inv: Array  # [d, d]
 
-    def along(self, space: ArmContext, y: Array) -> Array:
+    def along(self, space: LinearContext, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
         return space.lanes.dot(space.features, space.lanes.symmetric_dot(self.v_inv, y))
 
-    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
+    def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         y = space.feature(k)
         return self.along(
             space, y[..., None] if isinstance(k, ArmBlock) and y.ndim < self.v_inv.ndim else y
         )
 
-    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K].
 
         Forms phi_i - phi_j; the difference of two products would cancel.
         """
         return self.along(space, space.feature(i) - space.feature(j))
 
-    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K].
 
         Uses the Gram form g_i + g_k - 2 cross_k. With `cancellation_safe` it forms
@@ -126,7 +164,7 @@ class SquareDesign:
         y = space.differences(i, gram.ndim == 2)
         return jnp.where(gram < CANCELLATION * total, self.squares(space, y), gram)
 
-    def squares(self, space: ArmContext, y: Array) -> Array:
+    def squares(self, space: LinearContext, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         if y.ndim == 2:
             return jnp.sum(y * jnp.matmul(y, self.v_inv, precision="highest"), 1)
@@ -134,7 +172,7 @@ class SquareDesign:
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
     def add(
-        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+        self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["SquareDesign", Array, Array]:
         """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
@@ -146,7 +184,7 @@ class SquareDesign:
             u * q,
         )
 
-    def mixed(self, space: ArmContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
+    def mixed(self, space: LinearContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
         """The design of keep V + new phi_k phi_k', keep and new []."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
         along = space.lanes.dot(space.features, u)
@@ -166,7 +204,7 @@ class DiagonalDesign:
 
     g: Array  # [K]
 
-    def cross(self, space: ArmContext, k: Array | ArmBlock) -> Array:
+    def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
         if isinstance(k, ArmBlock):
             g = self.g[:, None]
@@ -174,25 +212,25 @@ class DiagonalDesign:
         g = _beside(self.g, k)
         return jnp.where(index_like(g) == k, g, 0)
 
-    def difference(self, space: ArmContext, cross_i: Array, i: Array, j: Array) -> Array:
+    def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
         return cross_i - self.cross(space, j)
 
-    def distances(self, space: ArmContext, cross_i: Array, i: Array) -> Array:
+    def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]; 0 at k = i."""
         g = _beside(self.g, i)
         return jnp.where(index_like(g) == i, 0, space.lanes.take(self.g, i) + g)
 
-    def along(self, space: ArmContext, y: Array) -> Array:
+    def along(self, space: LinearContext, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
         return self.g * y
 
-    def squares(self, space: ArmContext, y: Array) -> Array:
+    def squares(self, space: LinearContext, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
 
     def add(
-        self, space: ArmContext, k: Array, weight: Array | float = 1.0
+        self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["DiagonalDesign", Array, Array]:
         """As `ArmDesign.add`; means and theta_hat have the same gain, [K]."""
         chosen = index_like(self.g) == k
@@ -216,7 +254,7 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: ArmContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
     """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
 
     One packed product gives V and one gives g.

@@ -19,9 +19,15 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
+from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError, RidgeWarning
-from jaxelim.families.designs import ArmDesign, Design, DiagonalDesign, SquareDesign
+from jaxelim.families.designs import (
+    ArmDesign,
+    Design,
+    DiagonalDesign,
+    LinearContext,
+    SquareDesign,
+)
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps, index_like
@@ -192,11 +198,11 @@ class LinearGaussian(Gaussian):
         first = InitialStatistics.of(instance, self.form, self.ridge)
         return {"g": first.g, "matrix": first.matrix, "estimator": first.estimator}
 
-    def space(self, lanes: LaneOps, features: Array, constants: Any) -> ArmContext:
-        return ArmContext(lanes, features, constants, self.cancellation_safe)
+    def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
+        return LinearContext(lanes, features, constants, self.cancellation_safe)
 
     def start(
-        self, space: ArmContext, problem: Problem, tables: dict, rewards: Array
+        self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
         k, b = rewards.shape
         if space.features.ndim == 3:
@@ -234,7 +240,8 @@ class LinearGaussian(Gaussian):
         it is. That is cheaper than a `where` over the entries of two designs.
         """
         stats: LinearStatistics = seen.stats  # type: ignore[assignment]
-        space, lanes = seen.space, seen.lanes
+        evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+        space, lanes = evidence.space, seen.lanes
         design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
         surprise = reward - lanes.take(stats.means, arm)
         chosen = (index_like(stats.means) == arm) & go
@@ -249,7 +256,6 @@ class LinearGaussian(Gaussian):
         elif sums is not None:
             sums = sums + jnp.where(chosen, reward, 0)
         if products is not None:
-            evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
             rows = seen.shape.rows()
             assert rows is not None
             products = CrossCache(rows, evidence.cross).after(space, along, arm)
@@ -268,7 +274,7 @@ class LinearGaussian(Gaussian):
         """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
         return recomputed(features, stats, self.ridge)  # type: ignore[arg-type]
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> LinearEvidence:
+    def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
         rows, cross = shape.rows(), None
         if stats.products is not None and rows is not None:

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.shapes import Shape, row_margin
-from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.families.designs import Design, DiagonalDesign, weighted
+from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.views import Evidence
+from jaxelim.families.designs import Design, DiagonalDesign, LinearContext, weighted
 from jaxelim.lanes import ArmBlock
 
 Tree = Any
@@ -36,7 +36,7 @@ def likelihood_ratio(margin: Array, norm: Array) -> Array:
 class LinearEvidence(Evidence):
     """The evidence about pieces of one shape, at theta_hat, in the metric of one design."""
 
-    space: ArmContext
+    space: LinearContext
     shape: Shape
     design: Design
     means: Array  # [K] phi_k . theta_hat
@@ -47,7 +47,7 @@ class LinearEvidence(Evidence):
 
     @staticmethod
     def of(
-        space: ArmContext, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
+        space: LinearContext, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
         cross: Tree = None,
     ) -> "LinearEvidence":  # fmt: skip
         """The evidence under a design; `cross`: the products of `shape.rows()`, if cached."""
@@ -94,7 +94,7 @@ class LinearEvidence(Evidence):
 
     def margins(self, i: Array) -> Array:
         """(phi_i - phi_k) . theta_hat for every k: [K]."""
-        return row_margin(self.space, self.means, self.theta_hat, i)
+        return self.space.margins(self.means, self.theta_hat, i)
 
     def along_pair(self, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""

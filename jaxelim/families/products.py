@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import ArmContext
-from jaxelim.families.designs import Design
+from jaxelim.families.designs import Design, LinearContext
 
 
 @jax.tree_util.register_dataclass
@@ -35,7 +34,7 @@ class CrossCache:
         """Invalidate all entries."""
         return dataclasses.replace(self, arms=jnp.full_like(self.arms, -1))
 
-    def of(self, space: ArmContext, design: Design, arms: Array) -> "CrossCache":
+    def of(self, space: LinearContext, design: Design, arms: Array) -> "CrossCache":
         """The cache for `arms`: recompute the entries that hold another arm."""
         stale = self.arms != arms
         if arms.ndim == 1:
@@ -57,7 +56,7 @@ class CrossCache:
         some = lambda cross: jax.lax.fori_loop(0, arms.shape[0], row, cross)  # noqa: E731
         return CrossCache(arms, jax.lax.cond(jnp.any(stale), some, lambda cross: cross, self.cross))
 
-    def after(self, space: ArmContext, gain: Array, arm: Array) -> "CrossCache":
+    def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
         """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
         along = (
             space.lanes.row(self.cross, arm)

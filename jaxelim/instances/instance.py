@@ -218,7 +218,8 @@ class Instance:
     @property
     def singles(self) -> list["Instance"]:
         """Deprecated name of `unbatched`."""
-        warnings.warn("Instance.singles is Instance.unbatched now", DeprecationWarning, stacklevel=2)
+        message = "Instance.singles is Instance.unbatched now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return self.unbatched
 
     def __len__(self) -> int:

@@ -107,18 +107,19 @@ class FWS(SamplingRule):
             return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
         onward = _uniform_block(view.t + 1, arms)
         step = 1 / view.time
-        design = state.design.mixed(view.space, vertex, 1 - step, step)
+        design = state.design.mixed(view.linear.space, vertex, 1 - step, step)
         return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
 
     def choose(self, view, state):
         look = self._look(view, state)
         uniform = look.block | look.tied
-        z = jnp.where(uniform, 1 / state.x.shape[0], play(look.evidence, look.values, look.near & ~uniform))
+        answer = play(look.evidence, look.values, look.near & ~uniform)
+        z = jnp.where(uniform, 1 / state.x.shape[0], answer)
         arm, x = self._pull(view, state.x, z)
         if state.design is None:
             return arm, FWSState(x, None)
         design = self._towards(view, state.design, jnp.where(uniform, 0, z))
-        afresh = lambda: where(uniform, weighted(view.space, x), design)  # noqa: E731
+        afresh = lambda: where(uniform, weighted(view.linear.space, x), design)  # noqa: E731
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), afresh, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
@@ -128,7 +129,7 @@ class FWS(SamplingRule):
         def mix(c):
             design, left, keep = c
             k = view.lanes.argmax(left)
-            design = design.mixed(view.space, k, keep, step * view.lanes.take(left, k))
+            design = design.mixed(view.linear.space, k, keep, step * view.lanes.take(left, k))
             return design, jnp.where(index_like(left) == k, 0, left), jnp.ones_like(keep)
 
         return jax.lax.while_loop(lambda c: jnp.any(c[1] > 0), mix, (design, z, 1 - step))[0]

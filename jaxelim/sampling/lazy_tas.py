@@ -173,7 +173,7 @@ def _frank_wolfe(view, weights, due):
         arm = lanes.argmax(evidence.gradient(closest))
         weights = jnp.where(go, averaged(weights, each == arm, i), weights)
         # The design of a lane that is finished, or not due, is never read.
-        design = inverted(weights) if diagonal else design.add(view.space, arm)[0]
+        design = inverted(weights) if diagonal else design.add(view.linear.space, arm)[0]
         norm = jnp.sqrt(lanes.sum(weights**2))
         short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
         return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
@@ -181,7 +181,8 @@ def _frank_wolfe(view, weights, due):
     if diagonal:
         design = inverted(weights)
     else:
-        design = weighted(view.space, jnp.maximum(weights, _FLOOR), view.prepared.ridge)  # V_U
+        floored = jnp.maximum(weights, _FLOOR)
+        design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
     _, weights, _, steps, _ = jax.lax.while_loop(more, step, carry)

@@ -105,7 +105,7 @@ class XYAdaptive(SamplingRule):
         Active arms come first in every lane. So the loop is as long as the lane with
         the most of them needs.
         """
-        lanes, space, design = view.lanes, view.space, view.linear.design
+        lanes, space, design = view.lanes, view.linear.space, view.linear.design
         each = index_like(view.means)
         # The index of the n-th active arm; the inactive arms follow.
         order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)

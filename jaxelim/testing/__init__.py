@@ -563,7 +563,8 @@ def _check_family_settings(family: Any) -> str:
     except JaxelimError as error:
         raise ContractError(f"check refuses means inside the range: {error}") from error
     ends = " and ".join(f"{end:g}" for end in family_checks.ends(family)) or "none"
-    return f"a frozen dataclass; means from {family.low:g} to {family.high:g}, ends included: {ends}"
+    means = f"means from {family.low:g} to {family.high:g}, ends included: {ends}"
+    return f"a frozen dataclass; {means}"
 
 
 def _check_family_runs(family: Any, rng: np.random.Generator) -> str:

@@ -218,7 +218,7 @@ def check_bounds(family: OneParameter, rng: Generator) -> str:
 
 
 def _at(family: OneParameter, mean: np.ndarray, y: np.ndarray, end: float, upper: bool) -> Any:
-    """d(mean, y), what a rounding of y makes of it, and the last d before the end, which is mean."""
+    """d(mean, y), its change by a rounding of y, and the last d before the end of the range."""
     last = mean if not np.isfinite(end) else np.where(mean == end, mean, _before(end, upper))
     inner = np.where(y == end, mean, y)
 
@@ -342,7 +342,8 @@ def check_draws(family: OneParameter, rng: Generator, draws: int) -> str:
     bias = ((2 * likely) ** 0.5 + 3) / draws**0.5
     return (
         f"n = {draws} rewards at each of {known} means have mean mu and variance V(mu); seen would "
-        f"be a bias of {bias:.2g} standard deviations, or a variance off by {min(seen):.1%} (at one "
+        f"be a bias of {bias:.2g} standard deviations, or a variance off by {min(seen):.1%} "
+        "(at one "
         f"mean) to {max(seen):.1%} (at another)"
     )
 
@@ -366,7 +367,8 @@ def _check_moments(
 ) -> float:
     """The relative error of a variance that would be seen."""
     n, average, squares = x.size, x.mean(), (x - mean) ** 2
-    d, variance = _numbers(lambda x, m: (family.divergence(x, m), family.variance(m)), average, mean)
+    both = lambda x, m: (family.divergence(x, m), family.variance(m))  # noqa: E731
+    d, variance = _numbers(both, average, mean)
     off = abs(average - mean) / (variance / n) ** 0.5
     require(
         n * d <= likely,
@@ -417,7 +419,8 @@ def check_update(family: OneParameter, rng: Generator) -> str:
 
 
 def _check_statistics(now: Statistics, counts, sums, t, method: str) -> None:
-    for name, known in (("t", t), ("counts", counts), ("reward_sums", sums), ("means", sums / counts)):
+    found = {"t": t, "counts": counts, "reward_sums": sums, "means": sums / counts}
+    for name, known in found.items():
         ours = getattr(now, name)
         good = ours is not None and np.allclose(ours, known, rtol=1e-12, atol=0)
         have = "None" if ours is None else np.asarray(ours).tolist()

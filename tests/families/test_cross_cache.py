@@ -10,9 +10,8 @@ import pytest
 import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
-from jaxelim.contracts.views import ArmContext
 from jaxelim.families import gaussian
-from jaxelim.families.designs import ArmDesign, SquareDesign
+from jaxelim.families.designs import ArmDesign, LinearContext, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
@@ -46,7 +45,7 @@ def test_cached_products_equal_recomputed_ones(form, m, owned):
 
         @jax.jit
         def step(flag, design, kept, arms, arm, weight):
-            space = ArmContext(LaneOps(flag), features)
+            space = LinearContext(LaneOps(flag), features)
             kept = kept.of(space, design, arms)
             after, gain, _ = design.add(space, arm, weight)
             return kept, design.cross(space, arms), after, kept.after(space, gain, arm)

@@ -8,9 +8,8 @@ import pytest
 import jaxelim as je
 from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
-from jaxelim.contracts.views import ArmContext
 from jaxelim.families import gaussian
-from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign
+from jaxelim.families.designs import ArmDesign, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearStatistics, recomputed
 from jaxelim.lanes import LaneOps
 
@@ -74,7 +73,7 @@ def test_sums_of_rewards_lose_nothing():
     """100,000 rewards near 1: only the compensated float32 sum is exact to 1e-3."""
     rewards = (1 + RNG.normal(size=100_000) / 10).astype(np.float32)
     with scope.engine():
-        space = ArmContext(LaneOps(None), jnp.eye(2, dtype=jnp.float32))
+        space = LinearContext(LaneOps(None), jnp.eye(2, dtype=jnp.float32))
         zero = jnp.zeros(2, jnp.float32)
         stats = LinearStatistics(
             t=jnp.int32(2), counts=zero + 1, means=zero, reward_sums=zero,

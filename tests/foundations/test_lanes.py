@@ -8,8 +8,13 @@ import pytest
 import jaxelim as je
 from benchmarks.kernels import compiled_text
 from jaxelim import engine, scope
-from jaxelim.contracts.views import ArmContext
-from jaxelim.families.designs import ArmDesign, DiagonalDesign, SquareDesign, weighted
+from jaxelim.families.designs import (
+    ArmDesign,
+    DiagonalDesign,
+    LinearContext,
+    SquareDesign,
+    weighted,
+)
 from jaxelim.lanes import ARMS_A_BLOCK, LaneOps, index_like, over_arm_blocks
 from jaxelim.problems.top_m import pack, unpack
 
@@ -218,7 +223,7 @@ def test_designs(owned):
     for form in forms:
 
         def run(lanes, form):
-            space = ArmContext(lanes, jnp.asarray(features))
+            space = LinearContext(lanes, jnp.asarray(features))
             for row in pulls:
                 form, _, _ = form.add(space, jnp.asarray(row))
             cross = form.cross(space, i)
@@ -240,7 +245,7 @@ def test_designs(owned):
             )
 
         def of_two(lanes, form):
-            space, arms = ArmContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
+            space, arms = LinearContext(lanes, jnp.asarray(features)), jnp.stack([i, j])
             cross = form.cross(space, arms)
             singly = [
                 (form.cross(space, k), form.distances(space, form.cross(space, k), k))
@@ -255,7 +260,7 @@ def test_designs(owned):
                 np.testing.assert_allclose(got, one, atol=1e-12)
 
         def of_all(lanes, form, features=features):
-            space, g = ArmContext(lanes, jnp.asarray(features)), form.g
+            space, g = LinearContext(lanes, jnp.asarray(features)), form.g
 
             def more(found, arms):
                 return jax.lax.dynamic_update_slice_in_dim(
@@ -274,7 +279,7 @@ def test_designs(owned):
         )
     weights = rng.random((k, B))
     for got in both(
-        lambda lanes, w: weighted(ArmContext(lanes, jnp.asarray(features)), w, ridge).v_inv,
+        lambda lanes, w: weighted(LinearContext(lanes, jnp.asarray(features)), w, ridge).v_inv,
         jnp.asarray(weights),
     ):
         for b in range(B):
@@ -298,7 +303,7 @@ def test_quadratic_forms_and_mixed_designs(d):
     for y in (shared, own):
         for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
             squares = lambda lanes, form, y: form.squares(  # noqa: E731
-                ArmContext(lanes, jnp.asarray(phi)), y
+                LinearContext(lanes, jnp.asarray(phi)), y
             )
             for got in both(squares, form, jnp.asarray(y)):
                 each = np.broadcast_to(y, (directions, d, B))
@@ -307,7 +312,7 @@ def test_quadratic_forms_and_mixed_designs(d):
                 )
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
     mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
-        ArmContext(lanes, jnp.asarray(phi)), *x
+        LinearContext(lanes, jnp.asarray(phi)), *x
     )
     for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
         for b in range(B):
@@ -325,11 +330,11 @@ def test_near_equal_arms_keep_their_distance():
     i = jnp.int32(0)
     y = phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
-    careful = ArmContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
+    careful = LinearContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
     np.testing.assert_allclose(
         design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8
     )
-    plain = ArmContext(LaneOps(None), jnp.asarray(phi))
+    plain = LinearContext(LaneOps(None), jnp.asarray(phi))
     assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts.views import ArmContext, View
+from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
-from jaxelim.families.designs import DiagonalDesign, SquareDesign
+from jaxelim.families.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.lanes import where as where_
@@ -112,11 +112,11 @@ def solve(
         bonus: [K] c, or None for 0.
     """
     gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
-    space, lanes_apart = view.space, view.means.ndim > 1
+    space, lanes_apart = view.linear.space, view.means.ndim > 1
     arms, pieces = view.means.shape[0], view.linear.margin.shape[0]
 
     def one(features, frame, shape, gaps, active, bonus, last, now, few=False):
-        run = ArmContext(LaneOps(None), features, space.constants, space.cancellation_safe)
+        run = LinearContext(LaneOps(None), features, space.constants, space.cancellation_safe)
         if isinstance(view.linear.design, DiagonalDesign):
             reference = DiagonalDesign(frame.g)
         else:

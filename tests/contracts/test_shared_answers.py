@@ -1,0 +1,134 @@
+"""Problems of one's own: several answers with one public form, pieces made from a shape."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxelim as je
+from jaxelim.testing import ContractError, check_problem
+
+LUCK = 1e-6
+ONE = je.Engine(devices=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class BestHalf(je.Problem):
+    """Whether the best arm is among the first `size` arms."""
+
+    size: int = 2
+    name = "best-half"
+    shared_answers = True
+
+    def answer(self, seen):
+        return jnp.argmax(seen.means)
+
+    def public(self, seen, answer):
+        return jnp.stack([answer < self.size, answer >= self.size])
+
+    def width(self, arms):
+        return 2
+
+    def shape(self, seen, answer):
+        inside = jnp.arange(len(seen.means)) < self.size
+        return je.Rows(answer, inside != (answer < self.size))
+
+
+class Unique(BestHalf):
+    """The same, but it says that each answer has a public form of its own."""
+
+    name = "unique"
+    shared_answers = False
+
+
+class Blind(BestHalf):
+    """Its pieces leave out one rival."""
+
+    name = "blind"
+
+    def shape(self, seen, answer):
+        shape = super().shape(seen, answer)
+        rival = jnp.arange(len(seen.means)) == self.size
+        return je.Rows(shape.first, shape.exists & ~rival)
+
+
+def test_the_contract():
+    assert "walks of its set" in str(check_problem(BestHalf()))
+    with pytest.raises(ContractError, match="another answer is False"):
+        check_problem(Unique())
+    with pytest.raises(ContractError, match="in a piece is False"):
+        check_problem(Blind())
+
+
+def test_stops_on_the_right_half():
+    """The two best arms tie inside their half. n = 400 runs at delta = 0.1; 79 errors or more
+    come by luck with probability below 1e-6 at a rate of 0.1, so a rate of 0.28 is seen."""
+    instance = je.Instance(np.eye(4), [1.0, 1.0, 0.2, 0.0])
+    stopping = je.LLR(), je.SelectiveElimination(), je.FullElimination()
+    found = je.simulate(
+        instance, BestHalf(), je.LinGapE(), delta=0.1, runs=400, stopping=stopping, engine=ONE
+    )
+    assert found.stopped.all() and found.answer.shape == (3, 1, 400, 2)
+    llr, selective, full = found.samples[:, 0]
+    assert (full <= selective).all() and (selective <= llr).all() and (selective < llr).any()
+    errors = (~found.correct).sum(-1)
+    assert errors.max() <= stats.binom.isf(LUCK, 400, 0.1)
+    with pytest.raises(je.TieError):  # best arm has no unique answer there
+        je.simulate(instance, je.BestArm(), je.LinGapE(), runs=2)
+
+
+def test_at_sampling_too():
+    instance = je.Instance(np.eye(4), [1.0, 0.6, 0.2, 0.0])
+    for elimination in (je.SelectiveElimination(), je.FullElimination()):
+        found = je.simulate(
+            instance, BestHalf(), je.LinGapE(), delta=0.1, runs=20, stopping=elimination,
+            elimination=elimination, engine=ONE,
+        )  # fmt: skip
+        assert found.stopped.all() and (found.tests_sampling < 2 * found.samples).any()
+
+
+def test_there_is_no_lower_bound():
+    instance = je.Instance(np.eye(4), [1.0, 0.5, 0.2, 0.0])
+    with pytest.raises(je.UnsupportedError) as caught:
+        je.complexity(instance, BestHalf())
+    assert caught.value.argument == "problem" and "several share one" in str(caught.value)
+
+
+class OutOfRange(BestHalf):
+    """Its answer is no arm from the 60th sample on."""
+
+    name = "out-of-range"
+
+    def shape(self, seen, answer):
+        shape = super().shape(seen, answer)
+        return je.Rows(jnp.where(seen.means[0] > 0.9, 7, shape.first), shape.exists)
+
+
+def test_arms_of_a_shape_out_of_range_end_the_run():
+    instance = je.Instance(np.eye(3), [1.0, 0.5, 0.0])
+    with pytest.raises(je.ArgumentError) as caught:
+        je.simulate(instance, OutOfRange(), je.Uniform(), runs=4, engine=ONE)
+    assert caught.value.argument == "problem" and "it gave 7 after" in str(caught.value)
+
+
+class NoShape(BestHalf):
+    """Its shape is no shape."""
+
+    def shape(self, seen, answer):
+        return jnp.arange(3) != answer
+
+
+class WrongWidth(BestHalf):
+    """Its public answer has another length than `width` says."""
+
+    def width(self, arms):
+        return arms
+
+
+@pytest.mark.parametrize("problem", [NoShape(), WrongWidth()], ids=["shape", "width"])
+def test_methods_that_return_something_else(problem):
+    with pytest.raises(je.ArgumentError) as caught:
+        je.simulate(je.Instance(np.eye(3), [1.0, 0.5, 0.0]), problem, je.Uniform(), runs=2)
+    assert caught.value.argument == "problem" and " returned " in str(caught.value)
