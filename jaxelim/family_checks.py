@@ -218,7 +218,7 @@ def check_bounds(family: OneParameter, rng: Generator) -> str:
 
 
 def _at(family: OneParameter, mean: np.ndarray, y: np.ndarray, end: float, upper: bool) -> Any:
-    """d(mean, y), what a rounding of y makes of it, and the last d before the end, which is mean."""
+    """d(mean, y); what a rounding of y makes of it; d at the last number before the end."""
     last = mean if not np.isfinite(end) else np.where(mean == end, mean, _before(end, upper))
     inner = np.where(y == end, mean, y)
 
@@ -341,9 +341,9 @@ def check_draws(family: OneParameter, rng: Generator, draws: int) -> str:
         seen.append(_check_moments(family, where, float(mean), x[2:], likely))
     bias = ((2 * likely) ** 0.5 + 3) / draws**0.5
     return (
-        f"n = {draws} rewards at each of {known} means have mean mu and variance V(mu); seen would "
-        f"be a bias of {bias:.2g} standard deviations, or a variance off by {min(seen):.1%} (at one "
-        f"mean) to {max(seen):.1%} (at another)"
+        f"n = {draws} rewards at each of {known} means have mean mu and variance V(mu); a bias of "
+        f"{bias:.2g} standard deviations would be seen, a variance off by {min(seen):.1%} at the "
+        f"best of these means and by {max(seen):.1%} at the worst"
     )
 
 
@@ -366,7 +366,9 @@ def _check_moments(
 ) -> float:
     """The relative error of a variance that would be seen."""
     n, average, squares = x.size, x.mean(), (x - mean) ** 2
-    d, variance = _numbers(lambda x, m: (family.divergence(x, m), family.variance(m)), average, mean)
+    d, variance = _numbers(
+        lambda x, m: (family.divergence(x, m), family.variance(m)), average, mean
+    )
     off = abs(average - mean) / (variance / n) ** 0.5
     require(
         n * d <= likely,
@@ -390,9 +392,7 @@ def check_update(family: OneParameter, rng: Generator) -> str:
     tables = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[0]), family.tables(instance))
     each = jnp.arange(b, dtype=jnp.int32)
     draw = jax.jit(lambda arm, z: family.draw(Lanes(), natures, arm, each * 0, z))
-    update = jax.jit(
-        lambda now, *x: family.update(Snapshot.of(family, problem, space, now), *x)
-    )
+    update = jax.jit(lambda now, *x: family.update(Snapshot.of(family, problem, space, now), *x))
 
     def drawn(arm):
         noise = _noise(family, rng, b)
@@ -417,7 +417,12 @@ def check_update(family: OneParameter, rng: Generator) -> str:
 
 
 def _check_statistics(now: Statistics, counts, sums, t, method: str) -> None:
-    for name, known in (("t", t), ("counts", counts), ("reward_sums", sums), ("means", sums / counts)):
+    for name, known in (
+        ("t", t),
+        ("counts", counts),
+        ("reward_sums", sums),
+        ("means", sums / counts),
+    ):
         ours = getattr(now, name)
         good = ours is not None and np.allclose(ours, known, rtol=1e-12, atol=0)
         have = "None" if ours is None else np.asarray(ours).tolist()

@@ -54,8 +54,8 @@ def simulate(
         ridge: lambda of V = lambda I + sum_k N_k phi_k phi_k', >= 0; 0 needs arms that span R^d. None:
             that of a `LinearThreshold`, else 0. The paper's experiments have 1. A ridge above 0
             biases theta_hat, and only a `LinearThreshold` accounts for that.
-        noise: [runs, T] in place of the seeded noise: standard normals for Gaussian rewards, uniforms
-            on [0, 1) for others. A run that uses its row up is truncated.
+        noise: [runs, T] in place of the seeded noise: standard normals, or uniforms on [0, 1) where
+            the family draws from these. A run that uses its row up is truncated.
         record: ("pair_times",) to keep, for top m, when each ordered pair of arms was eliminated.
         engine: how the work is laid out.
         progress: True to show runs done, samples per second and time left.

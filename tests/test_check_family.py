@@ -72,17 +72,32 @@ def _squares(self, x, y):
 
 DIVERGENCE = {
     "variance of Poisson": (dict(variance=lambda self, y: y), "do not belong together"),
-    "divergence of Poisson": (dict(divergence=lambda self, x, y: poisson(x, y)), "do not belong together"),
-    "half of it": (dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2), "do not belong together"),
+    "divergence of Poisson": (
+        dict(divergence=lambda self, x, y: poisson(x, y)),
+        "do not belong together",
+    ),
+    "half of it": (
+        dict(divergence=lambda self, x, y: Geometric().divergence(x, y) / 2),
+        "do not belong together",
+    ),
     "squares": (dict(divergence=_squares), "do not belong together"),
-    "other way round": (dict(divergence=lambda self, x, y: Geometric().divergence(y, x)), "finite for y inside"),
-    "no number at the end": (dict(divergence=_plain), r"divergence\(0, .* = nan; it has to be finite"),
+    "other way round": (
+        dict(divergence=lambda self, x, y: Geometric().divergence(y, x)),
+        "finite for y inside",
+    ),
+    "no number at the end": (
+        dict(divergence=_plain),
+        r"divergence\(0, .* = nan; it has to be finite",
+    ),
     "0": (dict(divergence=lambda self, x, y: 0 * (x + y)), "above 0"),
     "minus": (dict(divergence=lambda self, x, y: -Geometric().divergence(x, y)), "at least 0"),
-    "not 0": (dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)), "it has to be 0"),
+    "not 0": (
+        dict(divergence=lambda self, x, y: 0.1 + Geometric().divergence(x, y)),
+        "it has to be 0",
+    ),
     "finite at the end": (dict(divergence=_finite_at_the_end), "it has to be inf"),
     "no variance": (dict(variance=lambda self, y: 0 * y), "variance.* has to be a number above 0"),
-}  # fmt: skip
+}
 RAISES = dict(divergence=lambda self, x, y: x @ jnp.ones((3, 3))), "divergence or variance raised"
 
 
@@ -92,19 +107,29 @@ def _bracket(change):
 
 
 BRACKETS = {
-    "upper too near": (lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2), "upper end .* inside the bound"),
-    "lower too near": (lambda m, r, low, up: (m * jnp.exp(-r), up), "lower end .* inside the bound"),
+    "upper too near": (
+        lambda m, r, low, up: (low, m + jnp.sqrt(r * m) / 2),
+        "upper end .* inside the bound",
+    ),
+    "lower too near": (
+        lambda m, r, low, up: (m * jnp.exp(-r), up),
+        "lower end .* inside the bound",
+    ),
     "infinite": (lambda m, r, low, up: (low, up + jnp.inf), "upper end .* finite"),
     "no number": (lambda m, r, low, up: (low + jnp.nan, up), "lower end .* finite"),
-    "the end": (lambda m, r, low, up: (0 * low, up), "is an end of the range, and the bound is not"),
+    "the end": (
+        lambda m, r, low, up: (0 * low, up),
+        "is an end of the range, and the bound is not",
+    ),
     "beyond": (lambda m, r, low, up: (low - 1, up), "out of the range"),
     "exchanged": (lambda m, r, low, up: (up, low), "wrong side of the mean"),
     "one": (lambda m, r, low, up: (up,), "has to return two"),
-}  # fmt: skip
+}
 
 
 def _draw(change):
     """Geometric's, changed."""
+
     def draw(self, lanes, nature, arm, pull, noise):
         reward = Geometric().draw(lanes, nature, arm, pull, noise)
         return change(lanes.take(nature, arm), noise, reward)
@@ -117,17 +142,26 @@ def _one_nature(self, lanes, nature, arm, pull, noise):
 
 
 DRAWS = {
-    "biased": (_draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)), "have mean .* standard errors off"),
+    "biased": (
+        _draw(lambda mu, u, x: x + jnp.where((u < 0.05) & (mu > 0), 1.0, 0.0)),
+        "have mean .* standard errors off",
+    ),
     "shrunk": (_draw(lambda mu, u, x: 0.95 * x), "have mean .* standard errors off"),
     "always mu": (_draw(lambda mu, u, x: mu), "have variance 0 over"),
     "of two points": (_draw(lambda mu, u, x: jnp.where(u < 0.5, 2 * mu, 0)), "have variance"),
-    "not finite": (_draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)), r"not finite, for noise \[0"),
+    "not finite": (
+        _draw(lambda mu, u, x: jnp.where(u > 0, x, jnp.inf)),
+        r"not finite, for noise \[0",
+    ),
     "below the range": (_draw(lambda mu, u, x: jnp.where(u < 0.01, -1.0, x)), "out of the range"),
-    "at the end": (_draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)), "other than the mean, at an end"),
+    "at the end": (
+        _draw(lambda mu, u, x: jnp.where(mu > 0, x, 1)),
+        "other than the mean, at an end",
+    ),
     "one for all": (_draw(lambda mu, u, x: x[0]), r"rewards are float64\[\]"),
     "of one type": (_draw(lambda mu, u, x: x.astype(jnp.int32)), "rewards are int32"),
     "one nature for all": (_one_nature, "a nature of its own"),
-}  # fmt: skip
+}
 
 
 class Doubled(PairEvidence):
@@ -156,7 +190,9 @@ def _goes_on(self, seen, arm, reward, go):
 
 
 def _forgets(self, seen, arm, reward, go):
-    return dataclasses.replace(Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums)
+    return dataclasses.replace(
+        Geometric.update(self, seen, arm, reward, go), reward_sums=seen.stats.reward_sums
+    )
 
 
 def _starts_at_0(self, space, problem, tables, rewards):
@@ -186,10 +222,13 @@ SETTINGS = {
     "no name": (dict(name=""), "has to be its own"),
     "noise": (dict(noise="cauchy"), "noise is 'cauchy'"),
     "range": (dict(high=0.0), "no mean is between"),
-    "refused": (dict(high=5.0, check=lambda self, instance: je.Bernoulli().check(instance)), "refuses means inside"),
+    "refused": (
+        dict(high=5.0, check=lambda self, instance: je.Bernoulli().check(instance)),
+        "refuses means inside",
+    ),
     "docstring": (dict(__doc__="Args:\n    size: none."), "docstring"),
     "repr": (dict(__repr__=lambda self: "Other()"), "repr"),
-}  # fmt: skip
+}
 
 
 def fails(part, sentence, *given, **members):
@@ -235,10 +274,18 @@ INHERITED = {
     "go": (family_checks.check_update, dict(update=_goes_on), "after update"),
     "sums": (family_checks.check_update, dict(update=_forgets), "after update"),
     "gradient": (family_checks.check_gradient, dict(evidence=_doubled), "gradient is not that of"),
-    "counts": (family_checks.check_gradient, dict(evidence=_more_counts), "not the LLR at the counts"),
+    "counts": (
+        family_checks.check_gradient,
+        dict(evidence=_more_counts),
+        "not the LLR at the counts",
+    ),
     "order": (_runs, dict(refuted_pairs=_late), "tau_full = .*, tau_selective"),
-    "lanes": (_runs, dict(refuted_pairs=_with_neighbours), "a run alone and the same run in a batch"),
-}  # fmt: skip
+    "lanes": (
+        _runs,
+        dict(refuted_pairs=_with_neighbours),
+        "a run alone and the same run in a batch",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", [

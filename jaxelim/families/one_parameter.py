@@ -105,7 +105,8 @@ class OneParameter(Family):
 
     A family writes `draw`, `divergence`, `variance` and `bracket`, and inherits the rest. Precision
     counts n are pulls over cost, or weights over cost. Estimates are never moved away from the
-    ends of the range: an end is a mean like any other.
+    ends of the range: an end is a mean like any other. See docs/add-a-family.md;
+    `jaxelim.testing.check_family` certifies a family.
 
     Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann & Kalyanakrishnan 2013.
     """
