@@ -274,7 +274,8 @@ def test_loglog_threshold(name, value):
              np.ma.masked_array(PHI)],
     "theta": [None, "theta", 1.0, [], [1.0], [1.0, 2.0, 3.0], [[1.0]], [[[1.0, 2.0]]], [True, False], [1j, 0], [NAN, 0.0],
               [INF, 0.0], np.array([1.0, 0.0], object), np.zeros((0, 2)), [1e308, 1e308]],
-    "noise_std": [*NOT_REAL, 0, 0.0, -1.0, 1e-320],
+    "noise_std": [*(x for x in NOT_REAL if x is not None), 0, 0.0, -1.0, 1e-320],
+    "family": ["bernoulli", je.Bernoulli, 1, True, je.Bernoulli()],  # the last: of linear arms
     "name": [1, b"name", ["name"], "a\0b", "\ud800", "b\udfff"],
 }))
 def test_instance(name, value):
