@@ -5,7 +5,7 @@ family's distribution of mean x from that of mean y. All functions work entry by
 on arrays of equal shapes, in float64 or float32; lanes come last (see `jaxelim.lanes`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
@@ -16,9 +16,10 @@ from jax import Array
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.lanes import ArmBlock, index_like
+from jaxelim.stopping.thresholds import LinearThreshold
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -145,6 +146,14 @@ class OneParameter(Family):
         if isinstance(shape, Levels) and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
             raise ArgumentError("level", shape.level, allowed)
+
+    def ridge_of(
+        self, ridge: float | None, instance: "Instance", threshold: Callable
+    ) -> float | None:
+        if isinstance(threshold, LinearThreshold):
+            allowed = f"a threshold without a ridge for {self!r}, such as Heuristic() or GK16()"
+            raise UnsupportedError("threshold", threshold, allowed)
+        return super().ridge_of(ridge, instance, threshold)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         bad = noise[(noise < 0) | (noise >= 1)]

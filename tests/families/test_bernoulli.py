@@ -566,6 +566,11 @@ UNSUPPORTED = {
     "extra arm": (lambda: je.best_extra_arm(EASY, je.BestArm(), 1.0), "family"),
     "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),
     "noise_std": (lambda: EASY.noise_std, "family"),
+    "a threshold with a ridge": (
+        lambda: run(threshold=je.LinearThreshold(3, 1.0, 1.0)),
+        "threshold",
+        "without a ridge",
+    ),
 }
 
 
