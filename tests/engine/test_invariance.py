@@ -78,10 +78,9 @@ def test_layout_does_not_matter(observed, layout):
 
 
 def test_two_devices_and_one(observed):
-    if len(jax.devices()) < 2:
-        # conftest.py asks for two devices
-        assert "JAX_NUM_CPU_DEVICES" in __import__("os").environ
-    assert observed.layout["devices"] == min(2, len(jax.devices()))
+    # With one device the test would compare a run with itself.
+    assert len(jax.devices()) >= 2, "run the tests with JAX_NUM_CPU_DEVICES=2"
+    assert observed.layout["devices"] == len(jax.devices())
     one = je.simulate(
         INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON
     )
