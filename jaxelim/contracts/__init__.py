@@ -27,10 +27,8 @@ ASK, OK = np.int32(0), np.int32(1)
 
 
 class Family:
-    """The contract of a reward family: a frozen dataclass of settings.
-
-    Methods with an instance run on the host. The others are traced, lanes last.
-    """
+    """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
+    run on the host. The others are traced, lanes last."""
 
     name: ClassVar[str] = ""
     noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
@@ -67,6 +65,10 @@ class Family:
 
     def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
         """Warn of what is allowed but may make answers wrong."""
+
+    def forms(self, instance: "Instance", problem: "Problem") -> tuple[str, ...]:
+        """What `Engine(form=...)` may be."""
+        return ()
 
     def settled(self, **job: Any) -> "Family":
         """The family with all that the program of a job depends on, such as a form of V^-1."""
@@ -125,8 +127,7 @@ class Problem:
     """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
-    Problems".) Methods may be written for one run, and are then called under `jax.vmap`. If they
-    are right lanes-last too, set `lanes_last`, which avoids the vmap.
+    Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
     """
 
     name: ClassVar[str] = ""
@@ -166,8 +167,8 @@ class Problem:
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
         with scope.engine():
-            means, theta_hat = jnp.asarray(arms @ theta), jnp.asarray(theta)
-            seen = Estimate(LaneOps(), means, theta_hat, self.constants())
+            given = jnp.asarray(arms @ theta), jnp.asarray(theta), self.constants()
+            seen = Estimate(LaneOps(), *given)
             return self.shape(seen, self.answer(seen)).half_spaces(arms)
 
     def scaled(self, scale: float) -> "Problem":
@@ -234,9 +235,8 @@ class PieceSet:
 class SamplingRule:
     """The contract of a sampling rule: a frozen dataclass of settings with pure methods.
 
-    It must define `choose`, and `init` if it has a state. They may be written
-    for one run, and are then called under `jax.vmap`. `traits` declares what it
-    needs and allows.
+    It must define `choose`, and `init` if it has a state. They may be written for one run, and are
+    then called under `jax.vmap`. `traits` declares what it needs and allows.
     """
 
     traits: ClassVar[Traits] = Traits()

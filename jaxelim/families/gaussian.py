@@ -116,6 +116,12 @@ class Gaussian(Family):
     def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
         _warn_of_ridge(ridge or 0.0, instance, threshold, delta)
 
+    def forms(self, instance: "Instance", problem: Problem) -> tuple[str, ...]:
+        """The forms of V^-1 that are exact."""
+        allowed = ["diagonal"] if instance.structure == "unstructured" else []
+        allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
+        return tuple(allowed)
+
     def settled(
         self, *, instance: "Instance", problem: Problem, ridge: float, max_samples: int,
         form: str | None, sums: bool, theta: bool, tuned: bool,

@@ -11,7 +11,6 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
-from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import memory
@@ -187,9 +186,8 @@ class Job:
 
 def _check_form(form: str, instance: Instance, problem: Problem) -> None:
     """Refuse a form of the design that is not exact, or that the family does not have."""
-    allowed = ["diagonal"] if instance.structure == "unstructured" else []
-    allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
-    if not isinstance(instance.family, Gaussian):
+    allowed = list(instance.family.forms(instance, problem))
+    if not allowed:
         raise ArgumentError("form", form, f"None: {instance.family!r} keeps no design")
     if form not in allowed:
         raise ArgumentError("form", form, f"one of {allowed} for this instance and problem")
