@@ -160,8 +160,8 @@ class View(_Seen):
     active: Array  # [Q] bool: the pieces for sampling
     active_count: Array  # [] int32: their number
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
-    delta: Array  # []
-    beta: Array  # []: the threshold at (t, delta), t as above
+    delta: Array  # []; None for a rule with `uses_delta=False`
+    beta: Array  # []: the threshold at (t, delta), t as above; None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,10 @@ class Asking:
         if spec.rule.traits.uses_chance:
             chance = random.chance(inputs.key, lane.run, t, spec.dtype)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
+        # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
+        levels: dict[str, Any] = {"delta": None, "beta": None}
+        if spec.rule.traits.uses_delta:
+            levels = {"delta": delta, "beta": self.observing.beta(t, delta)}
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -66,8 +70,7 @@ class Asking:
             active=active,
             active_count=active_count,
             piece_set=sampling,
-            delta=delta,
-            beta=self.observing.beta(t, delta),
+            **levels,
             prepared=lane.prepared,
             chance=chance,
         )

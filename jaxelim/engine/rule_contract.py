@@ -40,13 +40,26 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     except (JaxelimError, FloatingPointError):  # JAX's debug_nans raises the latter
         raise
     except Exception as error:
-        raise RuleError(
-            rule, RETURNS[method] + _TRACED, f"{method} raised {in_words(error)}"
-        ) from error
+        note = f"{method} raised {in_words(error)}{_undeclared(rule, error)}"
+        raise RuleError(rule, RETURNS[method] + _TRACED, note) from error
     fault = _fault(method, given, view, *state)
     if fault:
         raise RuleError(rule, RETURNS[method], fault)
     return given
+
+
+def _undeclared(rule: SamplingRule, error: Exception) -> str:
+    """The traits that may be missing where a rule has met a None."""
+    if "NoneType" not in str(error):
+        return ""
+    traits, absent = rule.traits, []
+    if not traits.uses_delta:
+        absent.append("view.delta and view.beta are None with uses_delta=False")
+    if not traits.uses_rewards:
+        absent.append("view.reward_sums may be None with uses_rewards=False")
+    if not traits.uses_chance:
+        absent.append("view.chance is None without uses_chance=True")
+    return "".join(f"; {one}" for one in absent)
 
 
 def _fault(method: str, given: Any, view: View, *state: Tree) -> str:

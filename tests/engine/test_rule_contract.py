@@ -396,3 +396,24 @@ def test_unhashable_arguments(argument, given, nothing_compiles):
     with pytest.raises(je.ArgumentError) as caught:
         je.simulate(ONE, je.BestArm(), **{"rule": je.Uniform(), argument: given}, runs=2, ridge=1)
     assert caught.value.argument == argument and "unhashable type" in caught.value.note
+
+
+@pytest.mark.parametrize(
+    "read, traits, told",
+    [
+        (lambda view: view.beta, {}, "view.delta and view.beta are None with uses_delta=False"),
+        (lambda view: view.delta, {}, "view.delta and view.beta are None with uses_delta=False"),
+        (lambda view: view.reward_sums[0], {}, "view.reward_sums may be None with uses_rewards"),
+        (lambda view: view.chance, {}, "view.chance is None without uses_chance=True"),
+    ],
+    ids=["beta", "delta", "reward sums", "chance"],
+)
+def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles):
+    """With uses_delta=False one trajectory serves all deltas: a rule that read one of them would
+    make the others' stopping times wrong, without a word."""
+
+    def choose(rule, view, state):
+        return jnp.where(read(view) * 1.0 > 1, 0, 1), state
+
+    error = refused(a_rule(choose, traits=traits), delta=[0.1, 1e-4])
+    assert "choose raised TypeError" in error.note and told in error.note
