@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{one.name}" for one in ROOT.glob("docs/*.md"))]
-FOLDERS: tuple[str, ...] = ("benchmarks", "experiments", "tests")
+FOLDERS: tuple[str, ...] = ("jaxelim", "benchmarks", "experiments", "tests")
 """Folders whose docstrings and comments must be free of private words."""
 WIDTH = 88
 PRIVATE = (
