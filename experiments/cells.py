@@ -28,6 +28,7 @@ import xarray as xr
 from tqdm import tqdm
 
 import jaxelim as je
+from experiments import paper
 from experiments.workers import Worker
 from jaxelim import checks, cli
 from jaxelim.errors import ArgumentError, JaxelimError
@@ -81,7 +82,7 @@ class Cell:
     elimination: Any = None
     delta: tuple[float, ...] = (0.01,)
     seed: int = 0
-    max_samples: int = 1_000_000
+    max_samples: int = paper.CAP
     threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
     ridge: float = 1.0
     record: tuple[str, ...] = ()
@@ -153,7 +154,7 @@ class Options:
     """i/n: compute the i-th of n parts on its own machine; then `jaxelim merge`."""
     block: int = 1000
     """Most runs per file: the loss of a killed job, and the unit of shards."""
-    max_samples: int = 1_000_000
+    max_samples: int = paper.CAP
     """Cap on a run's samples; runs that reach it are cut off and flagged."""
     processes: bool = True
     """Use processes, not threads, on several CPU cores: faster, but slower to start."""

@@ -86,7 +86,7 @@ class Run(Asked):
     """Number of runs."""
     seed: int = 0
     """Seed of the noise."""
-    max_samples: int = 1_000_000
+    max_samples: int = checks.MAX_SAMPLES
     """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
     """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""

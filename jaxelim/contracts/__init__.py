@@ -276,7 +276,7 @@ class SamplingRule:
 
 
 class StoppingRule:
-    """The contract of a stopping rule: `observe` reads a snapshot and never changes the run."""
+    """The contract of a stopping rule, lanes last; the first `observe` sees the t of `start`."""
 
     name: ClassVar[str] = ""
     eliminates: ClassVar[bool] = False

@@ -9,7 +9,8 @@ from jaxelim.errors import ArgumentError
 
 _PROBLEMS = ("best-arm", "top-m", "thresholding", "half-spaces")
 _STRUCTURES = ("linear", "unstructured")
-_STOPPING = ("llr", "selective", "full", "native")
+KNOWN_STOPPING = ("llr", "selective", "full", "native")
+"""The stopping rules that traits allow or refuse; any other is allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Traits:
         problems: names of problems, by their `name`. None: any.
         structures: "linear", "unstructured".
         families: names of reward families. None: any.
-        stopping: names of the stopping rules that may end its runs; "native" if
-            it has a test.
+        stopping: which of llr, selective, full and native may end its runs; "native"
+            if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
@@ -63,7 +64,7 @@ class Traits:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, known in (("structures", _STRUCTURES), ("stopping", _STOPPING)):
+        for name, known in (("structures", _STRUCTURES), ("stopping", KNOWN_STOPPING)):
             given = getattr(self, name)
             if not isinstance(given, tuple) or not given or not set(given) <= set(known):
                 raise ArgumentError(

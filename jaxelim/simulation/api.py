@@ -29,7 +29,7 @@ def simulate(
     threshold: Callable = Heuristic(),  # noqa: B008 (frozen)
     runs: Any = 1000,
     seed: int = 0,
-    max_samples: int = 1_000_000,
+    max_samples: int = checks.MAX_SAMPLES,
     ridge: float | None = None,
     noise: Any = None,
     record: Sequence[str] = (),
@@ -131,7 +131,8 @@ def trace(
 
     Args:
         instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine: as in `simulate`, one of each.
+            seed, ridge, engine: as in `simulate`, one of each. The default of
+            max_samples is 20,000 here.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).

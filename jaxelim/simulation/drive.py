@@ -16,7 +16,7 @@ from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise as random
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
-from jaxelim.simulation.job import Job
+from jaxelim.simulation.job import Engine, Job
 
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
@@ -26,12 +26,17 @@ more a sample.
 """
 
 
+def used_devices(layout: Engine) -> int:
+    """How many of JAX's devices a layout uses, at most."""
+    return min(layout.devices or len(jax.devices()), len(jax.devices()))
+
+
 def spec_of(job: Job, log: int = 0) -> Spec:
     """The spec of a job's program; `log`: length of the log of a traced run, 0 for none."""
     backend = jax.default_backend()
     layout = job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
-    devices = min(layout.devices or len(jax.devices()), len(jax.devices()), items)
+    devices = min(used_devices(layout), items)
     each = -(-items // devices)
     family = job.instance.family.settled(
         instance=job.instance,

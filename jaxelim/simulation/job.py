@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
@@ -224,8 +225,12 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         raise ArgumentError(
             "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
         )
-    if len({repr(rule) for rule in rules}) < len(rules):
-        raise ArgumentError("stopping", stopping, "each stopping rule once")
+    for rule in rules:
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+    if len({rule.name for rule in rules}) < len(rules):
+        allowed = "stopping rules of different `name`: results are told apart by it"
+        raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
 
 
@@ -346,7 +351,8 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
         allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
         raise UnsupportedError("family", family, allowed)
     for one in stopping:
-        if one.name not in traits.stopping:
+        # A user's own stopping rule is not in the traits: it only observes.
+        if one.name in KNOWN_STOPPING and one.name not in traits.stopping:
             raise UnsupportedError(
                 "stopping", one, f"{name} stops by: {', '.join(traits.stopping)}"
             )

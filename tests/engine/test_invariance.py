@@ -12,6 +12,8 @@ from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
 
+pytestmark = pytest.mark.devices
+
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
 INSTANCE = je.instances.linear_d20(7, K=24)
