@@ -286,6 +286,7 @@ def test_problems_of_one_shape_share_a_program():
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
 
+@pytest.mark.slow
 def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
     """When the queue is empty, the remaining runs move to programs of fewer lanes.
 
