@@ -20,8 +20,8 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
-_STEPS = 5
-"""Newton steps for h^-1. Four reach rounding in float64 for every x from 0 to 2000."""
+_STEPS = 4
+"""Newton steps for h^-1. They reach rounding in float64 for every x from 0 to 2000."""
 
 _LARGEST = 800.0
 """The table of minimisers lambda ends here; -log(1e-300) is 691."""
