@@ -205,9 +205,7 @@ def _run(config: Run) -> None:
         delta=config.delta,
         stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
-        threshold=catalogue.find_threshold(
-            config.threshold, instance, config.ridge, problem, rule
-        ),
+        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge, problem, rule),
         runs=config.runs,
         seed=config.seed,
         max_samples=config.max_samples,

@@ -59,7 +59,8 @@ class ErrorRate:
         }[self.verdict]
         return (
             f"{self.instance}, {self.stopping}: {self.errors} errors in {self.runs} runs, "
-            f"{self.truncated} cut off; rate {self.rate:.4f}, [{self.low:.4f}, {self.high:.4f}]; {verdict}"
+            f"{self.truncated} cut off; rate {self.rate:.4f}, "
+            f"[{self.low:.4f}, {self.high:.4f}]; {verdict}"
         )
 
 
@@ -112,15 +113,15 @@ def hard_instance(
     arms = checks.integer("arms", arms, low=2)
     gap = checks.real("gap", gap, low=0, open=True)
     family = Gaussian() if family is None else family
+    level = None
     if problem.name == "thresholding":
-        centre, best, near = problem.level, (arms + 1) // 2, 1  # type: ignore[attr-defined]
+        level, best, near = problem.level, (arms + 1) // 2, 1  # type: ignore[attr-defined]
     elif problem.name in ("best-arm", "top-m"):
         best, near = getattr(problem, "m", 1), 2
-        centre = None
     else:
         allowed = "best-arm, top-m, thresholding; for others give an instance"
         raise UnsupportedError("problem", problem, allowed)
-    low, centre, high = _range(family, centre)
+    low, centre, high = _range(family, level)
     means = np.full(arms, low)
     means[arms - best :] = high
     first, last = (0, arms) if all_near else (arms - best - near + 1, arms - best + 1)
@@ -130,18 +131,22 @@ def hard_instance(
     return Instance(np.eye(arms), means, name=name, family=family)
 
 
-def _range(family: Family, centre: float | None) -> tuple[float, float, float]:
+def _range(family: Family, level: float | None) -> tuple[float, float, float]:
     """A mean far below the centre, the centre, and one far above, all inside the range."""
-    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
-    ends = np.isfinite(low), np.isfinite(high)
-    if centre is None:
-        centre = 0.0 if not any(ends) else low + 1 if not ends[1] else high - 1
-        centre = (low + high) / 2 if all(ends) else centre
-    std = getattr(family, "std", 1.0)
-    room = 4 * (centre - low if ends[0] else high - centre)
-    wide = room if any(ends) else 3 * float(np.max(std))
-    below = centre - (0.9 * (centre - low) if ends[0] else wide)
-    above = centre + (0.9 * (high - centre) if ends[1] else wide)
+    low = float(getattr(family, "low", -np.inf))
+    high = float(getattr(family, "high", np.inf))
+    finite = np.isfinite(low), np.isfinite(high)
+    if level is not None:
+        centre = level
+    elif all(finite):
+        centre = (low + high) / 2
+    else:
+        centre = low + 1 if finite[0] else high - 1 if finite[1] else 0.0
+    wide = 3 * float(np.max(getattr(family, "std", 1.0)))
+    if any(finite):
+        wide = 4 * (centre - low if finite[0] else high - centre)
+    below = centre - (0.9 * (centre - low) if finite[0] else wide)
+    above = centre + (0.9 * (high - centre) if finite[1] else wide)
     return below, centre, above
 
 
@@ -200,9 +205,10 @@ def check_threshold(
     if problem is None:
         return _walks(threshold, delta, dimension, runs, steps, seed)
     rule = Uniform() if rule is None else rule
-    several = [instance]
     if instance is None:
         several = [hard_instance(problem, family, arms, all_near=near) for near in (False, True)]
+    else:
+        several = [instance]
     rates = []
     for one in several:
         result = simulate(
@@ -222,9 +228,7 @@ def check_threshold(
     of_what = several[0].family
     head = f"{problem!r}, {of_what!r}, {rule!r}, delta = {delta}, at most {steps} samples"
     lines = (head, *map(str, rates))
-    return ThresholdReport(
-        repr(threshold), lines, worst.rate, worst.low, worst.high, tuple(rates)
-    )
+    return ThresholdReport(repr(threshold), lines, worst.rate, worst.low, worst.high, tuple(rates))
 
 
 def _bounds(n: int, of: int, luck: float) -> tuple[float, float]:
