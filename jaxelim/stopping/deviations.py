@@ -142,7 +142,8 @@ class KaufmannKoolen:
     T and C_G are `exponential_family` and `gaussian` of this module. The sum over the
     arms of a piece is at most what it is at equal counts t/arms, since log(1 + log n)
     and log(4 + log n) are concave. There must be no ridge.
-    (Kaufmann & Koolen 2021, Theorem 14 and Corollary 10 of arXiv:1811.11419)
+    (Kaufmann & Koolen 2021; those who cite arXiv:1811.11419 number the two bounds Theorem
+    14 and Corollary 10)
 
     Args:
         pieces: number of pieces of which one must not be refuted, at least 1: K - 1 for
