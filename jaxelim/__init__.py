@@ -58,6 +58,7 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.result import Result, Trace
+from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.stopping.resets import Resets
@@ -87,6 +88,8 @@ __all__ = [
     "InstanceFileError",
     "Interval",
     "JaxelimError",
+    "KaufmannKalyanakrishnan",
+    "KaufmannKoolen",
     "LLR",
     "Levels",
     "LinearThreshold",

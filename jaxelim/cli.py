@@ -81,7 +81,10 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16, log-log or linear (its L and S from the instance)."""
+    """heuristic, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
+
+    Their numbers come from the instance, the problem and the rule.
+    """
     runs: int = 1000
     """Number of runs."""
     seed: int = 0
@@ -193,14 +196,16 @@ def _run(config: Run) -> None:
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
+    problem = catalogue.find_problem(config.problem, m, config.level)
+    rule = catalogue.rule_with(config.rule, config.setting)
     result = simulate(
         instance,
-        catalogue.find_problem(config.problem, m, config.level),
-        catalogue.rule_with(config.rule, config.setting),
+        problem,
+        rule,
         delta=config.delta,
         stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
-        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge),
+        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge, problem, rule),
         runs=config.runs,
         seed=config.seed,
         max_samples=config.max_samples,

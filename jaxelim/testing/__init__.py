@@ -28,24 +28,17 @@ from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.result import Result
-from jaxelim.stopping import thresholds
+from jaxelim.stopping import deviations, thresholds
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing import family_checks
 from jaxelim.testing.report import LUCK, ContractError, Report, require
-
-
-@dataclasses.dataclass(frozen=True)
-class ThresholdReport(Report):
-    """The report of `check_threshold`.
-
-    `probability` estimates that L_t(theta_hat, theta) reaches beta; `low` and `high`
-    are its 99.9% Clopper-Pearson interval.
-    """
-
-    probability: float
-    low: float
-    high: float
+from jaxelim.testing.threshold_checks import (
+    ErrorRate,
+    ThresholdReport,
+    check_threshold,
+    hard_instance,
+)
 
 
 def _check_repr(thing: Any) -> str:
@@ -53,6 +46,7 @@ def _check_repr(thing: Any) -> str:
 
     names = {
         **vars(thresholds),
+        **vars(deviations),
         **vars(problems),
         **vars(sampling),
         **vars(jaxelim),
@@ -440,60 +434,6 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
     return walks
 
 
-def check_threshold(
-    threshold: Callable,
-    *,
-    delta: float = 0.1,
-    dimension: int = 3,
-    runs: int = 2000,
-    steps: int = 2000,
-    seed: int = 0,
-) -> ThresholdReport:
-    """Estimate the probability that L_t(theta_hat, theta) reaches beta(t, delta).
-
-    L_t = sum_k N_k (theta_hat_k - theta_k)^2/2, with the arms e_1 .. e_d in turn and
-    ridge 0. If the probability exceeds delta, the paper's argument does not give
-    delta-correctness. A heuristic threshold may still be safe in practice.
-
-    Args:
-        threshold: beta, a callable of (t, delta).
-        delta: the error probability.
-        dimension: d.
-        runs, steps: number of walks, and samples of each.
-        seed: of the noise.
-
-    Returns:
-        A `ThresholdReport`: the estimate and its 99.9% Clopper-Pearson interval.
-
-    Raises:
-        ContractError: beta is not finite, or decreases in t.
-    """
-    rng = np.random.default_rng(seed)
-    with scope.engine():
-        times = np.arange(dimension, steps + 1, dtype=float)
-        beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
-    require(
-        np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(),
-        "beta is not finite, or falls in t",
-    )
-    sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
-    reached = np.zeros(runs, bool)
-    for t in range(1, steps + 1):
-        k = (t - 1) % dimension
-        sums[:, k] += rng.standard_normal(runs)
-        counts[k] += 1
-        if t >= dimension:
-            reached |= (sums**2 / counts).sum(1) / 2 >= beta[t - dimension]
-    n = int(reached.sum())
-    low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
-    high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
-    line = (
-        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
-        f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
-    )
-    return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
-
-
 def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
     """Certify a reward family with one parameter: a subclass of `OneParameter`.
 
@@ -601,6 +541,6 @@ def _check_family_runs(family: Any, rng: np.random.Generator) -> str:
 
 
 __all__ = [
-    "ContractError", "Report", "check_family", "check_problem", "check_sampling_rule",
-    "check_threshold",
+    "ContractError", "ErrorRate", "Report", "ThresholdReport", "check_family", "check_problem",
+    "check_sampling_rule", "check_threshold", "hard_instance",
 ]  # fmt: skip
