@@ -106,8 +106,8 @@ class OneParameter(Family):
     """A one-parameter exponential family of rewards; each arm has its own mean.
 
     A family defines `draw`, `divergence`, `variance` and `bracket`, and inherits the
-    rest. Precision counts n are pulls over cost, or weights over cost. Estimates may
-    lie at the ends of the range of means.
+    rest. Precision counts n are pulls over cost, or weights over cost; see `costs`.
+    Estimates may lie at the ends of the range of means.
 
     Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann &
     Kalyanakrishnan 2013.
@@ -131,6 +131,18 @@ class OneParameter(Family):
         may be there only if the bound is that end, up to rounding.
         """
         raise TypeError(f"{type(self).__name__} does not define bracket(mean, radius)")
+
+    def costs(self, means: Array) -> Array | None:
+        """c_k of every arm, positive, of the shape of means [K]; None: all are 1.
+
+        N pulls of an arm of cost c count as N/c in its LLRs.
+        """
+        return None
+
+    def precision(self, means: Array, counts: Array) -> Array:
+        """The precision counts N_k/c_k of pulls or weights [K]: [K]."""
+        costs = self.costs(means)
+        return counts if costs is None else counts / costs
 
     # The contract of families.
 
@@ -191,7 +203,8 @@ class OneParameter(Family):
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> list[tuple[Array, Array]]:
-        lanes, counts, means, out = seen.lanes, seen.stats.counts, seen.means, []
+        lanes, means, out = seen.lanes, seen.means, []
+        counts = self.precision(means, seen.stats.counts)
         for r in range(arms.m):
             i = arms.first + r
             own = lanes.take(counts, i), lanes.take(means, i)
@@ -199,8 +212,8 @@ class OneParameter(Family):
         return out
 
     def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
-        """The means y with counts * d(mean, y) <= beta."""
-        return Interval(*self.bounds(means, beta / counts))
+        """The means y with n d(mean, y) <= beta, n the precision counts of the pulls [K]."""
+        return Interval(*self.bounds(means, beta / self.precision(means, counts)))
 
     # LLRs of pieces, and bounds on a mean.
 
