@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, known
+from jaxelim.families import Gaussian, known, settings_of
 
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
@@ -98,6 +98,8 @@ class Instance:
         self._refuse_overflow()
         if self.structure not in family.structures:
             allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
+            if self.structure == "linear":
+                allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
             raise UnsupportedError("family", family, allowed)
         family.check(self)
 
@@ -169,7 +171,8 @@ class Instance:
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                argument = "theta" if scale >= 1 else "noise_std"
+                by_noise = scale < 1 and isinstance(self.family, Gaussian)
+                argument = "noise_std" if by_noise else "theta"
                 allowed = (
                     "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
                     "float64"
@@ -302,15 +305,16 @@ class Instance:
             OSError: the file cannot be written.
         """
         gaussian = isinstance(self.family, Gaussian)
-        kind = known().get(self.family.name)
-        if not gaussian and (kind is None or self.family != kind()):
+        name, settings = self.family.name, settings_of(self.family)
+        if not gaussian and settings is None:
             allowed = f"one that load_instance knows: {', '.join(known())}"
             raise UnsupportedError("family", self.family, allowed)
+        kind = {"name": name, **settings} if settings else name
         rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
         family = (
             f'"noise_std": {json.dumps(self.noise_std)}'
             if gaussian
-            else f'"family": {json.dumps(self.family.name)}'
+            else f'"family": {json.dumps(kind)}'
         )
         text = (
             f'{{"name": {json.dumps(self.name)}, {family},\n'
