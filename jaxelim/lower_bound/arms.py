@@ -226,8 +226,7 @@ def model_of(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, ...]:
 
 def costs_of(family: OneParameter, means: jax.Array) -> jax.Array:
     """c_k: [K]."""
-    find = getattr(family, "costs", None)
-    costs = None if find is None else find(means)
+    costs = family.costs(means)
     return jnp.ones_like(means) if costs is None else costs
 
 
