@@ -31,7 +31,6 @@ class GaussianByArm(OneParameter):
 
     Args:
         std: [K], positive, in the units of the rewards.
-        unit: the unit of `std` in a run; leave it.
 
     Raises:
         ArgumentError: std is no list of two or more positive numbers, or two of them
@@ -39,9 +38,10 @@ class GaussianByArm(OneParameter):
     """
 
     std: tuple[float, ...]
-    unit: float = dataclasses.field(default=1.0, metadata={"omitted_at_default": True})
     name: ClassVar[str] = "gaussian-by-arm"
     noise: ClassVar[str] = "normal"
+
+    _unit: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         std = checks.real_array("std", list(np.atleast_1d(self.std)), ndim=1)
@@ -59,11 +59,10 @@ class GaussianByArm(OneParameter):
 
     def settled(self, **job: Any) -> "GaussianByArm":
         """The family in units of the largest standard deviation."""
-        scale = self.scale
-        return GaussianByArm(tuple(one / scale for one in self.std), scale)
+        return _InUnits(tuple(one / self.scale for one in self.std), self.scale)
 
     def for_arms(self, arms: int) -> "GaussianByArm":
-        return GaussianByArm(tuple(np.resize(self.std, arms).tolist()), self.unit)
+        return GaussianByArm(tuple(np.resize(self.std, arms).tolist()))
 
     def check(self, instance: "Instance") -> None:
         if instance.K != len(self.std):
@@ -72,7 +71,7 @@ class GaussianByArm(OneParameter):
 
     def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
         """The means and standard deviations: [I, K] each."""
-        means = super().nature(instance) / self.unit
+        means = super().nature(instance) / self._unit
         return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
 
     def draw(
@@ -110,3 +109,15 @@ class GaussianByArm(OneParameter):
     def interval(self, means: Array, counts: Array, beta: Array) -> SymmetricInterval:
         """means -+ std sqrt(2 beta/counts)."""
         return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, counts)))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class _InUnits(GaussianByArm):
+    """The family of a run: `std` and means in the unit."""
+
+    unit: float = 1.0
+
+    @property
+    def _unit(self) -> float:
+        return self.unit
