@@ -3,6 +3,10 @@
 A plain call computes in float64 under any setting of jax_enable_x64, and returns NumPy.
 Under a transformation (jit, grad, vmap, ...) the inputs have the caller's precision. It
 must be float64 (jax_enable_x64 on), unless the caller requests float32.
+
+For independent arms of a one-parameter family theta is the vector of means. At an end
+of the family's range a derivative in that mean is infinite; it is refused in a plain
+call of `complexity_gradients`, and meaningless under a transformation.
 """
 
 import dataclasses
@@ -16,12 +20,14 @@ from jax.core import Tracer
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError
+from jaxelim.families import Gaussian, OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
+from jaxelim.lower_bound.arms import ArmInputs, costs_of, kind_of, model_of, solve_many_arms
 from jaxelim.lower_bound.derivatives import GAP, Inputs
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.optimum import scaled, solve_many
-from jaxelim.lower_bound.pieces import combinations, half_spaces, pieces_of
+from jaxelim.lower_bound.pieces import Pieces, combinations, half_spaces, pieces_of
 
 _GAP_FLOAT32 = 3e-5
 # Where a weight and its slack are both below this, rounding could change the active set.
@@ -50,8 +56,9 @@ class PrecisionError(ArgumentError):
 
 
 def optimal_information(
-    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
-):
+    arms, theta, problem: Any, *, noise_std=1.0, family: OneParameter | None = None, bonus=None,
+    gap: float = GAP, precision="float64",
+):  # fmt: skip
     """H*(theta) = max_w min_p H_p(w, theta) per sample, [].
 
     Differentiable in arms, theta, noise_std and bonus, by Danskin's theorem; no
@@ -61,10 +68,12 @@ def optimal_information(
     centre of the optimal pairs.
 
     Args:
-        arms: [K, d] features.
+        arms: [K, d] features; None: independent arms, theta holds their means.
         theta: [d] parameter.
         problem: what to identify; see `complexity`.
-        noise_std: standard deviation of the noise, > 0.
+        noise_std: standard deviation of Gaussian noise, > 0.
+        family: of the rewards; with one other than Gaussian(number) arms must be None.
+            None: Gaussian(noise_std).
         bonus: [K] per-arm bonuses of the optimistic form, or None.
         gap: relative duality gap of the solve (in float32 at least 3e-5).
         precision: "float64"; or "float32", for a caller that traces in float32.
@@ -80,22 +89,24 @@ def optimal_information(
 
     Reference: Tirinzoni & Degenne (2022), section 2.
     """
-    return _call(_value, arms, theta, problem, noise_std, bonus, gap, precision)
+    return _call(_value, arms, theta, problem, noise_std, family, bonus, gap, precision)
 
 
 def characteristic_time(
-    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
-):
+    arms, theta, problem: Any, *, noise_std=1.0, family: OneParameter | None = None, bonus=None,
+    gap: float = GAP, precision="float64",
+):  # fmt: skip
     """T*(theta) = 1/H*(theta) in samples, []; differentiable as `optimal_information`.
 
-    Args: arms, theta, problem, noise_std, bonus, gap, precision: as there; Raises too.
+    Args: arms, theta, problem, noise_std, family, bonus, gap, precision: as there; Raises too.
     """
-    return _call(_time, arms, theta, problem, noise_std, bonus, gap, precision)
+    return _call(_time, arms, theta, problem, noise_std, family, bonus, gap, precision)
 
 
 def optimal_allocation(
-    arms, theta, problem: Any, *, noise_std=1.0, bonus=None, gap: float = GAP, precision="float64"
-):
+    arms, theta, problem: Any, *, noise_std=1.0, family: OneParameter | None = None, bonus=None,
+    gap: float = GAP, precision="float64",
+):  # fmt: skip
     """w*(theta) [K], differentiable by the implicit function theorem on its active set.
 
     The derivative exists where w* is unique with strict complementarity: each arm
@@ -103,21 +114,30 @@ def optimal_allocation(
     returned one belongs to the active set found; it is not finite where the system is
     singular. The field `stable` of `complexity_gradients` separates the two cases.
 
-    Args: arms, theta, problem, noise_std, bonus, gap, precision: as
+    Args: arms, theta, problem, noise_std, family, bonus, gap, precision: as
         `optimal_information`; Raises too.
     """
-    return _call(_allocation, arms, theta, problem, noise_std, bonus, gap, precision)
+    return _call(_allocation, arms, theta, problem, noise_std, family, bonus, gap, precision)
 
 
-def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
+def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
+    if isinstance(family, Gaussian):
+        noise_std, family = family.std, None
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
         {} if bonus is None else {"bonus": bonus}
     )
     traced = [name for name, x in given.items() if isinstance(x, Tracer)]
+    if arms is None:
+        arms = np.eye(np.shape(theta)[-1])
+        del given["arms"]
+    elif family is not None:
+        raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
+    if family is not None and (isinstance(noise_std, Tracer) or noise_std != 1.0):
+        raise ArgumentError("noise_std", noise_std, f"its default with family={family!r}")
     if not traced:
-        instance = Instance(arms, theta, noise_std)
+        instance = Instance(arms, theta, None if family else noise_std, family=family)
         pieces = pieces_of(instance, problem)
         if instance.batched:
             raise ArgumentError(
@@ -125,13 +145,12 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
                 arms,
                 "features [K, d] of one instance; use jax.vmap, or complexity, for many",
             )
-        arms_, theta_, unit = scaled(instance, pieces)
-        extra = (
-            np.zeros(instance.K)
-            if bonus is None
-            else checks.real_array("bonus", bonus, shape=(instance.K,))
-        )
-        found = solve_many(arms_, theta_, unit, extra[None], gap)
+        extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
+        if family is not None:
+            found = solve_many_arms(instance, pieces, None if extra is None else extra[None], gap)
+        else:
+            extra = np.zeros(instance.K) if extra is None else extra
+            found = solve_many(*scaled(instance, pieces), extra[None], gap)
         return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[
             function
         ][0]
@@ -151,7 +170,15 @@ def _call(function, arms, theta, problem, noise_std, bonus, gap, precision):
     noise_std = jnp.asarray(noise_std, dtype)
     directions, offsets = traced_half_spaces(problem, arms, theta)
     extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
-    inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
+    if family is None:
+        inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
+    else:
+        kind = "any"
+        if bonus is None:
+            rng = np.random.default_rng(0)
+            kind = kind_of(half_spaces(problem, np.eye(len(theta)), rng.random(len(theta)))[0])
+        costs = costs_of(family, jax.lax.stop_gradient(theta))
+        inputs = ArmInputs(family, kind, theta, costs, directions, offsets, extra)
     return function(
         inputs,
         jnp.ones(offsets.shape, dtype),
@@ -212,7 +239,10 @@ def traced_half_spaces(problem: Any, arms, theta):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gradients:
-    """Derivatives of H*, T* and w*, float64; a batch has a leading axis [I] on every field."""
+    """Derivatives of H*, T* and w*, float64; a batch has a leading axis [I] on every field.
+
+    Those by features (`_arms`) are None for a one-parameter family.
+    """
 
     value: np.ndarray  # [] H*
     time: np.ndarray  # [] T*
@@ -220,9 +250,9 @@ class Gradients:
     mixture: np.ndarray  # [P] q*
     gap: np.ndarray  # [] relative duality gap of the pair they are taken at
     value_theta: np.ndarray  # [d] dH*/dtheta
-    value_arms: np.ndarray  # [K, d] dH*/dphi
+    value_arms: np.ndarray | None  # [K, d] dH*/dphi
     time_theta: np.ndarray  # [d] dT*/dtheta
-    time_arms: np.ndarray  # [K, d] dT*/dphi
+    time_arms: np.ndarray | None  # [K, d] dT*/dphi
     allocation_theta: np.ndarray | None  # [K, d] dw*_k/dtheta
     allocation_arms: np.ndarray | None  # [K, K, d] dw*_k/dphi_j
     margin: np.ndarray  # [] strict complementarity of the active set, in [0, 1]; 0: none
@@ -238,23 +268,30 @@ def complexity_gradients(
     """Derivatives of H*, T* and w* in theta and in the features, in float64.
 
     Args:
-        instance: one instance or a batch.
+        instance: one instance or a batch. For independent arms of a one-parameter family
+            theta is the vector of means, and derivatives by features are None.
         problem: what to identify; see `complexity`.
         gap: relative duality gap of the solves.
         bonus: [K] bonuses of the optimistic form, or None.
         jacobian: whether to compute the derivatives of w*; if not, their
             fields are None.
 
-    Raises: as `complexity`.
+    Raises:
+        ArgumentError: a mean at an end of the family's range, where derivatives are
+            infinite; and as `complexity`.
+        TieError, UnsupportedError: as `complexity`.
 
     Reference: Danskin's theorem and the implicit function theorem at the saddle point
         of Tirinzoni & Degenne (2022), section 2.
     """
     gap = checks.real("gap", gap, low=0, open=True)
     pieces = pieces_of(instance, problem)
-    arms, theta, unit = scaled(instance, pieces)
     K = instance.K
-    extra = np.zeros(K) if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
+    extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
+    if isinstance(instance.family, OneParameter):
+        return _arm_gradients(instance, pieces, extra, gap, jacobian)
+    arms, theta, unit = scaled(instance, pieces)
+    extra = np.zeros(K) if extra is None else extra
     parts = []
     with scope.float64():
         for i in range(len(arms)):
@@ -267,20 +304,50 @@ def complexity_gradients(
             given = map(jnp.asarray, (arms[i], theta[i], moves, still, unit.offsets[i], extra))
             parts.append(_gradients(*given, jnp.asarray(unit.valid[i], jnp.float64), gap, jacobian))
         parts = jax.device_get(parts)
+    return _collected(instance, parts, instance.noise_std)
+
+
+def _arm_gradients(
+    instance: Instance, pieces: Pieces, bonus: np.ndarray | None, gap: float, jacobian: bool
+) -> Gradients:
+    """`complexity_gradients` for independent arms of a one-parameter family."""
+    family = instance.family
+    assert isinstance(family, OneParameter)
+    means, costs, directions, offsets = model_of(instance, pieces)
+    ends = means[(means <= family.low) | (means >= family.high)]
+    if ends.size:
+        allowed = f"means inside ({family.low:g}, {family.high:g}), where H* has derivatives"
+        raise ArgumentError("instance", instance, allowed, f"{ends[0]:g} is not")
+    kind = kind_of(directions[0][pieces.valid[0]]) if bonus is None else "any"
+    extra = np.zeros(instance.K) if bonus is None else bonus
+    parts = []
+    with scope.float64():
+        for i in range(len(means)):
+            given = [jnp.asarray(x) for x in (means[i], costs[i], directions[i], offsets[i], extra)]
+            inputs = ArmInputs(family, kind, *given)
+            marks = jnp.asarray(pieces.valid[i], jnp.float64)
+            parts.append(_gradients_by_mean(inputs, marks, gap, jacobian))
+        parts = jax.device_get(parts)
+    return _collected(instance, parts, 1.0)
+
+
+def _collected(instance: Instance, parts: list, noise_std: float) -> Gradients:
+    """The gradients of a batch, from those of instances of unit noise."""
     fields = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     for name in [name for name in fields if name.endswith("_theta")]:
         # The chain rule of theta / noise_std.
-        fields[name] = fields[name] / instance.noise_std
+        fields[name] = fields[name] / noise_std
     square = np.square(fields["value"])
     fields["time"] = 1 / fields["value"]
     fields["time_theta"] = -fields["value_theta"] / square[:, None]
-    fields["time_arms"] = -fields["value_arms"] / square[:, None, None]
+    if "value_arms" in fields:
+        fields["time_arms"] = -fields["value_arms"] / square[:, None, None]
     condition = fields.pop("condition")
     fields["stable"] = (
         (fields["margin"] > _LEAST_MARGIN) & (condition < _WORST_CONDITION) & np.isfinite(condition)
     )
-    if not jacobian:
-        fields |= {"allocation_theta": None, "allocation_arms": None}
+    absent = [one.name for one in dataclasses.fields(Gradients) if one.name not in fields]
+    fields |= dict.fromkeys(absent)
     if not instance.batched:
         fields = {name: None if array is None else array[0] for name, array in fields.items()}
     return Gradients(**fields)
@@ -309,3 +376,26 @@ def _gradients_of(arms, theta, moves, still, offsets, bonus, marks, gap, jacobia
 
 
 _gradients = jax.jit(_gradients_of, static_argnums=(7, 8))
+
+
+def _gradients_by_mean_of(inputs: ArmInputs, marks, gap, jacobian):
+    def moved(means):
+        return dataclasses.replace(inputs, means=means)
+
+    best = derivatives.optimum(inputs, marks, gap)
+    value, slope = jax.value_and_grad(lambda m: derivatives.value(moved(m), marks, gap))(
+        inputs.means
+    )
+    system = derivatives.conditions(inputs, best.allocation, best.mixture, marks > 0)
+    fields = dict(
+        value=value, allocation=best.allocation, mixture=best.mixture, gap=best.gap,
+        value_theta=slope, margin=system.margin, condition=derivatives.condition(system.matrix),
+    )  # fmt: skip
+    if jacobian:
+        fields["allocation_theta"] = jax.jacfwd(
+            lambda m: derivatives.optimum(moved(m), marks, gap).allocation
+        )(inputs.means)
+    return fields
+
+
+_gradients_by_mean = jax.jit(_gradients_by_mean_of, static_argnums=(2, 3))
