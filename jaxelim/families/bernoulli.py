@@ -35,6 +35,13 @@ class Bernoulli(OneParameter):
         difference = x - y
         return poisson(x, y, difference) + poisson(1 - x, 1 - y, -difference)
 
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """From u = b + down and 1 - u = (1 - a) + up, sums of positive terms."""
+        u, rest = b + down, (1 - a) + up
+        d_a = poisson(a, u, up) + poisson(1 - a, rest, -up)
+        d_b = poisson(b, u, -down) + poisson(1 - b, rest, down)
+        return d_a, d_b, u * rest
+
     def variance(self, y: Array) -> Array:
         """y (1 - y)."""
         return y * (1 - y)

@@ -218,13 +218,31 @@ class OneParameter(Family):
             b: its mean.
         """
         u = b + (a - b) * (n_a / (n_a + n_b))
-        u = jnp.clip(u, jnp.minimum(a, b), jnp.maximum(a, b))
+        return self._inside(jnp.clip(u, jnp.minimum(a, b), jnp.maximum(a, b)))
+
+    def _inside(self, u: Array) -> Array:
+        """u, moved off a finite end of the range other than 0."""
         low, high = np.asarray([self.low, self.high], u.dtype)
         if np.isfinite(high) and high != 0:
             u = jnp.minimum(u, np.nextafter(high, low))
         if np.isfinite(low) and low != 0:
             u = jnp.maximum(u, np.nextafter(low, high))
         return u
+
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """d(a, u), d(b, u) and V(u) at u = a - up = b + down, for a > b.
+
+        A family may form them from up and down, which keep the digits that a - u and u - b
+        lose near a tie. This default does not.
+
+        Args:
+            a: the higher mean.
+            up: a - u, positive.
+            b: the lower mean.
+            down: u - b, positive.
+        """
+        u = self._inside(jnp.clip(b + down, b, a))
+        return self.divergence(a, u), self.divergence(b, u), self.variance(u)
 
     def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """The infimum log-likelihood ratio of the piece {mu_a <= mu_b}.
