@@ -31,7 +31,7 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Gaussian, OneParameter
+from jaxelim.families import Bernoulli, Exponential, Gaussian, OneParameter, Poisson
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -77,6 +77,7 @@ __all__ = [
     "Engine",
     "Estimate",
     "Evidence",
+    "Exponential",
     "Family",
     "FullElimination",
     "GK16",
@@ -96,6 +97,7 @@ __all__ = [
     "OK",
     "OneParameter",
     "PieceSet",
+    "Poisson",
     "PrecisionError",
     "Problem",
     "Resets",

@@ -1,8 +1,9 @@
 """Evidence from independent arms with rewards of a one-parameter family.
 
-With precision counts n, a pair {mu_a <= mu_b} has LLR n_a d(m_a, u) + n_b d(m_b, u),
-where u is the weighted mean of both. A level has LLR n_k d(m_k, level). With weights in
-place of counts the value is H_p. (Garivier & Kaufmann 2016, section 2.)
+n_k = N_k/c_k are precision counts, c_k the arm's cost. A pair {mu_a <= mu_b} has LLR
+n_a d(m_a, u) + n_b d(m_b, u), where u is the n-weighted mean of both. A level has LLR
+n_k d(m_k, level). With weights in place of counts the value is H_p, and dH_p/dw_k is
+d(m_k, u)/c_k or d(m_k, level)/c_k. (Garivier & Kaufmann 2016, section 2.)
 """
 
 import dataclasses
@@ -30,10 +31,15 @@ class ArmEvidence(Evidence):
     space: ArmContext
     shape: Shape
     means: Array  # [K]
-    weights: Array  # [K] precision counts, positive
+    weights: Array  # [K] pulls or weights, positive
+    costs: Array | None = None  # [K], positive; None: all are 1
+
+    @property
+    def precision(self) -> Array:
+        """The precision counts n: [K]."""
+        return self.weights if self.costs is None else self.weights / self.costs
 
     def weighted(self, weights: Array) -> "ArmEvidence":
-        """The same pieces under other weights, [K]."""
         return dataclasses.replace(self, weights=weights)
 
     def closest(self, piece: Array) -> Array:
@@ -41,8 +47,12 @@ class ArmEvidence(Evidence):
         raise undefined(self, "closest(piece)")
 
     def slopes(self, means: Array, closest: Array) -> Array:
-        """d(means_k, closest_k) for every arm: [K]; dH/dw at the closest point of a piece."""
-        return self.family.divergence(means, closest)
+        """d(means_k, closest_k)/c_k for every arm: [K]."""
+        return self.per_cost(self.family.divergence(means, closest))
+
+    def per_cost(self, slopes: Array) -> Array:
+        """Slopes by the weights, from slopes by the precision counts: [K]."""
+        return slopes if self.costs is None else slopes / self.costs
 
 
 @jax.tree_util.register_dataclass
@@ -52,7 +62,7 @@ class PairEvidence(ArmEvidence):
 
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
-        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.weights))
+        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.precision))
         values = lanes.materialize(self.family.pair, n_a, a, n_b, b)
         return shape.flat(values) if shape.several else values
 
@@ -62,7 +72,7 @@ class PairEvidence(ArmEvidence):
         higher = jnp.where(a > b, a, u)
         both = lambda a, b, u: (self.family.divergence(a, u), self.family.divergence(b, u))  # noqa: E731
         slopes = self.space.lanes.materialize(both, higher, b, u)
-        return self._placed(arms, slopes, jnp.zeros_like(self.means))
+        return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
 
     def closest(self, piece: Array) -> Array:
         arms, (a, b), u = self._ends(piece)
@@ -74,7 +84,7 @@ class PairEvidence(ArmEvidence):
         lanes = self.space.lanes
         i, k = self.shape.pair(lanes, piece)
         (a, b), (n_a, n_b) = (
-            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.weights)
+            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.precision)
         )
         u = jnp.where(a > b, self.family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
         return (i, k), (a, b), u
@@ -93,13 +103,13 @@ class LevelEvidence(ArmEvidence):
     def values(self) -> Array:
         shape = Levels.of(self.shape)
         level = jnp.asarray(shape.level, self.means.dtype)
-        return self.family.level(self.weights, self.means, level, shape.above)
+        return self.family.level(self.precision, self.means, level, shape.above)
 
     def gradient(self, piece: Array) -> Array:
         shape = Levels.of(self.shape)
         level = jnp.asarray(shape.level, self.means.dtype)
         slope = self.family.level(jnp.ones_like(self.means), self.means, level, shape.above)
-        return jnp.where(index_like(self.means) == piece, slope, 0)
+        return self.per_cost(jnp.where(index_like(self.means) == piece, slope, 0))
 
     def closest(self, piece: Array) -> Array:
         level = jnp.asarray(Levels.of(self.shape).level, self.means.dtype)
@@ -109,6 +119,6 @@ class LevelEvidence(ArmEvidence):
 def evidence_of(
     family: "OneParameter", space: ArmContext, shape: Shape, means: Array, weights: Array
 ) -> ArmEvidence:
-    """The evidence about pieces of this shape."""
+    """The evidence about pieces of this shape, with the family's costs."""
     kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-    return kind(family, space, shape, means, weights)
+    return kind(family, space, shape, means, weights, family.costs(means))
