@@ -123,10 +123,10 @@ class LazyTaS(SamplingRule):
     def _known(self, view, state):
         """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
         if not has_matrix(view.evidence):
-            precision = view.counts
+            counts = view.counts
             if isinstance(view.evidence, ArmEvidence):
-                precision = view.evidence.weights  # pulls over cost
-            least = view.lanes.min(precision) + view.family.ridge
+                counts = view.evidence.precision
+            least = view.lanes.min(counts) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         return (state.low < need) & (state.high >= need), state
