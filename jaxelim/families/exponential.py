@@ -48,6 +48,11 @@ class Exponential(OneParameter):
         """h((x - y)/y); inf for x = 0 or y = 0, but 0 for x = y = 0."""
         return itakura(x, y)
 
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """From u = b + down, a sum of positive terms."""
+        u = b + down
+        return itakura(a, u, up), itakura(b, u, -down), u * u
+
     def variance(self, y: Array) -> Array:
         """y^2."""
         return y * y

@@ -90,6 +90,10 @@ class GaussianByArm(OneParameter):
         """(x - y)^2/2."""
         return (x - y) ** 2 / 2
 
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """up^2/2, down^2/2 and 1."""
+        return up**2 / 2, down**2 / 2, jnp.ones_like(up)
+
     def variance(self, y: Array) -> Array:
         """1; that of arm k's rewards is this times its cost."""
         return jnp.ones_like(y)

@@ -104,8 +104,7 @@ def _poisson_jvp(of, toward):
     return _poisson(*of), jnp.where(inside, _log1p(r) * toward[0] - r * toward[1], 0)
 
 
-@jax.custom_jvp
-def itakura(x: Array, y: Array) -> Array:
+def itakura(x: Array, y: Array, difference: Array | None = None) -> Array:
     """h((x - y)/y) = x/y - 1 - log(x/y), the divergence of means x, y of exponential rewards.
 
     inf for x = 0 or y = 0, but 0 for x = y = 0.
@@ -113,9 +112,15 @@ def itakura(x: Array, y: Array) -> Array:
     Args:
         x: any shape, at least 0.
         y: the same shape, at least 0.
+        difference: x - y, where it is known with less rounding than x and y have.
     """
+    return _itakura(x, y, x - y if difference is None else difference)
+
+
+@jax.custom_jvp
+def _itakura(x: Array, y: Array, difference: Array) -> Array:
     inside = (x > 0) & (y > 0)
-    r = jnp.where(inside, x - y, 0) / jnp.where(inside, y, 1)
+    r = jnp.where(inside, difference, 0) / jnp.where(inside, y, 1)
     near = jnp.abs(r) < _NEAR
     # Away from 0, the ratio and not r: r = -1 + x/y would round to -1 for small x/y.
     ratio = jnp.where(inside & ~near, x, 1) / jnp.where(inside & ~near, y, 1)
@@ -123,14 +128,14 @@ def itakura(x: Array, y: Array) -> Array:
     return jnp.where(inside, value, jnp.where(x == y, 0, jnp.inf))
 
 
-@itakura.defjvp
+@_itakura.defjvp
 def _itakura_jvp(of, toward):
     """dd/dx = (x - y)/(x y), dd/dy = (y - x)/y^2; 0 where x or y is 0."""
-    x, y = of
+    x, y, difference = of
     inside = (x > 0) & (y > 0)
-    r = jnp.where(inside, x - y, 0) / jnp.where(inside, y, 1)
-    by_x, by_y = (r / jnp.where(inside, one, 1) for one in of)
-    return itakura(x, y), by_x * toward[0] - by_y * toward[1]
+    r = jnp.where(inside, difference, 0) / jnp.where(inside, y, 1)
+    by_x, by_y = (r / jnp.where(inside, one, 1) for one in (x, y))
+    return _itakura(*of), by_x * toward[0] - by_y * toward[1]
 
 
 @jax.tree_util.register_dataclass

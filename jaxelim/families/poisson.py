@@ -56,6 +56,11 @@ class Poisson(OneParameter):
         """P(x, y): y for x = 0, inf for y = 0 < x."""
         return poisson(x, y)
 
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """From u = b + down, a sum of positive terms."""
+        u = b + down
+        return poisson(a, u, up), poisson(b, u, -down), u
+
     def variance(self, y: Array) -> Array:
         """y."""
         return y

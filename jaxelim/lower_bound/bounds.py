@@ -16,7 +16,7 @@ from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.optimum import complexity, scaled
-from jaxelim.lower_bound.pieces import Pieces
+from jaxelim.lower_bound.pieces import Pieces, refuse_other_families
 from jaxelim.lower_bound.region import Region, least_information
 
 Threshold = Callable[[Any, Any], Any]
@@ -171,7 +171,8 @@ def elimination_bounds(
         gap: relative duality gap for H*.
 
     Raises:
-        UnsupportedError: a batch of instances.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
+            variance.
         ArgumentError: values of threshold or regret that are no finite numbers >= 0;
             and as `complexity`.
 
@@ -258,8 +259,10 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
     """The region of near-optimal allocations of one instance, for `least_information`.
 
     Raises:
-        UnsupportedError: a batch of instances; and as `complexity`.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
+            variance; and as `complexity`.
     """
+    refuse_other_families(instance, "bounds on elimination times are not defined")
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     found = complexity(instance, problem, gap)

@@ -15,19 +15,13 @@ not unique, or the active set changes, w* has no derivative: see `Gradients.stab
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxelim.lower_bound.information import (
-    Coordinates,
-    coordinates,
-    curvature,
-    information,
-    product,
-)
-from jaxelim.lower_bound.solver import Array, solve
+from jaxelim.lower_bound.information import Coordinates, coordinates, product
+from jaxelim.lower_bound.solver import Array, Solution, solve
 
 # Relative gap of the solves: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
@@ -41,6 +35,26 @@ class Inputs(NamedTuple):
     directions: jax.Array  # [P, d]
     offsets: jax.Array  # [P]
     bonus: jax.Array  # [K]
+
+    def solve(self, valid, gap: float) -> Solution:
+        """Solve for the saddle point."""
+        return solve(*self[:4], valid=valid, bonus=self.bonus, gap=gap)
+
+    def fixed(self) -> Coordinates:
+        """What `at` needs and no derivative passes through."""
+        arms, directions = jax.lax.stop_gradient((self.arms, self.directions))
+        return coordinates(arms, directions)
+
+    def at(self, weights, valid, where: Coordinates):
+        """Information at weights and the gaps [P], differentiable in the inputs.
+
+        The linear map of the coordinates is a constant.
+        """
+        margin = product(self.directions, self.theta) - self.offsets
+        gaps = jnp.where(valid, jnp.maximum(margin, 0), 0)
+        phi, y = product(self.arms, where.map), product(self.directions, where.map)
+        moved = where._replace(phi=phi, y=y)
+        return moved.information(weights, gaps), gaps
 
 
 class Optimum(NamedTuple):
@@ -60,43 +74,26 @@ class Conditions(NamedTuple):
     margin: jax.Array  # [] strict complementarity of S and A, in [0, 1]; 0: none
 
 
-def _fixed_coordinates(inputs: Inputs) -> Coordinates:
-    arms, directions = jax.lax.stop_gradient((inputs.arms, inputs.directions))
-    return coordinates(arms, directions)
-
-
-def _at(inputs: Inputs, weights, valid, where: Coordinates):
-    """Information at weights and the gaps [P], differentiable in the inputs.
-
-    The linear map of the coordinates is a constant.
-    """
-    margin = product(inputs.directions, inputs.theta) - inputs.offsets
-    gaps = jnp.where(valid, jnp.maximum(margin, 0), 0)
-    phi, y = product(inputs.arms, where.map), product(inputs.directions, where.map)
-    moved = where._replace(phi=phi, y=y)
-    return information(weights, moved, gaps), gaps
-
-
-def lagrangian(inputs: Inputs, weights, mixture, valid, where: Coordinates):
+def lagrangian(inputs: Any, weights, mixture, valid, where):
     """sum_p q_p H_p(w) + c . w; at the optimal pair, fixed, its derivative is that of H*."""
-    info, _ = _at(inputs, weights, valid, where)
+    info, _ = inputs.at(weights, valid, where)
     return product(mixture, info.value) + product(inputs.bonus, weights)
 
 
-def _residuals(inputs: Inputs, weights, mixture, valid, where: Coordinates):
+def _residuals(inputs: Any, weights, mixture, valid, where):
     """Left-hand sides of the optimality conditions that the inputs enter.
 
     Slopes in w, [K], and levels, [P].
     """
-    info, _ = _at(inputs, weights, valid, where)
+    info, _ = inputs.at(weights, valid, where)
     slopes = product(info.gradient, mixture) + inputs.bonus
     return slopes, info.value + product(inputs.bonus, weights)
 
 
-def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
+def conditions(inputs: Any, weights, mixture, valid) -> Conditions:
     """Build the system at an optimal pair, with the margin of its active set."""
-    where = _fixed_coordinates(inputs)
-    info, gaps = _at(inputs, weights, valid, where)
+    where = inputs.fixed()
+    info, gaps = inputs.at(weights, valid, where)
     K, P = info.gradient.shape
     slopes = info.gradient + inputs.bonus[:, None]
     slope = product(slopes, mixture)
@@ -115,7 +112,7 @@ def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
 
     dtype = weights.dtype
     on_w, on_q = support.astype(dtype), active.astype(dtype)
-    block = -curvature(info, gaps, mixture) * on_w[:, None] * on_w[None, :] + jnp.diag(1 - on_w)
+    block = -info.curvature(gaps, mixture) * on_w[:, None] * on_w[None, :] + jnp.diag(1 - on_w)
     coupling = slopes * on_w[:, None] * on_q[None, :]
     zero = jnp.zeros
     matrix = jnp.block(
@@ -150,15 +147,15 @@ def _equilibrated_solve(matrix, rhs):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
+def optimum(inputs: Any, marks, gap: float = GAP) -> Optimum:
     """The saddle point, differentiable forward and reverse by the implicit function theorem.
 
     Args:
-        inputs: the arguments of H*.
+        inputs: the arguments of H*: `Inputs`, or `ArmInputs` of `jaxelim.lower_bound.arms`.
         marks: [P] 1 on pieces, 0 on padding, in the dtype of the inputs.
         gap: relative duality gap of the solve.
     """
-    found = solve(*inputs[:4], valid=marks > 0, bonus=inputs.bonus, gap=gap)
+    found = inputs.solve(marks > 0, gap)
     return Optimum(found.allocation, found.mixture, found.gap)
 
 
@@ -166,7 +163,7 @@ def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
 def _(gap, primals, tangents):
     inputs, marks = primals
     best = optimum(inputs, marks, gap)
-    where = _fixed_coordinates(inputs)
+    where = inputs.fixed()
     system = conditions(inputs, best.allocation, best.mixture, marks > 0)
 
     def moved(x):
@@ -183,7 +180,7 @@ def _(gap, primals, tangents):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def value(inputs: Inputs, marks, gap: float = GAP):
+def value(inputs: Any, marks, gap: float = GAP):
     """H* [], differentiable any number of times.
 
     The first derivative follows Danskin's theorem, higher ones the rule of `optimum`.
@@ -191,7 +188,7 @@ def value(inputs: Inputs, marks, gap: float = GAP):
     Args: inputs, marks, gap: as `optimum`.
     """
     best = optimum(inputs, marks, gap)
-    info, _ = _at(inputs, best.allocation, marks > 0, _fixed_coordinates(inputs))
+    info, _ = inputs.at(best.allocation, marks > 0, inputs.fixed())
     levels = info.value + product(inputs.bonus, best.allocation)
     return jnp.min(jnp.where(marks > 0, levels, jnp.inf))
 
@@ -200,7 +197,7 @@ def value(inputs: Inputs, marks, gap: float = GAP):
 def _(gap, primals, tangents):
     inputs, marks = primals
     best = optimum(inputs, marks, gap)
-    where = _fixed_coordinates(inputs)
+    where = inputs.fixed()
 
     def fixed(x):
         return lagrangian(x, best.allocation, best.mixture, marks > 0, where)

@@ -31,6 +31,21 @@ class Coordinates(NamedTuple):
     idle: jax.Array  # [r] 1 on coordinates that no arm reaches, else 0
     spanned: jax.Array  # [P] bool: the direction lies in the span of the features
 
+    def information(self, weights, gaps) -> "Information":
+        """H_p and its gradient at positive weights [K].
+
+        gaps [P] are y . theta - c; where a gap is 0, H_p and its gradient are 0.
+        """
+        design = product((self.phi * weights[:, None]).T, self.phi) + jnp.diag(self.idle)
+        factor = jnp.linalg.cholesky(design)
+        arms = jax.scipy.linalg.solve_triangular(factor, self.phi.T, lower=True)
+        pieces = jax.scipy.linalg.solve_triangular(factor, self.y.T, lower=True)
+        norm = jnp.sum(pieces**2, axis=0)
+        norm = jnp.where(norm > 0, norm, 1)
+        cross = product(arms.T, pieces)
+        gradient = ((gaps / norm) ** 2)[None, :] * cross**2 / 2
+        return Information(gaps**2 / (2 * norm), gradient, cross, product(arms.T, arms), norm)
+
 
 class Information(NamedTuple):
     """H_p at one allocation, with the terms of its derivatives."""
@@ -40,6 +55,12 @@ class Information(NamedTuple):
     cross: jax.Array  # [K, P] phi_k' V_w^-1 y_p
     gram: jax.Array  # [K, K] phi_j' V_w^-1 phi_k
     norm: jax.Array  # [P] ||y_p||^2 in V_w^-1
+
+    def curvature(self, gaps, mixture):
+        """-sum_p q_p d2H_p/dw2, a positive semi-definite [K, K] matrix, for q [P]."""
+        h = jnp.where(self.value > 0, 2 * mixture / jnp.where(self.value > 0, self.value, 1), 0)
+        inner = product(self.cross * (mixture * (gaps / self.norm) ** 2)[None, :], self.cross.T)
+        return inner * self.gram - product(self.gradient * h[None, :], self.gradient.T)
 
 
 def product(a, b):
@@ -63,26 +84,3 @@ def coordinates(arms, directions) -> Coordinates:
     )
     idle = (~reached).astype(s.dtype)
     return Coordinates(map, product(arms, map), product(directions, map), idle, spanned)
-
-
-def information(weights, where: Coordinates, gaps) -> Information:
-    """H_p and its gradient at positive weights [K].
-
-    gaps [P] are y . theta - c; where a gap is 0, H_p and its gradient are 0.
-    """
-    design = product((where.phi * weights[:, None]).T, where.phi) + jnp.diag(where.idle)
-    factor = jnp.linalg.cholesky(design)
-    arms = jax.scipy.linalg.solve_triangular(factor, where.phi.T, lower=True)
-    pieces = jax.scipy.linalg.solve_triangular(factor, where.y.T, lower=True)
-    norm = jnp.sum(pieces**2, axis=0)
-    norm = jnp.where(norm > 0, norm, 1)
-    cross = product(arms.T, pieces)
-    gradient = ((gaps / norm) ** 2)[None, :] * cross**2 / 2
-    return Information(gaps**2 / (2 * norm), gradient, cross, product(arms.T, arms), norm)
-
-
-def curvature(info: Information, gaps, mixture):
-    """-sum_p q_p d2H_p/dw2, a positive semi-definite [K, K] matrix, for a mixture q [P]."""
-    h = jnp.where(info.value > 0, 2 * mixture / jnp.where(info.value > 0, info.value, 1), 0)
-    inner = product(info.cross * (mixture * (gaps / info.norm) ** 2)[None, :], info.cross.T)
-    return inner * info.gram - product(info.gradient * h[None, :], info.gradient.T)

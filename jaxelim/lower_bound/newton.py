@@ -10,12 +10,12 @@ level s is free, so sum_p q_p = 1; its value at b = 0 is H*. In "maximise b . w 
 to H_p(w) >= s" the level s is fixed.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxelim.lower_bound.information import Information, curvature, product
+from jaxelim.lower_bound.information import product
 
 # Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
 # second-order correction, save steps but cycle on some instances of few arms.
@@ -34,13 +34,13 @@ class State(NamedTuple):
 
 
 def newton(
-    state: State, info: Information, gaps, live, objective, floor, level_is_free: bool = True
+    state: State, info: Any, gaps, live, objective, floor, level_is_free: bool = True
 ) -> State:
     """Take one step and return the next iterate.
 
     Args:
         state: the current iterate.
-        info: information at state.w.
+        info: information at state.w: an `Information` or `ArmInformation`.
         gaps: [P] y . theta - c, 0 on padding.
         live: [P] bool, False on padding.
         objective: [K] b.
@@ -54,7 +54,7 @@ def newton(
     dual = product(slopes, q) + objective + z - nu
     primal = jnp.where(live, info.value - s - r, 0)
     pull = jnp.where(live, q / r, 0)
-    matrix = curvature(info, gaps, q) + product(slopes * pull[None, :], slopes.T) + jnp.diag(z / w)
+    matrix = info.curvature(gaps, q) + product(slopes * pull[None, :], slopes.T) + jnp.diag(z / w)
     # Scale to a unit diagonal, since w spans many orders of magnitude.
     size = jax.lax.rsqrt(jnp.diagonal(matrix))
     matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(

@@ -10,7 +10,9 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError
+from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.arms import arm_information, solve_many_arms
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solver import Solution, solve
 
@@ -124,12 +126,28 @@ def information_of(
     return np.where(pieces.valid, out, np.inf).reshape(*weights.shape[:-1], -1)
 
 
+def informations(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
+    """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
+    if isinstance(instance.family, OneParameter):
+        return arm_information(instance, pieces, weights)
+    arms, theta, unit = scaled(instance, pieces)
+    return np.stack([
+        information_of(w, a, t, Pieces(*(x[i] for x in unit)))
+        for i, (w, a, t) in enumerate(zip(weights, arms, theta, strict=True))
+    ])  # fmt: skip
+
+
 def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
+    An interior-point method solves it. For independent arms of a one-parameter family,
+    best arm is solved by Newton's method and signs have a closed form; their gap is near
+    rounding, and `iterations` is 0.
+
     Args:
         instance: one instance or a batch (one compile serves the batch).
-        problem: what to identify: an object with half_spaces(arms, theta).
+        problem: what to identify: an object with half_spaces(arms, theta). Families other
+            than the Gaussian of one variance take pairs of arms and levels.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
@@ -140,11 +158,12 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
 
     Raises:
         TieError: the correct answer is not unique (H* = 0); the message names the arms.
-        ArgumentError: no pieces, features that do not span a direction of a piece, or
-            an argument out of range.
+        ArgumentError: no pieces, features that do not span a direction of a piece, a
+            level out of the family's range, or an argument out of range.
+        UnsupportedError: a family without divergence, or pieces it has no evidence about.
 
     Reference: Tirinzoni & Degenne (2022), section 2 (lower bound) and the appendix on
-        identification problems.
+        identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
     pieces = pieces_of(instance, problem)
@@ -156,12 +175,11 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
                 "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
             )
         bonus = np.broadcast_to(bonus, shape)
-    arms, theta, unit = scaled(instance, pieces)
-    solution = solve_many(arms, theta, unit, bonus, gap)
-    information = np.stack([
-        information_of(w, a, t, Pieces(*(x[i] for x in unit)))
-        for i, (w, a, t) in enumerate(zip(solution.allocation, arms, theta, strict=True))
-    ])  # fmt: skip
+    if isinstance(instance.family, OneParameter):
+        solution = solve_many_arms(instance, pieces, bonus, gap)
+    else:
+        solution = solve_many(*scaled(instance, pieces), bonus, gap)
+    information = informations(instance, pieces, solution.allocation[:, None])[:, 0]
     fields = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
@@ -204,10 +222,6 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     weights = weights_on_simplex(
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
-    arms, theta, unit = scaled(instance, pieces)
-    weights = np.broadcast_to(weights, arms.shape[:2])
-    least = np.array([
-        np.min(information_of(w, a, t, Pieces(*(x[i] for x in unit))))
-        for i, (w, a, t) in enumerate(zip(weights, arms, theta, strict=True))
-    ])  # fmt: skip
+    weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
+    least = np.min(informations(instance, pieces, weights[:, None]), axis=(1, 2))
     return least if instance.batched else least[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
-from jaxelim.families import Gaussian
+from jaxelim.families import Gaussian, OneParameter
 from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
@@ -83,14 +83,14 @@ def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarra
     )
 
 
-def refuse_other_families(instance: Instance) -> None:
-    """Refuse rewards that are not Gaussian, for which complexity and bounds are not defined.
+def refuse_other_families(instance: Instance, what: str) -> None:
+    """Refuse rewards for which `what` is not defined: all but Gaussian ones of one variance.
 
     Raises:
         UnsupportedError: rewards of another family.
     """
-    if not isinstance(instance.family, Gaussian):
-        allowed = f"gaussian rewards: complexity and bounds are not defined for {instance.family!r}"
+    if isinstance(instance, Instance) and not isinstance(instance.family, Gaussian):
+        allowed = f"gaussian rewards of one standard deviation: {what} for {instance.family!r}"
         raise UnsupportedError("family", instance.family, allowed)
 
 
@@ -101,11 +101,14 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         TieError: theta lies in a piece or on its boundary: the answer is not
             unique, H* = 0.
         ArgumentError: no pieces, or features that do not span a direction of a piece.
-        UnsupportedError: rewards of another family, or a problem with `shared_answers`.
+        UnsupportedError: rewards of a family without divergence, or pieces that the
+            family knows no evidence about; or a problem with `shared_answers`.
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    refuse_other_families(instance)
+    if not isinstance(instance.family, Gaussian | OneParameter):
+        allowed = f"a family with a divergence: H* is not defined for {instance.family!r}"
+        raise UnsupportedError("family", instance.family, allowed)
     if getattr(problem, "shared_answers", False):
         allowed = "a problem with one answer for each public answer: where several share one, the "
         allowed += (
@@ -125,7 +128,27 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     valid = np.zeros((len(each), most), dtype=bool)
     for index, (y, c) in enumerate(each):
         directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
-    return Pieces(directions, offsets, valid)
+    pieces = Pieces(directions, offsets, valid)
+    if isinstance(instance.family, OneParameter):
+        _refuse_other_pieces(problem, instance.family, pieces)
+    return pieces
+
+
+def _refuse_other_pieces(problem: object, family: OneParameter, pieces: Pieces) -> None:
+    """Refuse all but pairs of arms, and arms with a level inside the range of means."""
+    directions = pieces.directions
+    plus, minus = (directions > 0).sum(-1), (directions < 0).sum(-1)
+    pair = (plus == 1) & (minus == 1)
+    unit = np.isin(directions, (-1, 0, 1)).all(-1) & (plus <= 1) & (minus <= 1)
+    fits = unit & (~pair | (pieces.offsets == 0))
+    if not (fits | ~pieces.valid).all():
+        allowed = f"pieces that are pairs of arms, or one arm and a level, for {family!r}"
+        raise UnsupportedError("problem", problem, allowed)
+    level = (pieces.offsets * directions.sum(-1))[pieces.valid & ~pair]
+    out = level[(level <= family.low) | (level >= family.high)]
+    if out.size:
+        allowed = f"a number inside ({family.low:g}, {family.high:g}) for {family!r}"
+        raise ArgumentError("level", float(out[0]), allowed)
 
 
 def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> None:

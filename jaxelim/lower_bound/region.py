@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.lower_bound.information import Information, coordinates, information, product
+from jaxelim.lower_bound.information import Information, coordinates, product
 from jaxelim.lower_bound.newton import State, newton
 from jaxelim.lower_bound.optimum import information_of
 from jaxelim.lower_bound.pieces import Pieces
@@ -72,14 +72,14 @@ def maximise(
     def body(carry: _Carry) -> _Carry:
         state = newton(carry.state, carry.info, gaps, valid, objective, floor, level_is_free=False)
         state = state._replace(w=state.w / jnp.sum(state.w))
-        info = information(state.w, where, gaps)
+        info = where.information(state.w, gaps)
         upper = bound(info, state.q)
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
         distance = jnp.maximum(upper - product(objective, state.w), short)
         return _Carry(state, info, upper, distance, carry.iterations + 1)
 
-    info = information(start, where, gaps)
+    info = where.information(start, gaps)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
     q = jnp.where(valid, 0.1 / r / terms, 0)
     slope = product(info.gradient, q) + objective

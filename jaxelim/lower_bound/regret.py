@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.bounds import region_of, sample_bound
+from jaxelim.lower_bound.bounds import sample_bound
+from jaxelim.lower_bound.optimum import complexity, informations
 
 
 class InformationRegret:
@@ -53,7 +54,8 @@ def information_regret(
         information regret. R is small for the sampling rules that its theorem on
         elimination times covers.
     """
-    region = region_of(instance, problem)
+    _refuse_batch(instance)
+    found = complexity(instance, problem, 1e-10)
     arms = np.asarray(getattr(trace, "arms", trace))
     if arms.ndim != 1 or arms.size == 0 or arms.dtype.kind not in "iu":
         raise ArgumentError("trace", trace, "the arms pulled: integers [T], T >= 1, or a trace")
@@ -75,8 +77,14 @@ def information_regret(
     steps = np.searchsorted(times, np.arange(1, times[-1] + 1))
     np.add.at(counts, (steps, arms[: times[-1]]), 1)
     counts = np.cumsum(counts, axis=0)
-    gathered = np.min(region.information(counts), axis=-1)
-    return InformationRegret(times, times * region.value - gathered, region.value)
+    gathered = np.min(informations(instance, found.pieces, counts[None])[0], axis=-1)
+    value = float(found.value)
+    return InformationRegret(times, times * value - gathered, value)
+
+
+def _refuse_batch(instance) -> None:
+    if isinstance(instance, Instance) and instance.batched:
+        raise UnsupportedError("instance", instance, "one instance, not a batch")
 
 
 def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from jaxelim.lower_bound import derivatives
 from jaxelim.lower_bound.derivatives import Inputs
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.optimum import allocation_value, complexity, scaled, solve_many
-from jaxelim.lower_bound.pieces import combinations, pieces_of
+from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_other_families
 
 _GAP = 1e-8  # of the solves inside a search
 
@@ -47,13 +47,14 @@ def sensitivity(instance: Instance, problem: Any, gap: float = 1e-10) -> Sensiti
         gap: relative duality gap.
 
     Raises:
-        UnsupportedError: a batch of instances.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
+            variance.
         ArgumentError: as `complexity`.
 
     Reference: Danskin's theorem at the saddle point of Tirinzoni & Degenne
         (2022), section 2.
     """
-    _refuse_batch(instance)
+    _refuse_others(instance)
     found = complexity(instance, problem, gap)
     gaps = found.pieces.directions[0] @ instance.theta - found.pieces.offsets[0]
     relative = -2 * found.mixture
@@ -99,10 +100,11 @@ def hardest_instance(
         rate: length of the first step, as a share of the radius.
 
     Raises:
-        UnsupportedError: a batch of instances.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
+            variance.
         ArgumentError: an argument is out of range; and as `complexity`.
     """
-    _refuse_batch(instance)
+    _refuse_others(instance)
     pieces = pieces_of(instance, problem)
     directions, offsets = pieces.directions[0], pieces.offsets[0]
     distance = np.min((directions @ instance.theta - offsets) / np.linalg.norm(directions, axis=1))
@@ -142,10 +144,11 @@ def design_features(
             of the radius.
 
     Raises:
-        UnsupportedError: a batch of instances, or a problem with other directions.
+        UnsupportedError: a batch of instances, rewards that are not Gaussian of one
+            variance, or a problem with other directions.
         ArgumentError: an argument is out of range; and as `complexity`.
     """
-    _refuse_batch(instance)
+    _refuse_others(instance)
     radius = checks.real("radius", radius, low=0, open=True)
     pieces = pieces_of(instance, problem)
     rows = combinations(problem, instance.arms, instance.theta)
@@ -202,10 +205,11 @@ def best_extra_arm(
         seed: of the random starts.
 
     Raises:
-        UnsupportedError: a batch of instances.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
+            variance.
         ArgumentError: an argument is out of range; and as `complexity`.
     """
-    _refuse_batch(instance)
+    _refuse_others(instance)
     starts, steps = checks.integer("starts", starts, low=1), checks.integer("steps", steps, low=1)
     norm = float(np.max(np.linalg.norm(instance.arms, axis=1))) if norm is None else norm
     norm = checks.real("norm", norm, low=0, open=True)
@@ -293,8 +297,9 @@ def _report(before: Instance, after: Instance, problem, times) -> Search:
     return Search(first, last, after, times)
 
 
-def _refuse_batch(instance) -> None:
+def _refuse_others(instance) -> None:
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    refuse_other_families(instance, "derivatives by features and gaps are not defined")
     if instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")

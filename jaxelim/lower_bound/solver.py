@@ -17,14 +17,14 @@ since H_p is concave and homogeneous of degree one. The reported gap compares th
 with min_p H_p(w) + c . w.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxelim.lower_bound.information import Information, coordinates, information, product
+from jaxelim.lower_bound.information import coordinates, product
 from jaxelim.lower_bound.newton import State, newton
 
 Array = jax.Array | np.ndarray
@@ -46,7 +46,7 @@ class Solution(NamedTuple):
 
 class _Carry(NamedTuple):
     state: State
-    info: Information  # at state.w
+    info: Any  # information at state.w
     w: jax.Array  # the best certified pair so far
     q: jax.Array
     value: jax.Array
@@ -56,14 +56,14 @@ class _Carry(NamedTuple):
 
 def first_order(where, gaps, valid, bonus, steps: int):
     """Average projected supergradient steps from the uniform allocation; [K] weights."""
-    K = where.phi.shape[0]
-    start = jnp.full(K, 1 / K, where.phi.dtype)
+    K = bonus.shape[0]
+    start = jnp.full(K, 1 / K, bonus.dtype)
 
     def step(i, carry):
         w, mean = carry
         n = jnp.asarray(i, w.dtype) + 1
         # A share of the uniform allocation keeps V_w regular at every projected point.
-        info = information(0.9 * w + 0.1 * start, where, gaps)
+        info = where.information(0.9 * w + 0.1 * start, gaps)
         slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
         slope = slope - jnp.mean(slope)
         size = jnp.linalg.norm(slope)
@@ -118,6 +118,22 @@ def solve(
     solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
     # A solvable problem replaces an unsolvable one, so that a batch stays finite.
     gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
+    return interior_point(where, gaps, bonus, gap, max_iterations, warm, solvable)
+
+
+def interior_point(where, gaps, bonus, gap, max_iterations: int, warm: int, solvable) -> Solution:
+    """Solve from uniform weights, after some first-order steps.
+
+    Args:
+        where: `Coordinates` of features and directions, or an `ArmModel`.
+        gaps: [P], positive on pieces that the parameter is not in, else 0.
+        bonus: [K] c.
+        gap: relative duality gap to stop at.
+        max_iterations: bound on the interior-point steps.
+        warm: number of first-order steps.
+        solvable: [] bool; False for a tie.
+    """
+    K, P, dtype = bonus.shape[0], gaps.shape[0], bonus.dtype
     live = gaps > 0
     live = jnp.where(jnp.any(live), live, True)
 
@@ -147,8 +163,8 @@ def climb(
     the problem from there, a second attempt starts from uniform weights.
 
     Args:
-        where: coordinates of features and directions.
-        gaps: [P] y . theta - c, 0 where not live.
+        where: `Coordinates` of features and directions, or an `ArmModel`.
+        gaps: [P] y . theta - c, or 1 for an `ArmModel`; 0 where not live.
         live: [P] bool, at least one True.
         bonus: [K] c.
         weights: [K] on the simplex, positive.
@@ -160,7 +176,7 @@ def climb(
     dtype, go = weights.dtype, jnp.asarray(go)
     K = weights.shape[0]
     terms = (jnp.sum(live) + K).astype(dtype)
-    info = information(weights, where, gaps)
+    info = where.information(weights, gaps)
     scale = jnp.min(jnp.where(live, info.value + product(bonus, weights), jnp.inf))
     scale = jnp.where(scale > 0, scale, 1)
     gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
@@ -178,7 +194,7 @@ def climb(
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
         state = newton(carry.state, carry.info, gaps, live, bonus, floor)
         state = state._replace(w=state.w / jnp.sum(state.w))
-        info = information(state.w, where, gaps)
+        info = where.information(state.w, gaps)
         value, reached = certificate(info, state.w, state.q)
         better = reached < carry.gap  # False where a number is not finite
         w, q, value, reached = jax.tree.map(
@@ -202,7 +218,7 @@ def climb(
         tries, (w, q, value, reached, iterations) = carry
         again = tries > 0
         start = jnp.where(again, 1 / K, (1 - share) * weights + share / K)
-        inside = information(start, where, gaps)
+        inside = where.information(start, gaps)
         least = jnp.min(jnp.where(live, inside.value, jnp.inf))
         even = _even(inside.value, live)
         mixed = jnp.where(
