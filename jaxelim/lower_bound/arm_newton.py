@@ -190,7 +190,7 @@ def _newton(
 
     def body(carry):
         i, s, going = carry
-        found = _terms(family, arms, s)
+        found = lanes.materialize(functools.partial(_terms, family), arms, s)
         short = 1 - lanes.sum(found.r)
         y = (short + lanes.sum(found.pull * found.v)) / lanes.sum(found.pull)
         step = jnp.clip((y - found.v) / found.rate, -1, 1)

@@ -18,9 +18,11 @@ from jaxelim.families.arm_evidence import ArmEvidence
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.arm_newton import best_arm_weights
+from jaxelim.lower_bound.arms import ArmModel
+from jaxelim.lower_bound.solver import climb
 from jaxelim.sampling.parts.allocation import MAX_ITERATIONS
 
-QUICK = 3
+QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
 _GRID = 2.0**30
 
@@ -75,6 +77,38 @@ def solve(
     return where_(go, found, idle), solved | ~go
 
 
+def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
+    """The allocation of the means of largest H* in the box of bounds at level log t.
+
+    Best arm alone. One arm is at its upper bound, the others at their lower bounds. Arms
+    whose upper bound does not exceed all lower bounds have no such means.
+    """
+    lanes, c, among = view.lanes, costs(view), counted(view)
+    interval = view.family.interval(view.means, view.counts, jnp.log(view.time))
+    lower, upper = _wide(interval.lower), _wide(interval.upper)
+    highest = lanes.max(jnp.where(among, lower, -jnp.inf))
+    each = index_like(view.means)
+
+    def body(k, best):
+        weights, value = best
+        allowed = among[k] & (upper[k] > highest)
+        at = jnp.where((each == k) & allowed, upper, lower)
+        found = best_arm_weights(
+            view.family, at, None if c is None else _wide(c), counted=among, lanes=lanes
+        )
+        # An arm must do better by more than rounding, so that the lowest of equals stays.
+        better = allowed & (found.value > value * (1 + 1e-12))
+        return jnp.where(better, found.weights, weights), jnp.where(better, found.value, value)
+
+    arms = view.means.shape[0]
+    start = _wide(last.weights), jnp.zeros_like(_wide(view.time))
+    weights, _ = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+    go = now & lanes.any(view.active)
+    once = jnp.where(go, 1, jnp.zeros_like(view.t))
+    weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
+    return ArmAllocation(weights, last.dual, once)
+
+
 def costs(view: View) -> Array | None:
     """The costs [K] of the arms; None: all are 1."""
     return view.evidence.costs if isinstance(view.evidence, ArmEvidence) else None
@@ -116,9 +150,6 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
 
 
 def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
-    from jaxelim.lower_bound.arms import ArmModel
-    from jaxelim.lower_bound.solver import climb
-
     lanes, arms = view.lanes, view.means.shape[0]
     first = Rows.of(view.shape).first
     c = costs(view)
