@@ -43,6 +43,11 @@ class Family:
         """The unit of rewards and means in a run."""
         return 1.0
 
+    def has(self, method: str) -> bool:
+        """Whether rules may call this method; "design": whether `view.linear` is a design's."""
+        own = getattr(type(self), method, None)
+        return own is not None and own is not getattr(Family, method, None)
+
     def check(self, instance: "Instance") -> None:
         """Refuse means out of the family's range."""
 
@@ -245,6 +250,10 @@ class SamplingRule:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         refuse_stray(vars(cls))
+
+    def needs(self, family: Family, problem: Problem) -> tuple[str, ...]:
+        """Host: names of the family's methods that the rule, with its settings, calls."""
+        return self.traits.family_methods
 
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
         """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""

@@ -114,6 +114,9 @@ class Gaussian(Family):
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))
 
+    def has(self, method: str) -> bool:
+        return method == "design" or super().has(method)
+
     @property
     def scale(self) -> float:
         return self.std

@@ -110,6 +110,11 @@ class LinearEvidence(Evidence):
         return rows
 
 
+def has_matrix(evidence: Evidence) -> bool:
+    """Whether the evidence has a design that is no diagonal, which takes rank-one updates."""
+    return isinstance(evidence, LinearEvidence) and not isinstance(evidence.design, DiagonalDesign)
+
+
 def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:
     rows = shape.rows()
     if cross is None and rows is not None:

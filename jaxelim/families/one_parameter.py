@@ -19,6 +19,7 @@ from jaxelim.contracts.shapes import Interval, Levels, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
+from jaxelim.families.logarithm import log, log1p
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
@@ -50,7 +51,7 @@ def _series(r: Array, near: Array, coefficients: Sequence[float]) -> Array:
 
 def _log1p(r: Array) -> Array:
     """log(1 + r), but 0 at r = -1: for use in (1 + r) log(1 + r)."""
-    return jnp.log1p(jnp.where(r > -1, r, 0))
+    return log1p(jnp.where(r > -1, r, 0))
 
 
 def g(r: Array) -> Array:
@@ -62,7 +63,7 @@ def g(r: Array) -> Array:
 def h(r: Array) -> Array:
     """r - log(1 + r) for r >= -1, accurate near 0 too; h(-1) = inf."""
     near = jnp.abs(r) < _NEAR
-    return jnp.where(near, _series(r, near, _H), r - jnp.log1p(r))
+    return jnp.where(near, _series(r, near, _H), r - log1p(r))
 
 
 def poisson(x: Array, y: Array, difference: Array | None = None) -> Array:
@@ -124,7 +125,7 @@ def _itakura(x: Array, y: Array, difference: Array) -> Array:
     near = jnp.abs(r) < _NEAR
     # Away from 0, the ratio and not r: r = -1 + x/y would round to -1 for small x/y.
     ratio = jnp.where(inside & ~near, x, 1) / jnp.where(inside & ~near, y, 1)
-    value = jnp.where(near, _series(r, near, _H), ratio - 1 - jnp.log(ratio))
+    value = jnp.where(near, _series(r, near, _H), ratio - 1 - log(ratio))
     return jnp.where(inside, value, jnp.where(x == y, 0, jnp.inf))
 
 

@@ -337,6 +337,13 @@ def _check_alpha(
     )
 
 
+_METHODS = {
+    "design": "a design, such as Gaussian() with one standard deviation",
+    "interval": "confidence intervals of means",
+}
+"""What methods of a family are called in messages."""
+
+
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse combinations that the paper does not define."""
     name, traits = type(rule).__name__, rule.traits
@@ -349,6 +356,14 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
     family = instance.family
     if traits.families is not None and family.name not in traits.families:
         allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
+        raise UnsupportedError("family", family, allowed)
+    needed = list(rule.needs(family, problem))
+    if traits.families == ("gaussian",):
+        needed.append("design")
+    missing = [method for method in needed if not family.has(method)]
+    if missing:
+        kind = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
+        allowed = f"a family with {kind}: {name} on {problem.name} is not defined for others"
         raise UnsupportedError("family", family, allowed)
     for one in stopping:
         # A user's own stopping rule is not in the traits: it only observes.
