@@ -122,6 +122,12 @@ class Family:
         """Confidence intervals of the means [K] at level beta []."""
         raise undefined(self, "interval(means, counts, beta)")
 
+    def overlap(
+        self, lanes: LaneOps, shape: Shape, means: Array, counts: Array, beta: Array
+    ) -> Array:
+        """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
+        return shape.overlap(lanes, self.interval(means, counts, beta))
+
 
 class Problem:
     """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.

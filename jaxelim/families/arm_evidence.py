@@ -35,6 +35,11 @@ class ArmEvidence(Evidence):
         """The same pieces under other weights, [K]."""
         return dataclasses.replace(self, weights=weights)
 
+    def pair(self, i: Array, k: Array) -> Array:
+        lanes, n, m = self.space.lanes, self.weights, self.means
+        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
+        return self.family.pair(*own, *other)
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

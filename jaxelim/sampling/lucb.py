@@ -10,6 +10,7 @@ from jax import Array
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts.indices import less_pulled
 
 
@@ -70,10 +71,11 @@ class LUCB(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
-        view = view.at(view.reward_sums / view.counts)
-        interval = view.family.interval(view.means, view.counts, view.beta)
-        overlap = jnp.where(view.active, view.shape.overlap(lanes, interval), -jnp.inf)
+        if isinstance(view.evidence, LinearEvidence):  # other families' means are R_k/N_k
+            assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
+            view = view.at(view.reward_sums / view.counts)
+        given = view.shape, view.means, view.counts, view.beta
+        overlap = jnp.where(view.active, view.family.overlap(lanes, *given), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.pair(lanes, piece)
         stop = lanes.take(overlap, piece) <= 0
