@@ -20,6 +20,7 @@ from jaxelim.errors import (
     ArgumentError,
     ConflictError,
     DamagedFileError,
+    FamilyError,
     InstanceFileError,
     JaxelimError,
     MemoryLimitError,
@@ -31,7 +32,7 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Gaussian, OneParameter
+from jaxelim.families import Bernoulli, Exponential, Gaussian, OneParameter, Poisson
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -77,7 +78,9 @@ __all__ = [
     "Engine",
     "Estimate",
     "Evidence",
+    "Exponential",
     "Family",
+    "FamilyError",
     "FullElimination",
     "GK16",
     "Gaussian",
@@ -96,6 +99,7 @@ __all__ = [
     "OK",
     "OneParameter",
     "PieceSet",
+    "Poisson",
     "PrecisionError",
     "Problem",
     "Resets",

@@ -1,13 +1,12 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from jaxelim import problems, sampling, stopping
-from jaxelim.contracts import SamplingRule
+from jaxelim import families, problems, sampling, stopping
+from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.instances.instance import Instance
 
@@ -51,8 +50,22 @@ def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
         ArgumentError: a setting without "=", given twice, or with a value that the
             rule refuses.
     """
-    kind, given = find_rule(name), {}
-    fields = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+    return families.made(find_rule(name), _values(settings))
+
+
+def find_family(name: str, settings: Iterable[str]) -> Family:
+    """The reward family of a name with its settings NAME=VALUE, values in JSON or plain words.
+
+    Raises:
+        UnknownNameError, ArgumentError: as `rule_with`.
+    """
+    known = families.known()
+    return families.made(known[_known("family", name, known)], _values(settings))
+
+
+def _values(settings: Iterable[str]) -> dict[str, Any]:
+    """Settings NAME=VALUE as a dictionary."""
+    given: dict[str, Any] = {}
     for one in settings:
         key, equals, text = one.partition("=")
         if not equals:
@@ -60,10 +73,10 @@ def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
         if key in given:
             raise ArgumentError("setting", one, f"each setting once: {key} was given before")
         try:
-            given[_known("setting", key, fields)] = json.loads(text)
+            given[key] = json.loads(text)
         except json.JSONDecodeError:
             given[key] = text
-    return kind(**given)
+    return given
 
 
 def stopping_rules() -> dict[str, Any]:

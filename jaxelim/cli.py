@@ -21,6 +21,7 @@ from jaxelim.contracts import StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.files import writable_file, write_whole
+from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.result import BIASED, aligned
@@ -64,6 +65,11 @@ class Asked:
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
     """The level, for thresholding."""
+    family: str | None = None
+    """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
+    poisson or exponential; default: the instance's own."""
+    family_setting: tuple[str, ...] = ()
+    """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,11 +162,23 @@ def _m_of(name: str, problem: str, m: int | None) -> int | None:
     return m
 
 
+def _instance(config: Asked) -> Instance:
+    """The instance, with the family that is asked for."""
+    given = instances.load_instance(config.instance)
+    if config.family is None:
+        if config.family_setting:
+            allowed = "none without --family"
+            raise ArgumentError("family_setting", config.family_setting, allowed)
+        return given
+    family = catalogue.find_family(config.family, config.family_setting)
+    return Instance(given.arms, given.theta, None, given.name, family)
+
+
 def _complexity(config: Hardness) -> None:
     checks.real("delta", config.delta, low=0, high=1, open=True)
     if config.figure is not None:
         figure_file("figure", config.figure)
-    instance = instances.load_instance(config.instance)
+    instance = _instance(config)
     m = _m_of(config.instance, config.problem, config.m)
     problem = catalogue.find_problem(config.problem, m, config.level)
     found = complexity(instance, problem, gap=config.gap)
@@ -184,7 +202,7 @@ def _complexity(config: Hardness) -> None:
 
 
 def _run(config: Run) -> None:
-    instance = instances.load_instance(config.instance)
+    instance = _instance(config)
     m = _m_of(config.instance, config.problem, config.m)
     known = catalogue.stopping_rules()
     stopping: list[StoppingRule] = [

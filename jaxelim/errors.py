@@ -87,6 +87,13 @@ class RuleError(ArgumentError):
         self.instance = instance
 
 
+class FamilyError(ArgumentError):
+    """A reward family breaks its contract: a method raises, or what it returns is not allowed.
+
+    Refused before anything compiles.
+    """
+
+
 class MemoryLimitError(ArgumentError):
     """A call would hold more memory than is free.
 

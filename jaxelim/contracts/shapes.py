@@ -38,6 +38,23 @@ class Interval:
         return jnp.where(above, level - self.lower, self.upper - level)
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SymmetricInterval(Interval):
+    """Intervals of equal length on both sides of the means."""
+
+    means: Array  # [K]
+    radius: Array  # [K]
+
+    @staticmethod
+    def of(means: Array, radius: Array) -> "SymmetricInterval":
+        """The intervals [means - radius, means + radius]; both [K]."""
+        return SymmetricInterval(means - radius, means + radius, means, radius)
+
+    def across(self, level: float, above: Array) -> Array:
+        return self.radius - jnp.abs(self.means - level)
+
+
 class Shape:
     """The contract of a shape."""
 

@@ -80,6 +80,10 @@ class Evidence:
         """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: []."""
         raise undefined(self, "pair(i, k)")
 
+    def weighted(self, weights: Array) -> "Evidence":
+        """The same pieces under weights w [K], positive, of any sum; no ridge."""
+        raise undefined(self, "weighted(weights)")
+
 
 class _Seen:
     """The properties that a snapshot and a view share."""

@@ -1,8 +1,9 @@
 """Evidence from independent arms with rewards of a one-parameter family.
 
-With precision counts n, a pair {mu_a <= mu_b} has LLR n_a d(m_a, u) + n_b d(m_b, u),
-where u is the weighted mean of both. A level has LLR n_k d(m_k, level). With weights in
-place of counts the value is H_p. (Garivier & Kaufmann 2016, section 2.)
+n_k = N_k/c_k are precision counts, c_k the arm's cost. A pair {mu_a <= mu_b} has LLR
+n_a d(m_a, u) + n_b d(m_b, u), where u is the n-weighted mean of both. A level has LLR
+n_k d(m_k, level). With weights in place of counts the value is H_p, and dH_p/dw_k is
+d(m_k, u)/c_k or d(m_k, level)/c_k. (Garivier & Kaufmann 2016, section 2.)
 """
 
 import dataclasses
@@ -29,16 +30,25 @@ class ArmEvidence(Evidence):
     space: ArmContext
     shape: Shape
     means: Array  # [K]
-    weights: Array  # [K] precision counts, positive
+    weights: Array  # [K] pulls or weights, positive
+    costs: Array | None = None  # [K], positive; None: all are 1
+
+    @property
+    def precision(self) -> Array:
+        """The precision counts n: [K]."""
+        return self.weights if self.costs is None else self.weights / self.costs
 
     def weighted(self, weights: Array) -> "ArmEvidence":
-        """The same pieces under other weights, [K]."""
         return dataclasses.replace(self, weights=weights)
 
     def pair(self, i: Array, k: Array) -> Array:
-        lanes, n, m = self.space.lanes, self.weights, self.means
+        lanes, n, m = self.space.lanes, self.precision, self.means
         own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
         return self.family.pair(*own, *other)
+
+    def per_cost(self, slopes: Array) -> Array:
+        """Slopes by the weights, from slopes by the precision counts: [K]."""
+        return slopes if self.costs is None else slopes / self.costs
 
 
 @jax.tree_util.register_dataclass
@@ -48,7 +58,7 @@ class PairEvidence(ArmEvidence):
 
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
-        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.weights))
+        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.precision))
         values = lanes.materialize(self.family.pair, n_a, a, n_b, b)
         return shape.flat(values) if shape.several else values
 
@@ -56,13 +66,13 @@ class PairEvidence(ArmEvidence):
         lanes, family = self.space.lanes, self.family
         i, k = self.shape.pair(lanes, piece)
         (a, b), (n_a, n_b) = (
-            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.weights)
+            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.precision)
         )
         u = jnp.where(a > b, family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
         each = index_like(self.means)
         touched = ((each == i) | (each == k)) & (a > b)
         mean = jnp.where(touched, self.means, u)  # d(u, u) = 0 elsewhere
-        return jnp.where(touched, family.divergence(mean, u), 0)
+        return self.per_cost(jnp.where(touched, family.divergence(mean, u), 0))
 
 
 @jax.tree_util.register_dataclass
@@ -73,18 +83,18 @@ class LevelEvidence(ArmEvidence):
     def values(self) -> Array:
         shape = Levels.of(self.shape)
         level = jnp.asarray(shape.level, self.means.dtype)
-        return self.family.level(self.weights, self.means, level, shape.above)
+        return self.family.level(self.precision, self.means, level, shape.above)
 
     def gradient(self, piece: Array) -> Array:
         shape = Levels.of(self.shape)
         level = jnp.asarray(shape.level, self.means.dtype)
         slope = self.family.level(jnp.ones_like(self.means), self.means, level, shape.above)
-        return jnp.where(index_like(self.means) == piece, slope, 0)
+        return self.per_cost(jnp.where(index_like(self.means) == piece, slope, 0))
 
 
 def evidence_of(
     family: "OneParameter", space: ArmContext, shape: Shape, means: Array, weights: Array
 ) -> ArmEvidence:
-    """The evidence about pieces of this shape."""
+    """The evidence about pieces of this shape, with the family's costs."""
     kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-    return kind(family, space, shape, means, weights)
+    return kind(family, space, shape, means, weights, family.costs(means))

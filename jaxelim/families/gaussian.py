@@ -18,7 +18,7 @@ from jax import Array
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape
+from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families.designs import (
@@ -28,7 +28,9 @@ from jaxelim.families.designs import (
     LinearContext,
     SquareDesign,
 )
+from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
+from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
@@ -41,7 +43,6 @@ BLOCK = 2**17
 """Largest number of entries of an array of pairs of arms, in `may_cancel`."""
 REFRESH = 256
 """Samples between two recomputations of a run's statistics, in float32."""
-_LARGEST_NOISE = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
 
@@ -89,11 +90,15 @@ class InitialStatistics:
 class Gaussian(Family):
     """Gaussian rewards of known standard deviation.
 
+    `Gaussian([..])`, with a standard deviation for each arm, makes a `GaussianByArm`:
+    for independent arms, without a ridge.
+
     Args:
-        std: the standard deviation of the noise, > 0, in the units of the rewards.
+        std: the standard deviation of the noise, > 0, in the units of the rewards; or
+            [K], one for each arm.
 
     Raises:
-        ArgumentError: std is no positive number.
+        ArgumentError: std is no positive number, and no list of them.
     """
 
     std: float = 1.0
@@ -101,6 +106,10 @@ class Gaussian(Family):
     noise: ClassVar[str] = "normal"
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions)
+
+    def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
+        by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)
+        return GaussianByArm(std) if cls is Gaussian and by_arm else super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))
@@ -152,7 +161,7 @@ class Gaussian(Family):
         )
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        _refuse_large_noise(noise, precision)
+        refuse_large(noise, precision)
 
     def nature(self, instance: "Instance") -> np.ndarray:
         """The means, [I, K]."""
@@ -164,23 +173,6 @@ class Gaussian(Family):
     def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
         """means -+ sqrt(2 beta/counts)."""
         return SymmetricInterval.of(means, jnp.sqrt(2 * beta / counts))
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SymmetricInterval(Interval):
-    """Intervals of equal length on both sides of the means."""
-
-    means: Array  # [K]
-    radius: Array  # [K]
-
-    @staticmethod
-    def of(means: Array, radius: Array) -> "SymmetricInterval":
-        """The intervals [means - radius, means + radius]; both [K]."""
-        return SymmetricInterval(means - radius, means + radius, means, radius)
-
-    def across(self, level: float, above: Array) -> Array:
-        return self.radius - jnp.abs(self.means - level)
 
 
 @jax.tree_util.register_static
@@ -290,16 +282,6 @@ class LinearGaussian(Gaussian):
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
         return [(i, refutes(margin, norm, beta)) for i, margin, norm in evidence.pairs(arms)]
-
-
-def _refuse_large_noise(noise: np.ndarray, precision: str) -> None:
-    """Refuse given noise [runs, T] beyond the bound at which squares of rewards overflow."""
-    bound = _LARGEST_NOISE[precision]
-    bad = np.argwhere(np.abs(noise) > bound)
-    if bad.size:
-        where = tuple(int(i) for i in bad[0])
-        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
-        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
 
 
 def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool) -> str:

@@ -7,6 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.errors import ArgumentError
+
+_LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
+
 
 def key(seed: int) -> Array:
     """The Threefry key of a seed in [0, 2^63); independent of JAX's default generator."""
@@ -32,6 +36,16 @@ def _rounded(kind: str, x: Array, dtype) -> Array:
     if kind != "uniform" or dtype == jnp.float64:
         return x
     return jnp.minimum(x, np.nextafter(dtype.type(1), dtype.type(0)))
+
+
+def refuse_large(noise: np.ndarray, precision: str) -> None:
+    """Refuse given normals [runs, T] beyond the bound at which squares of rewards overflow."""
+    bound = _LARGEST[precision]
+    bad = np.argwhere(np.abs(noise) > bound)
+    if bad.size:
+        where = tuple(int(i) for i in bad[0])
+        allowed = f"standard normals, at most {bound:g} in absolute value in {precision}"
+        raise ArgumentError("noise", noise, allowed, f"{noise[where]:g} at {list(where)}")
 
 
 def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) -> Array:

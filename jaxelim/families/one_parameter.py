@@ -5,6 +5,7 @@ family's distribution of mean x from that of mean y. All functions work entry by
 on arrays of equal shapes, in float64 or float32; lanes come last (see `jaxelim.lanes`).
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +19,7 @@ from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
+from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
 
@@ -102,12 +104,49 @@ def _poisson_jvp(of, toward):
     return _poisson(*of), jnp.where(inside, _log1p(r) * toward[0] - r * toward[1], 0)
 
 
+@jax.custom_jvp
+def itakura(x: Array, y: Array) -> Array:
+    """h((x - y)/y) = x/y - 1 - log(x/y), the divergence of means x, y of exponential rewards.
+
+    inf for x = 0 or y = 0, but 0 for x = y = 0.
+
+    Args:
+        x: any shape, at least 0.
+        y: the same shape, at least 0.
+    """
+    inside = (x > 0) & (y > 0)
+    r = jnp.where(inside, x - y, 0) / jnp.where(inside, y, 1)
+    near = jnp.abs(r) < _NEAR
+    # Away from 0, the ratio and not r: r = -1 + x/y would round to -1 for small x/y.
+    ratio = jnp.where(inside & ~near, x, 1) / jnp.where(inside & ~near, y, 1)
+    value = jnp.where(near, _series(r, near, _H), ratio - 1 - jnp.log(ratio))
+    return jnp.where(inside, value, jnp.where(x == y, 0, jnp.inf))
+
+
+@itakura.defjvp
+def _itakura_jvp(of, toward):
+    """dd/dx = (x - y)/(x y), dd/dy = (y - x)/y^2; 0 where x or y is 0."""
+    x, y = of
+    inside = (x > 0) & (y > 0)
+    r = jnp.where(inside, x - y, 0) / jnp.where(inside, y, 1)
+    by_x, by_y = (r / jnp.where(inside, one, 1) for one in of)
+    return itakura(x, y), by_x * toward[0] - by_y * toward[1]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArmStatistics(Statistics):
+    """The statistics of independent arms."""
+
+    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
+
+
 class OneParameter(Family):
     """A one-parameter exponential family of rewards; each arm has its own mean.
 
     A family defines `draw`, `divergence`, `variance` and `bracket`, and inherits the
-    rest. Precision counts n are pulls over cost, or weights over cost. Estimates may
-    lie at the ends of the range of means.
+    rest. Precision counts n are pulls over cost, or weights over cost; see `costs`.
+    Estimates may lie at the ends of the range of means.
 
     Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann &
     Kalyanakrishnan 2013.
@@ -131,6 +170,22 @@ class OneParameter(Family):
         may be there only if the bound is that end, up to rounding.
         """
         raise TypeError(f"{type(self).__name__} does not define bracket(mean, radius)")
+
+    def costs(self, means: Array) -> Array | None:
+        """c_k of every arm, positive, of the shape of means [K]; None: all are 1.
+
+        N pulls of an arm of cost c count as N/c in its LLRs.
+        """
+        return None
+
+    def precision(self, means: Array, counts: Array) -> Array:
+        """The precision counts N_k/c_k of pulls or weights [K]: [K]."""
+        costs = self.costs(means)
+        return counts if costs is None else counts / costs
+
+    def for_arms(self, arms: int) -> "OneParameter":
+        """The family for this number of arms, where its settings are those of each arm."""
+        return self
 
     # The contract of families.
 
@@ -157,7 +212,9 @@ class OneParameter(Family):
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         bad = noise[(noise < 0) | (noise >= 1)]
-        if self.noise == "uniform" and bad.size:
+        if self.noise == "normal":
+            refuse_large(noise, precision)
+        elif bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
 
@@ -170,19 +227,28 @@ class OneParameter(Family):
     ) -> Statistics:
         t = jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32)
         ones = jnp.ones_like(rewards)
-        return Statistics(t=t, counts=ones, means=rewards, reward_sums=rewards)
+        lost = jnp.zeros_like(rewards) if rewards.dtype == jnp.float32 else None
+        return ArmStatistics(t=t, counts=ones, means=rewards, reward_sums=rewards, lost=lost)
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         stats = seen.stats
         assert stats.reward_sums is not None
         chosen = (index_like(stats.means) == arm) & go
         counts = stats.counts + chosen.astype(stats.means.dtype)
-        sums = stats.reward_sums + jnp.where(chosen, reward, 0)
-        return Statistics(
+        before, more = stats.reward_sums, {}
+        if isinstance(stats, ArmStatistics) and stats.lost is not None:
+            exact = reward - stats.lost
+            sums = jnp.where(chosen, before + exact, before)
+            more["lost"] = jnp.where(chosen, (sums - before) - exact, stats.lost)
+        else:
+            sums = before + jnp.where(chosen, reward, 0)
+        return dataclasses.replace(
+            stats,
             t=stats.t + go.astype(jnp.int32),
             counts=counts,
             means=jnp.where(chosen, sums / counts, stats.means),
             reward_sums=sums,
+            **more,
         )
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
@@ -191,7 +257,8 @@ class OneParameter(Family):
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> list[tuple[Array, Array]]:
-        lanes, counts, means, out = seen.lanes, seen.stats.counts, seen.means, []
+        lanes, means, out = seen.lanes, seen.means, []
+        counts = self.precision(means, seen.stats.counts)
         for r in range(arms.m):
             i = arms.first + r
             own = lanes.take(counts, i), lanes.take(means, i)
@@ -199,14 +266,14 @@ class OneParameter(Family):
         return out
 
     def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
-        """The means y with counts * d(mean, y) <= beta."""
-        return Interval(*self.bounds(means, beta / counts))
+        """The means y with n d(mean, y) <= beta, n the precision counts of the pulls [K]."""
+        return Interval(*self.bounds(means, beta / self.precision(means, counts)))
 
     def overlap(
         self, lanes: LaneOps, shape: Shape, means: Array, counts: Array, beta: Array
     ) -> Array:
         """The overlaps, from no more bounds than they need."""
-        radius = beta / counts
+        radius = beta / self.precision(means, counts)
         if isinstance(shape, Levels):
             bound = self.bound(means, radius, upper=~shape.above)
             return jnp.where(shape.above, shape.level - bound, bound - shape.level)

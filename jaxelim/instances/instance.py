@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, known
+from jaxelim.families import Gaussian, known, settings_of
 
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
@@ -98,6 +98,8 @@ class Instance:
         self._refuse_overflow()
         if self.structure not in family.structures:
             allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
+            if self.structure == "linear":
+                allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
             raise UnsupportedError("family", family, allowed)
         family.check(self)
 
@@ -302,15 +304,16 @@ class Instance:
             OSError: the file cannot be written.
         """
         gaussian = isinstance(self.family, Gaussian)
-        kind = known().get(self.family.name)
-        if not gaussian and (kind is None or self.family != kind()):
+        name, settings = self.family.name, settings_of(self.family)
+        if not gaussian and settings is None:
             allowed = f"one that load_instance knows: {', '.join(known())}"
             raise UnsupportedError("family", self.family, allowed)
+        kind = {"name": name, **settings} if settings else name
         rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
         family = (
             f'"noise_std": {json.dumps(self.noise_std)}'
             if gaussian
-            else f'"family": {json.dumps(self.family.name)}'
+            else f'"family": {json.dumps(kind)}'
         )
         text = (
             f'{{"name": {json.dumps(self.name)}, {family},\n'

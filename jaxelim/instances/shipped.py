@@ -1,8 +1,9 @@
 """The shipped instances, and the reader of instance files.
 
 An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d]. Optional
-keys are `noise_std` (a number, 1 if missing), `name` (a string) and `family` (the name
-of a reward family). A leading axis on theta, or on both arrays, makes a batch.
+keys are `noise_std` (a number, 1 if missing), `name` (a string) and `family`. The latter
+is the name of a reward family, or an object with its `name` and its settings. A leading
+axis on theta, or on both arrays, makes a batch.
 
 `used_in`, `problems` and `m` describe a shipped instance. Keys that begin with `_` are
 free for users; all other keys are refused.
@@ -142,8 +143,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     try:
         family, std = None, content.get("noise_std")
         if content.get("family") is not None:
-            known = families.known()
-            family = known[checks.choice("family", content["family"], tuple(known))]()
+            family = _family(content["family"])
             if std is not None and isinstance(family, families.Gaussian):
                 family = None
         if "noise_std" in content and std is None:
@@ -152,6 +152,15 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         return content, Instance(*given)
     except ArgumentError as error:
         raise InstanceFileError(path, str(error)) from None
+
+
+def _family(given: Any) -> families.Family:
+    """The family of a file: its name, or an object with its name and settings."""
+    known, settings = families.known(), {}
+    if isinstance(given, dict) and "name" in given:
+        settings = {key: value for key, value in given.items() if key != "name"}
+        given = given["name"]
+    return families.made(known[checks.choice("family", given, tuple(known))], settings)
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def simulate(
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
         MemoryLimitError: the call would hold more memory than is free.
-        RuleError: a method of the rule raises, or returns something that its contract
-            does not allow.
+        FamilyError, RuleError: a method of the family or of the rule raises, or returns
+            something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
 
     Warns:

@@ -14,6 +14,7 @@ from jaxelim.engine import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise as random
+from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
 from jaxelim.simulation.job import Job
@@ -161,7 +162,8 @@ def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
 
     Raises:
         ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
-        RuleError: a method of the rule raises, or breaks its contract.
+        FamilyError, RuleError: a method of the family or of the rule raises, or breaks its
+            contract.
         MemoryLimitError: the call would hold more memory than is free.
     """
     if spec.queue + spec.lanes >= 2**31:  # places in the queue are int32
@@ -169,6 +171,8 @@ def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
         raise ArgumentError("runs", job.runs.size, allowed)
     devices = jax.devices()[: spec.devices]
     memory.check(_needs(job, spec), devices)
+    constants = _scaled_problem(job).constants()
+    returns.check(spec.family, spec.problem, constants, job.instance, spec.dtype)
     inputs = inputs_of(job, spec)
     memory.check(_needs(job, spec, inputs, *engine.outline(spec, inputs)), devices)
     return inputs

@@ -1,0 +1,66 @@
+"""Rewards that are waiting times."""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.errors import ArgumentError
+from jaxelim.families.one_parameter import OneParameter, itakura
+from jaxelim.lanes import LaneOps
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+SMALLEST = 1e-100
+"""The smallest mean; squares of means must not underflow."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Exponential(OneParameter):
+    """Rewards with P(X > x) = exp(-x/mu); means above 0.
+
+    d(x, y) = x/y - 1 - log(x/y), V(y) = y^2.
+
+    Garivier & Kaufmann 2016.
+    """
+
+    name: ClassVar[str] = "exponential"
+    low: ClassVar[float] = 0.0  # not a mean itself: see `check`
+
+    def check(self, instance: "Instance") -> None:
+        super().check(instance)
+        bad = instance.means[instance.means < SMALLEST]
+        if bad.size:
+            allowed = f"means above 0, at least {SMALLEST:g}, for {self!r}"
+            raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
+
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        """The quantile -mu log(1 - noise), above 0 for noise 0 too."""
+        least = np.asarray(1e-300 if noise.dtype == jnp.float64 else 1e-30, noise.dtype)
+        return jnp.maximum(-lanes.take(nature, arm) * jnp.log1p(-noise), least)
+
+    def divergence(self, x: Array, y: Array) -> Array:
+        """h((x - y)/y); inf for x = 0 or y = 0, but 0 for x = y = 0."""
+        return itakura(x, y)
+
+    def variance(self, y: Array) -> Array:
+        """y^2."""
+        return y * y
+
+    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
+        """Numbers at or beyond the two bounds.
+
+        h(r) >= r^2/(2 (1 + 2r/3)) for r > -1. Solved for r = (mean - y)/y it is sharp for
+        small radii. Upwards, d(x, y) >= log(y/x) - 1 is the sharper for large radii.
+        """
+        tilt = (2 / 3) * radius
+        root = jnp.sqrt(tilt * tilt + 2 * radius)
+        below = root - tilt  # -r of the upper bound, and no bound from 1 on
+        exponent = jnp.minimum(1 + radius, 80.0 if mean.dtype == jnp.float32 else 600.0)
+        upper = jnp.where(below < 1, mean / jnp.where(below < 1, 1 - below, 1), jnp.inf)
+        return mean / (1 + tilt + root), jnp.minimum(upper, mean * jnp.exp(exponent))

@@ -1,0 +1,119 @@
+"""Gaussian rewards of a known standard deviation for each arm: `Gaussian(std=[..])`."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts.shapes import SymmetricInterval
+from jaxelim.errors import ArgumentError
+from jaxelim.families.one_parameter import OneParameter
+from jaxelim.lanes import LaneOps
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+_RATIO = 1e6
+"""Bound on the ratio of two standard deviations; their squares are costs, in float32 too."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class GaussianByArm(OneParameter):
+    """Gaussian rewards, arm k of standard deviation std[k]; independent arms alone.
+
+    Unit Gaussians, d(x, y) = (x - y)^2/2 and V = 1, of costs c_k = std[k]^2. A run computes
+    in units of the largest std. The estimates are averages: there is no ridge.
+
+    Args:
+        std: [K], positive, in the units of the rewards.
+
+    Raises:
+        ArgumentError: std is no list of two or more positive numbers, or two of them
+            differ by more than a factor of 1e6.
+    """
+
+    std: tuple[float, ...]
+    name: ClassVar[str] = "gaussian-by-arm"
+    noise: ClassVar[str] = "normal"
+
+    _unit: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        std = checks.real_array("std", list(np.atleast_1d(self.std)), ndim=1)
+        if len(std) < 2 or std.min() <= 0 or std.max() > _RATIO * std.min():
+            allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
+            raise ArgumentError("std", self.std, allowed)
+        object.__setattr__(self, "std", tuple(std.tolist()))
+
+    def __repr__(self) -> str:
+        return f"Gaussian(std={list(self.std)})"
+
+    @property
+    def scale(self) -> float:
+        return max(self.std)
+
+    def settled(self, **job: Any) -> "GaussianByArm":
+        """The family in units of the largest standard deviation."""
+        return _InUnits(tuple(one / self.scale for one in self.std), self.scale)
+
+    def for_arms(self, arms: int) -> "GaussianByArm":
+        return GaussianByArm(tuple(np.resize(self.std, arms).tolist()))
+
+    def check(self, instance: "Instance") -> None:
+        if instance.K != len(self.std):
+            allowed = f"a family with one std for each of the {instance.K} arms"
+            raise ArgumentError("family", self, allowed, f"it has {len(self.std)}")
+
+    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
+        """The means and standard deviations: [I, K] each."""
+        means = super().nature(instance) / self._unit
+        return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
+
+    def draw(
+        self, lanes: LaneOps, nature: dict[str, Array], arm: Array, pull: Array, noise: Array
+    ) -> Array:
+        """mu + std z, z the noise."""
+        return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
+
+    def costs(self, means: Array) -> Array:
+        """std^2: of the shape of means, [K] or [K, B]."""
+        squares = np.square(self.std).reshape(-1, *[1] * (means.ndim - 1))
+        return jnp.broadcast_to(jnp.asarray(squares, means.dtype), means.shape)
+
+    def divergence(self, x: Array, y: Array) -> Array:
+        """(x - y)^2/2."""
+        return (x - y) ** 2 / 2
+
+    def variance(self, y: Array) -> Array:
+        """1; that of arm k's rewards is this times its cost."""
+        return jnp.ones_like(y)
+
+    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
+        """The bounds, mean -+ sqrt(2 radius)."""
+        reach = jnp.sqrt(2 * radius)
+        return mean - reach, mean + reach
+
+    def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
+        """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
+        return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def interval(self, means: Array, counts: Array, beta: Array) -> SymmetricInterval:
+        """means -+ std sqrt(2 beta/counts)."""
+        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, counts)))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class _InUnits(GaussianByArm):
+    """The family of a run: `std` and means in the unit."""
+
+    unit: float = 1.0
+
+    @property
+    def _unit(self) -> float:
+        return self.unit

@@ -1,0 +1,73 @@
+"""Rewards that are counts."""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import special
+
+from jaxelim.errors import ArgumentError
+from jaxelim.families.one_parameter import OneParameter, poisson
+from jaxelim.lanes import LaneOps
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+LARGEST = 1000.0
+"""The largest mean: a draw counts entries of a table that is a little longer."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Poisson(OneParameter):
+    """Rewards 0, 1, 2, .. with a Poisson distribution of mean mu; means from 0 to 1000.
+
+    d(x, y) = x log(x/y) - x + y, V(y) = y. An arm of mean 0 has rewards 0.
+
+    Garivier & Kaufmann 2016.
+    """
+
+    name: ClassVar[str] = "poisson"
+    low: ClassVar[float] = 0.0
+
+    def check(self, instance: "Instance") -> None:
+        super().check(instance)
+        bad = instance.means[instance.means > LARGEST]
+        if bad.size:
+            allowed = f"means from 0 to {LARGEST:g} for {self!r}: draws read tables of that length"
+            raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
+
+    def nature(self, instance: "Instance") -> np.ndarray:
+        """P(X <= k), k = 0, 1, .. until 1 - P(X <= k) < 2^-53 for all arms: [I, K, n]."""
+        means = super().nature(instance)
+        length, largest = 1, means.max()
+        while special.pdtrc(length - 1, largest) >= 2.0**-53:
+            length += 1
+        return special.pdtr(np.arange(length), means[..., None])
+
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        """The quantile: the least k with P(X <= k) above the noise, uniform on [0, 1)."""
+        return lanes.sum(lanes.row(nature, arm) <= noise).astype(noise.dtype)
+
+    def divergence(self, x: Array, y: Array) -> Array:
+        """P(x, y): y for x = 0, inf for y = 0 < x."""
+        return poisson(x, y)
+
+    def variance(self, y: Array) -> Array:
+        """y."""
+        return y
+
+    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
+        """Numbers at or beyond the two bounds.
+
+        d(x, x + e) >= e^2/(2 (x + 2e/3)), as g(r) >= r^2/(2 (1 + r/3)). Solved for e it
+        is sharp for small radii. Near 0, d(x, y) >= x log(x/y) - x is the sharper.
+        """
+        tilt = (2 / 3) * radius
+        reach = jnp.sqrt(tilt * tilt + 2 * radius * mean)
+        exponent = -1 - radius / jnp.where(mean > 0, mean, 1)
+        lowest = jnp.where(mean > 0, mean * jnp.exp(exponent), 0)
+        return jnp.maximum(mean + tilt - reach, lowest), mean + tilt + reach
