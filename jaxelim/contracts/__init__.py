@@ -122,11 +122,9 @@ class Family:
         """Confidence intervals of the means [K] at level beta []."""
         raise undefined(self, "interval(means, counts, beta)")
 
-    def overlap(
-        self, lanes: LaneOps, shape: Shape, means: Array, counts: Array, beta: Array
-    ) -> Array:
+    def overlap(self, seen: View, beta: Array) -> Array:
         """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
-        return shape.overlap(lanes, self.interval(means, counts, beta))
+        return seen.shape.overlap(seen.lanes, self.interval(seen.means, seen.counts, beta))
 
 
 class Problem:

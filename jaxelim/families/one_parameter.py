@@ -16,11 +16,11 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.families.noise import refuse_large
-from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.lanes import ArmBlock, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
 
 if TYPE_CHECKING:
@@ -269,18 +269,18 @@ class OneParameter(Family):
         """The means y with n d(mean, y) <= beta, n the precision counts of the pulls [K]."""
         return Interval(*self.bounds(means, beta / self.precision(means, counts)))
 
-    def overlap(
-        self, lanes: LaneOps, shape: Shape, means: Array, counts: Array, beta: Array
-    ) -> Array:
+    def overlap(self, seen: View, beta: Array) -> Array:
         """The overlaps, from no more bounds than they need."""
-        radius = beta / self.precision(means, counts)
+        lanes, shape, means = seen.lanes, seen.shape, seen.means
+        # A subclass may have intervals of its own.
+        if type(self).interval is not OneParameter.interval or not isinstance(shape, Rows | Levels):
+            return super().overlap(seen, beta)
+        radius = beta / self.precision(means, seen.counts)
         if isinstance(shape, Levels):
             bound = self.bound(means, radius, upper=~shape.above)
             return jnp.where(shape.above, shape.level - bound, bound - shape.level)
-        if not isinstance(shape, Rows):
-            return super().overlap(lanes, shape, means, counts, beta)
-        upper, own = self.bound(means, radius, upper=True), (means, radius)
-        lower = self.bound(*(lanes.take(x, shape.first) for x in own), upper=False)
+        upper, first = self.bound(means, radius, upper=True), shape.first
+        lower = self.bound(lanes.take(means, first), lanes.take(radius, first), upper=False)
         return jnp.concatenate([upper - x for x in lower]) if shape.several else upper - lower
 
     # LLRs of pieces, and bounds on a mean.

@@ -74,8 +74,7 @@ class LUCB(SamplingRule):
         if isinstance(view.evidence, LinearEvidence):  # other families' means are R_k/N_k
             assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
             view = view.at(view.reward_sums / view.counts)
-        given = view.shape, view.means, view.counts, view.beta
-        overlap = jnp.where(view.active, view.family.overlap(lanes, *given), -jnp.inf)
+        overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.pair(lanes, piece)
         stop = lanes.take(overlap, piece) <= 0

@@ -7,7 +7,6 @@ import pytest
 
 import jaxelim as je
 from tests import twin
-from tests.families import family_cases
 from tests.twin import arm_rules
 
 SLOW = pytest.mark.slow
@@ -24,17 +23,28 @@ STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.
             "native": je.Native()}  # fmt: skip
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
             "osi": (je.Thresholding(0.45), ("osi", 0.45))}  # fmt: skip
-FAMILIES = {"bernoulli": je.Bernoulli(), "exponential": family_cases.Exponential()}
+STD = [0.5, 1.0, 2.0, 1.5, 0.7]
+FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
+            "gaussian": je.Gaussian(std=STD)}
 MEANS = {
     "bernoulli": np.array([[0.9, 0.2, 0.25, 0.65, 0.0], [0.05, 1.0, 0.1, 0.8, 0.7]]),
+    "poisson": np.array([[3.0, 0.2, 0.8, 1.4, 0.0], [0.1, 4.0, 0.3, 1.2, 2.2]]),
     "exponential": np.array([[3.0, 0.5, 0.6, 1.4, 0.1], [0.1, 4.0, 0.3, 1.2, 0.9]]),
+    "gaussian": np.array([[2.0, -0.5, -1.5, 1.1, 0.0], [-1.0, 2.0, -1.5, 1.2, 0.9]]),
 }
+LAWS = {**arm_rules.LAWS, "gaussian": arm_rules.gaussian(STD)}
 LENGTH = 500
 
 
 def observed(rule):
     """The names of all stopping rules that the rule supports."""
     return [name for name in STOPPING if name in RULES[rule].traits.stopping]
+
+
+def drawn(family, seed, shape):
+    """Noise of a family."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=shape) if family == "gaussian" else rng.random(shape)
 
 
 def cases(quick):
@@ -56,7 +66,7 @@ def cases(quick):
 def test_runs_are_those_of_the_twin(family, problem, rule):
     """Stops, answers, pulls and costs of two instances; means of 0 and 1, and ties."""
     names, bounded = observed(rule), 0
-    noise = np.random.default_rng(11).random((3, LENGTH))
+    noise = drawn(family, 11, (3, LENGTH))
     result = je.simulate(
         je.Instance.unstructured(MEANS[family], FAMILIES[family]), PROBLEMS[problem][0],
         RULES[rule], delta=0.1, runs=3, noise=noise, threshold=je.GK16(), max_samples=LENGTH,
@@ -64,7 +74,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
     )  # fmt: skip
     for i, means in enumerate(MEANS[family]):
         for run in range(3):
-            known = arm_rules.run(family, means, PROBLEMS[problem][1], rule, noise=noise[run],
+            known = arm_rules.run(LAWS[family], means, PROBLEMS[problem][1], rule, noise=noise[run],
                                   beta=twin.gk16, stopping=names)  # fmt: skip
             bounded += known.bounded
             for s, name in enumerate(names):
@@ -76,7 +86,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
                 np.testing.assert_array_equal(result.answer[at], stop.answer, where)
                 np.testing.assert_array_equal(result.pulls[at], stop.pulls, where)
     assert result.stopped.any() and len(np.unique(result.samples)) > 3
-    assert (bounded > 50) == (family == "bernoulli")
+    assert (bounded > 50) == (family in ("bernoulli", "poisson"))
 
 
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
@@ -86,13 +96,13 @@ def test_pulls_are_those_of_the_twin(family, problem, rule):
     """Every arm and every reward, up to the last stop."""
     name = observed(rule)[-1]
     for i, means in enumerate(MEANS[family]):
-        noise = np.random.default_rng(i).random(LENGTH)
+        noise = drawn(family, i, LENGTH)
         run = je.trace(
             je.Instance.unstructured(means, FAMILIES[family]), PROBLEMS[problem][0], RULES[rule],
             noise=noise, delta=0.1, stopping=STOPPING[name], max_samples=LENGTH,
             engine=je.Engine(lanes=1, devices=1),
         )  # fmt: skip
-        known = arm_rules.run(family, means, PROBLEMS[problem][1], rule, noise=noise,
+        known = arm_rules.run(LAWS[family], means, PROBLEMS[problem][1], rule, noise=noise,
                               stopping=[name])  # fmt: skip
         np.testing.assert_array_equal(run.arms, known.arms)
         np.testing.assert_allclose(run.rewards, known.rewards, rtol=1e-13)

@@ -18,18 +18,26 @@ from tests.twin.thresholds import heuristic
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """A family: d(x, y), the range of means, and the reward of a mean for a uniform."""
+    """A family: d(x, y), the reward of a mean for a noise, the range of means, the costs.
+
+    The reward of arm k is reward(mu_k, noise, c_k); costs None: all are 1.
+    """
 
     divergence: Callable
     reward: Callable
     low: float
     high: float
+    costs: tuple | None = None
+
+    def precision(self, counts):
+        """n_k = N_k/c_k."""
+        return counts / np.ones(len(counts)) if self.costs is None else counts / self.costs
 
     def bound(self, mean, radius, up):
         """The mean furthest upwards, or downwards, within the radius; 200 bisections."""
         inner, outer = mean, self.high if up else self.low
         if not math.isfinite(outer):
-            outer = mean + 1.0
+            outer = mean + (1.0 if up else -1.0)
             while self.divergence(mean, outer) <= radius:
                 outer = mean + 2 * (outer - mean)
         for _ in range(200):
@@ -66,9 +74,28 @@ def exponential(x, y):
     return r - math.log1p(r) if r > -1 else math.inf
 
 
+def quantile(mu, u):
+    """The least k with P(X <= k) > u, X a Poisson variable of mean mu."""
+    k, term = 0, math.exp(-mu)
+    total = term
+    while total <= u:
+        k += 1
+        term *= mu / k
+        total += term
+    return float(k)
+
+
+def gaussian(std):
+    """Unit Gaussians of costs std^2."""
+    return Law(lambda x, y: (x - y) ** 2 / 2, lambda mu, z, c: mu + math.sqrt(c) * z,
+               -math.inf, math.inf, tuple(one**2 for one in std))
+
+
 LAWS = {
-    "bernoulli": Law(families.divergence, lambda mu, u: float(u < mu), 0.0, 1.0),
-    "exponential": Law(exponential, lambda mu, u: max(-mu * math.log1p(-u), 1e-300), 0.0, math.inf),
+    "bernoulli": Law(families.divergence, lambda mu, u, _: float(u < mu), 0.0, 1.0),
+    "poisson": Law(families.poisson, lambda mu, u, _: quantile(mu, u), 0.0, math.inf),
+    "exponential": Law(exponential, lambda mu, u, _: max(-mu * math.log1p(-u), 1e-300),
+                       0.0, math.inf),
 }
 
 
@@ -80,7 +107,7 @@ class Problem(families.Problem):
         self.law = law
 
     def ratios(self, labels, counts, means):
-        n, m = counts.tolist(), means.tolist()
+        n, m = self.law.precision(counts).tolist(), means.tolist()
         if self.kind != "osi":
             return np.array([self.law.pair(n[i], m[i], n[k], m[k]) for i, k in labels])
         beyond = [(m[k] > self.level) if s else (m[k] < self.level) for k, s in labels]
@@ -101,7 +128,7 @@ class Rule:
         self.law = problem.law
 
     def bounds(self, counts, means, t):
-        return self.law.bounds(means, self.beta(t) / counts)
+        return self.law.bounds(means, self.beta(t) / self.law.precision(counts))
 
     def mask(self, arms):
         answer = np.zeros(self.K, bool)
@@ -219,7 +246,8 @@ class ChernoffRacing(Rule):
         self.remaining, self.queue = list(range(self.K)), []
 
     def beats(self, counts, means, best, worst, t):
-        ratio = self.law.pair(counts[best], means[best], counts[worst], means[worst])
+        n = self.law.precision(counts)
+        ratio = self.law.pair(n[best], means[best], n[worst], means[worst])
         return ratio > self.beta(t)
 
     def choose(self, counts, means, t):
@@ -249,11 +277,11 @@ def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("
     """One trajectory, up to the last stop or the noise's end; see `families.run`.
 
     Args:
-      law: a name of LAWS.
+      law: a Law.
       mu: means [K].
       problem: ("bai",), ("topm", m) or ("osi", level).
       rule: a name of RULES; a native test ends all open runs.
-      noise: uniforms [T].
+      noise: uniforms [T], or normals.
       stopping: any of "llr", "selective", "full", "native".
 
     Returns:
@@ -261,7 +289,7 @@ def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("
       of the range or tied with another) and `stops`, by name: samples, answer, stopped,
       pulls, tests.
     """
-    K, law = len(mu), LAWS[law]
+    K = len(mu)
     problem = Problem(law, problem, K)
     sampler = RULES[rule](problem, lambda t: beta(t, delta))
     looks = {"llr": families.Llr, "selective": families.SETS[problem.kind],
@@ -271,7 +299,7 @@ def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("
     counts, sums, pulled, rewards = np.zeros(K, int), np.zeros(K), [], []
 
     def pull(k):
-        rewards.append(law.reward(mu[k], noise[len(pulled)]))
+        rewards.append(law.reward(mu[k], noise[len(pulled)], law.costs[k] if law.costs else 1.0))
         counts[k] += 1
         sums[k] += rewards[-1]
         pulled.append(int(k))
@@ -284,7 +312,7 @@ def run(law, mu, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("
         pull(k)
     while True:
         t, means = len(pulled), sums / counts
-        bounded += len(set(means.tolist()) | {law.low, law.high}) < K + 2
+        bounded += len(set(means.tolist()) | {law.low, law.high}) < K + len({law.low, law.high})
         for name, pieces in sets.items():
             if name not in stops:
                 answer, tested = pieces.update(counts, means, beta(t, delta))
