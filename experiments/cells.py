@@ -83,7 +83,7 @@ class Cell:
     seed: int = 0
     max_samples: int = 1_000_000
     threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
-    ridge: float = 1.0
+    ridge: float | None = 1.0
     record: tuple[str, ...] = ()
     precision: str = "float64"
 

@@ -56,7 +56,7 @@ class LUCB(SamplingRule):
         stopping=("llr", "selective", "full", "native"),
         always_native=True,
         lanes_last=True,
-        source="Kalyanakrishnan et al. 2012",
+        source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
 
     def __post_init__(self):

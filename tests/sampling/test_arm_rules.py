@@ -52,7 +52,7 @@ def cases(quick):
     for family in FAMILIES:
         for problem, (public, _) in PROBLEMS.items():
             for name, rule in RULES.items():
-                if rule.traits.defined_for(public.name):
+                if rule.traits.defined_for(public.name):  # levels are 0.45 for all families
                     case = family, problem, name
                     yield pytest.param(*case, marks=() if case in quick else SLOW)
                     quick.discard(case)
@@ -60,8 +60,7 @@ def cases(quick):
 
 
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
-    ("bernoulli", "topm", "ugape"), ("bernoulli", "topm", "racing"),
-    ("bernoulli", "bai", "chernoff"),
+    ("bernoulli", "topm", "ugape"), ("gaussian", "topm", "racing"),
 ])))  # fmt: skip
 def test_runs_are_those_of_the_twin(family, problem, rule):
     """Stops, answers, pulls and costs of two instances; means of 0 and 1, and ties."""
@@ -90,7 +89,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
 
 
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
-    ("bernoulli", "bai", "kl-chernoff"), ("exponential", "bai", "ugape"),
+    ("bernoulli", "bai", "kl-chernoff"), ("poisson", "bai", "chernoff"),
 ])))  # fmt: skip
 def test_pulls_are_those_of_the_twin(family, problem, rule):
     """Every arm and every reward, up to the last stop."""
