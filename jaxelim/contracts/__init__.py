@@ -127,6 +127,10 @@ class Family:
         """Confidence intervals of the means [K] at level beta []."""
         raise undefined(self, "interval(means, counts, beta)")
 
+    def overlap(self, seen: View, beta: Array) -> Array:
+        """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
+        return seen.shape.overlap(seen.lanes, self.interval(seen.means, seen.counts, beta))
+
 
 class Problem:
     """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.

@@ -50,6 +50,11 @@ class ArmEvidence(Evidence):
         """d(means_k, closest_k)/c_k for every arm: [K]."""
         return self.per_cost(self.family.divergence(means, closest))
 
+    def pair(self, i: Array, k: Array) -> Array:
+        lanes, n, m = self.space.lanes, self.precision, self.means
+        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
+        return self.family.pair(*own, *other)
+
     def per_cost(self, slopes: Array) -> Array:
         """Slopes by the weights, from slopes by the precision counts: [K]."""
         return slopes if self.costs is None else slopes / self.costs
