@@ -34,6 +34,7 @@ class Family:
     noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
+    initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
     ridge: float = 0.0  # of the design matrix, for a family that has one
     refresh: int | None = None  # samples between two calls of `refreshed`, in float32
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
@@ -97,7 +98,10 @@ class Family:
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
     ) -> Statistics:
-        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance.
+
+        Further initial pulls are samples like any other, by `update`.
+        """
         raise undefined(self, "start(space, problem, tables, rewards)")
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
@@ -259,7 +263,7 @@ class SamplingRule:
         return self
 
     def init(self, view: View) -> Tree:
-        """The rule's state after every arm was pulled once."""
+        """The rule's state after the initial pulls."""
         return ()
 
     def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:

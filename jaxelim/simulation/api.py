@@ -35,6 +35,7 @@ def simulate(
     record: Sequence[str] = (),
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = False,
+    initial_pulls: int | None = None,
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
@@ -68,6 +69,9 @@ def simulate(
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left; or a
             callable of (runs done, runs, samples, seconds).
+        initial_pulls: pulls of each arm before the first check, in rounds of all arms
+            in index order. None: the family's least, 1, or 2 where the variance is
+            unknown.
 
     Returns:
         A `Result`; arrays are [stopping, delta, run], with a batch of instances
@@ -106,6 +110,7 @@ def simulate(
         noise,
         record,
         engine,
+        initial_pulls,
     )
     with scope.engine():
         return _simulated(job, progress)
@@ -126,12 +131,13 @@ def trace(
     run: int = 0,
     ridge: float | None = None,
     engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
+    initial_pulls: int | None = None,
 ) -> Trace:
-    """Run one run and record each step, including the K initial pulls.
+    """Run one run and record each step, including the initial pulls.
 
     Args:
         instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine: as in `simulate`, one of each.
+            seed, ridge, engine, initial_pulls: as in `simulate`, one of each.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).
@@ -169,6 +175,7 @@ def trace(
         noise,
         (),
         dataclasses.replace(engine, devices=1),
+        initial_pulls,
     )
     with scope.engine():
         return _traced(job)
