@@ -334,7 +334,7 @@ class Loop:
 
 
 def _first_estimate(lane: Lane) -> Array:
-    """theta_hat of lanes after the initial pulls, or the means where there is no theta_hat: [d, B]."""
+    """theta_hat of lanes at their first check, or the means where it is not kept: [d, B]."""
     theta_hat = lane.stats.estimated_theta
     return lane.stats.means if theta_hat is None else theta_hat
 

@@ -20,9 +20,9 @@ from jax import Array
 
 from jaxelim.contracts import OK
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
+from jaxelim.engine import records
 from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.observing import Observed, Observing
-from jaxelim.engine import records
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.families import noise as random
