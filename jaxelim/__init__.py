@@ -31,7 +31,7 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Gaussian, OneParameter
+from jaxelim.families import Bernoulli, Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -81,6 +81,7 @@ __all__ = [
     "FullElimination",
     "GK16",
     "Gaussian",
+    "GaussianUnknownVariance",
     "HalfSpaces",
     "Heuristic",
     "Instance",

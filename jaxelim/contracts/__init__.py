@@ -112,6 +112,13 @@ class Family:
         """Recompute one run's statistics from what float32 holds exactly."""
         return stats
 
+    def degenerate(self, stats: Statistics) -> Array | None:
+        """1 + the first arm with rewards that contradict the family, else 0; None: never so.
+
+        [] int32. The engine asks at the end of a run, and the call then fails.
+        """
+        return None
+
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
@@ -122,9 +129,9 @@ class Family:
         """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
         raise undefined(self, "refuted_pairs(seen, arms, beta)")
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
-        """Confidence intervals of the means [K] at level beta []."""
-        raise undefined(self, "interval(means, counts, beta)")
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
+        """Confidence intervals of means [K] at level beta [], for the samples of `seen`."""
+        raise undefined(self, "interval(seen, means, beta)")
 
 
 class Problem:

@@ -76,6 +76,10 @@ class Evidence:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
 
+    def weighted(self, weights: Array) -> "Evidence":
+        """The same pieces under weights w [K], positive, of any sum; no ridge."""
+        raise undefined(self, "weighted(weights)")
+
 
 class _Seen:
     """The properties that a snapshot and a view share."""

@@ -31,6 +31,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         tests_stopping=lane.tests,
         tests_sampling=lane.piece_tests_at,
         times=tuple(times),
+        degenerate=spec.family.degenerate(lane.stats),
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 

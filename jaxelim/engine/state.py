@@ -136,6 +136,7 @@ class Outcome:
     tests_stopping: Array  # [R, S, D] int64
     tests_sampling: Array  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
+    degenerate: Array | None  # [R] int32: as the family's method of that name
 
 
 @jax.tree_util.register_dataclass

@@ -15,7 +15,7 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Shape
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.lanes import ArmBlock, index_like
@@ -198,9 +198,9 @@ class OneParameter(Family):
             out.append((i, self.pair(*own, counts, means) > beta))
         return out
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means y with counts * d(mean, y) <= beta."""
-        return Interval(*self.bounds(means, beta / counts))
+        return Interval(*self.bounds(means, beta / seen.counts))
 
     # LLRs of pieces, and bounds on a mean.
 

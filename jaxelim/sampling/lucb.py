@@ -72,7 +72,7 @@ class LUCB(SamplingRule):
         lanes = view.lanes
         assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
         view = view.at(view.reward_sums / view.counts)
-        interval = view.family.interval(view.means, view.counts, view.beta)
+        interval = view.family.interval(view, view.means, view.beta)
         overlap = jnp.where(view.active, view.shape.overlap(lanes, interval), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.pair(lanes, piece)

@@ -193,6 +193,7 @@ def _simulated(job: Job, progress: Any) -> Result:
     rows = jax.tree.map(used, raw)
     dealt = np.repeat(np.arange(spec.devices), finished)
     which, instance, row = places[:, rows.item * spec.devices + dealt]
+    _refuse_degenerate(job, rows.degenerate, row, instance)
 
     def placed(x):
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
@@ -205,7 +206,7 @@ def _simulated(job: Job, progress: Any) -> Result:
         return full if job.instance.batched else full[0]
 
     times = jax.tree.map(lambda x: x[:, None], rows.times)
-    arrays = jax.tree.map(placed, dataclasses.replace(rows, item=None, times=times))
+    arrays = jax.tree.map(placed, dataclasses.replace(rows, item=None, times=times, degenerate=None))
     return Result.assembled(job, spec, arrays, work)
 
 
@@ -217,7 +218,28 @@ def _traced(job: Job) -> Trace:
     spec = spec_of(job, log=length)
     inputs = checked_inputs_of(job, spec)
     carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
+    first = np.zeros(1, int)
+    _refuse_degenerate(job, None if carry.out.degenerate is None else carry.out.degenerate[:1],
+                       first, first)  # fmt: skip
     return Trace.assembled(job, carry)
+
+
+def _refuse_degenerate(
+    job: Job, found: np.ndarray | None, row: np.ndarray, instance: np.ndarray
+) -> None:
+    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
+
+    Raises:
+        ArgumentError: there is such a run; the message names the first.
+    """
+    bad = np.zeros(0, int) if found is None else np.flatnonzero(found)
+    if found is None or not bad.size:
+        return
+    at = bad[np.lexsort([instance[bad], row[bad]])[0]]
+    where = f"run {job.runs[row[at]]}" + (f" of instance {instance[at]}" * job.instance.batched)
+    argument, given = ("instance", job.instance) if job.noise is None else ("noise", job.noise)
+    note = f"the rewards of arm {int(found[at]) - 1} in {where} are all equal"
+    raise ArgumentError(argument, given, f"rewards that {job.instance.family!r} can draw", note)
 
 
 __all__ = ["Engine", "simulate", "trace"]
