@@ -72,6 +72,8 @@ class GaussianUnknownVariance(Family):
     name: ClassVar[str] = "gaussian-unknown-variance"
     noise: ClassVar[str] = "normal"
     initial_pulls: ClassVar[int] = 2
+    low: ClassVar[float] = -np.inf  # the range of means
+    high: ClassVar[float] = np.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", _standard_deviations(self.std))
@@ -131,6 +133,7 @@ class GaussianUnknownVariance(Family):
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> StudentStatistics:
         """Welford's recurrence: M2 never falls, and stays 0 while rewards are equal."""
         stats: StudentStatistics = seen.stats  # type: ignore[assignment]
+        assert stats.reward_sums is not None
         chosen = (index_like(stats.means) == arm) & go
         counts = stats.counts + chosen.astype(stats.means.dtype)
         off = reward - stats.means
@@ -166,7 +169,8 @@ class GaussianUnknownVariance(Family):
         each = evidence.freedom, evidence.means, evidence.variances
         for r in range(arms.m):
             i = arms.first + r
-            out.append((i, pair(*(lanes.take(x, i) for x in each), *each) > beta))
+            own = [lanes.take(x, i) for x in each]
+            out.append((i, pair(*own, *each) > beta))  # type: ignore[call-arg]
         return out
 
     def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> SymmetricInterval:

@@ -206,7 +206,8 @@ def _simulated(job: Job, progress: Any) -> Result:
         return full if job.instance.batched else full[0]
 
     times = jax.tree.map(lambda x: x[:, None], rows.times)
-    arrays = jax.tree.map(placed, dataclasses.replace(rows, item=None, times=times, degenerate=None))
+    bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
+    arrays = jax.tree.map(placed, bare)
     return Result.assembled(job, spec, arrays, work)
 
 
@@ -219,22 +220,21 @@ def _traced(job: Job) -> Trace:
     inputs = checked_inputs_of(job, spec)
     carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
     first = np.zeros(1, int)
-    _refuse_degenerate(job, None if carry.out.degenerate is None else carry.out.degenerate[:1],
-                       first, first)  # fmt: skip
+    _refuse_degenerate(job, carry.out.degenerate, first, first)
     return Trace.assembled(job, carry)
 
 
 def _refuse_degenerate(
-    job: Job, found: np.ndarray | None, row: np.ndarray, instance: np.ndarray
+    job: Job, found: Any, row: np.ndarray, instance: np.ndarray
 ) -> None:
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
 
     Raises:
         ArgumentError: there is such a run; the message names the first.
     """
-    bad = np.zeros(0, int) if found is None else np.flatnonzero(found)
-    if found is None or not bad.size:
+    if found is None or not found[: row.size].any():
         return
+    bad = np.flatnonzero(found[: row.size])
     at = bad[np.lexsort([instance[bad], row[bad]])[0]]
     where = f"run {job.runs[row[at]]}" + (f" of instance {instance[at]}" * job.instance.batched)
     argument, given = ("instance", job.instance) if job.noise is None else ("noise", job.noise)
