@@ -91,6 +91,7 @@ def test_the_statistics_after_the_start(layout):
     assert found.samples > 36 and found.pulls.sum() == found.samples
 
 
+@pytest.mark.slow
 def test_layout_batch_and_deltas_change_nothing():
     """Alone, in a batch of instances, with other lanes, chunks and devices."""
     given = dict(delta=[0.1, 0.01], stopping=(je.LLR(), je.SelectiveElimination()), seed=2,
