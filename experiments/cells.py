@@ -87,14 +87,26 @@ class Cell:
     ridge: float | None = 1.0
     record: tuple[str, ...] = ()
     precision: str = "float64"
+    initial_pulls: int | None = None
+
+    @property
+    def pulls(self) -> int:
+        """The number of initial pulls of each arm."""
+        least = self.instance.family.initial_pulls
+        return least if self.initial_pulls is None else self.initial_pulls
 
     def settings(self) -> dict:
-        """All fields but the name, and the revision of the library's numbers."""
+        """All fields but the name, and the revision of the library's numbers.
+
+        One initial pull is left out, as files of older versions do not have it.
+        """
         fields = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "name"
+            if field.name not in ("name", "initial_pulls")
         }
+        if self.pulls != 1:
+            fields["initial_pulls"] = self.pulls
         return canonical({**fields, "revision": REVISION})
 
     @property
@@ -109,7 +121,7 @@ class Cell:
             self.elimination,
             self.threshold,
         )
-        return (*shape, *kinds, self.ridge, self.record, self.precision)
+        return (*shape, *kinds, self.ridge, self.record, self.precision, self.pulls)
 
     def compute(
         self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
@@ -130,6 +142,7 @@ class Cell:
             record=self.record,
             engine=je.Engine(precision=self.precision, devices=1),
             progress=progress,
+            initial_pulls=self.initial_pulls,
         )
         data = result.to_xarray()
         data.attrs = {}

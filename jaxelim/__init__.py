@@ -32,7 +32,14 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Exponential, Gaussian, OneParameter, Poisson
+from jaxelim.families import (
+    Bernoulli,
+    Exponential,
+    Gaussian,
+    GaussianUnknownVariance,
+    OneParameter,
+    Poisson,
+)
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -85,6 +92,7 @@ __all__ = [
     "FullElimination",
     "GK16",
     "Gaussian",
+    "GaussianUnknownVariance",
     "HalfSpaces",
     "Heuristic",
     "Instance",

@@ -99,6 +99,8 @@ class Run(Asked):
     """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
     """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
+    initial_pulls: int | None = None
+    """Pulls of each arm before the first check; default: the least that the rewards allow."""
     lanes: int | None = None
     """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
     precision: str = "float64"
@@ -230,6 +232,7 @@ def _run(config: Run) -> None:
         ridge=config.ridge,
         engine=Engine(lanes=config.lanes, precision=config.precision),
         progress=sys.stderr.isatty(),
+        initial_pulls=config.initial_pulls,
     )
     print(result.summary())
     if config.output is not None:

@@ -173,6 +173,7 @@ class View(_Seen):
     beta_checked: Array  # []: the threshold of this t's check, at (t - 1, delta); None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
+    initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
 
     @property
     def llr(self) -> Array:
@@ -183,6 +184,11 @@ class View(_Seen):
     def features(self) -> Array:
         """[K, d]."""
         return self.space.features
+
+    @property
+    def start(self) -> int:
+        """The number of initial samples. The rule's first choice is at t = start + 1."""
+        return self.initial_pulls * self.means.shape[0]
 
     @property
     def time(self) -> Array:

@@ -74,6 +74,7 @@ class Asking:
             **levels,
             prepared=lane.prepared,
             chance=chance,
+            initial_pulls=spec.initial_pulls,
         )
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:

@@ -271,9 +271,9 @@ class OneParameter(Family):
             out.append((i, self.pair(*own, counts, means) > beta))
         return out
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means y with n d(mean, y) <= beta, n the precision counts of the pulls [K]."""
-        return Interval(*self.bounds(means, beta / self.precision(means, counts)))
+        return Interval(*self.bounds(means, beta / self.precision(means, seen.counts)))
 
     def overlap(self, seen: View, beta: Array) -> Array:
         """The overlaps, from no more bounds than they need."""

@@ -136,8 +136,7 @@ class LazyTaS(SamplingRule):
         lanes = view.lanes
         target = state.target + state.weights
         thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
-        arms, d = view.features.shape[:2]
-        turn = (view.t - 1 - arms) % d
+        turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
         arm = jnp.where(thin, explored, tracking.cumulative(lanes, view.counts, target))
         high = state.high + lanes.take(state.toward, arm)

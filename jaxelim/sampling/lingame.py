@@ -104,7 +104,7 @@ def _optimistic(view: View, evidence: Evidence, piece: Array) -> Array:
         return (jnp.sqrt(2 * evidence.gradient(piece)) + bonus) ** 2 / 2
     assert isinstance(evidence, ArmEvidence)
     closest = evidence.closest(piece)
-    interval = view.family.interval(view.means, view.counts, level)
+    interval = view.family.interval(view, view.means, level)
     moved = closest != view.means  # else d(U_k, m_k) may be infinite, at an end of the range
     ends = [jnp.where(moved, end, closest) for end in (interval.lower, interval.upper)]
     widest = jnp.maximum(*(evidence.slopes(end, closest) for end in ends))

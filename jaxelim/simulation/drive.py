@@ -85,6 +85,7 @@ def spec_of(job: Job, log: int = 0) -> Spec:
         pair_times="pair_times" in job.record,
         log=log,
         devices=devices,
+        initial_pulls=job.initial_pulls,
     )
 
 
@@ -211,7 +212,8 @@ def _needs(
     lanes = spec.devices * (4 * k * real * spec.lanes if lane is None else _bytes(lane))
     of_lanes = ("instance", job.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
-    noise = spec.devices * (k + spec.chunk) * spec.lanes * real * NOISE_COPIES
+    drawn = spec.initial_pulls * k + spec.chunk
+    noise = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
     by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
     of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
     parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, noise))

@@ -86,6 +86,7 @@ class Job:
     noise: np.ndarray | None
     record: tuple[str, ...]
     layout: Engine
+    initial_pulls: int  # of each arm
 
     @staticmethod
     def checked(
@@ -103,6 +104,7 @@ class Job:
         noise,
         record,
         layout,
+        initial_pulls=None,
     ) -> "Job":
         if not isinstance(instance, Instance):
             raise ArgumentError(
@@ -119,23 +121,26 @@ class Job:
         _check_runs_fit(instance, problem, deltas, rules, runs)
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
-        max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
+        least = instance.family.initial_pulls
+        first = least * instance.K
+        max_samples = checks.integer("max_samples", max_samples, low=first, high=_MAX_SAMPLES)
         if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
-            allowed = (
-                f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
-            )
+            allowed = f"an integer from {first} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
             raise ArgumentError(
                 "max_samples", max_samples, allowed, "float32 counts one by one up to 2^24"
             )
+        initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
+        first = initial_pulls * instance.K
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = checks.real_array("noise", noise, ndim=2)
-            if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
+            if noise.shape[0] != indexes.size or noise.shape[1] < first:
+                least = "K" if initial_pulls == 1 else "initial_pulls K"
                 raise ArgumentError(
                     "noise",
                     noise.shape,
-                    f"shape [{indexes.size} runs, at least K = {instance.K} samples]",
+                    f"shape [{indexes.size} runs, at least {least} = {first} samples]",
                 )
             instance.family.check_noise(noise, layout.precision)
         if not isinstance(record, str | Sequence):
@@ -150,11 +155,11 @@ class Job:
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
             _check_float32(instance, problem)
-        _check_threshold(threshold, deltas, instance.K, max_samples)
+        _check_threshold(threshold, deltas, first, max_samples)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
-            _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
+            _check_alpha(elimination, threshold, deltas, first, max_samples)
         _check_hashable(problem=problem, rule=rule, elimination=elimination, threshold=threshold)
         job = Job(
             instance=instance,
@@ -171,6 +176,7 @@ class Job:
             noise=noise,
             record=record,
             layout=layout,
+            initial_pulls=initial_pulls,
         )
         if layout.form is not None:
             _check_form(layout.form, instance, problem)
@@ -183,6 +189,19 @@ class Job:
         return self.deltas.size == 1 or not (
             self.rule.traits.uses_delta or self.elimination is not None
         )
+
+
+def _initial_pulls(given: Any, instance: Instance, max_samples: int) -> int:
+    """The number of initial pulls of each arm; None: the family's least."""
+    family, most = instance.family, max_samples // instance.K
+    if given is None:
+        return family.initial_pulls
+    try:
+        return checks.integer("initial_pulls", given, low=family.initial_pulls, high=most)
+    except ArgumentError:
+        low = f"an integer from {family.initial_pulls}, the least for {family!r},"
+        allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
+        raise ArgumentError("initial_pulls", given, allowed) from None
 
 
 def _check_form(form: str, instance: Instance, problem: Problem) -> None:

@@ -31,7 +31,7 @@ from jaxelim.simulation.result import Result
 from jaxelim.stopping import deviations, thresholds
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
-from jaxelim.testing import family_checks
+from jaxelim.testing import family_checks, other_family_checks
 from jaxelim.testing.report import LUCK, ContractError, Report, require
 from jaxelim.testing.threshold_checks import (
     ErrorRate,
@@ -436,7 +436,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
 
 
 def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
-    """Certify a reward family with one parameter: a subclass of `OneParameter`.
+    """Certify a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
     d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
     numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
@@ -445,8 +445,13 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
     tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
 
-    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end is a mean
-    unless `check` refuses it; then rewards may not be that end. What is drawn
+    A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
+    Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
+    that are cuts; its intervals hold the means and grow with beta. Statistics and runs
+    are checked as above.
+
+    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
+    is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
     n d(mean, mu), their variance by seven standard errors.
 
@@ -463,8 +468,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ArgumentError: seed or draws is no such integer.
     """
     seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
-    require(isinstance(family, OneParameter), f"{family!r} is not a OneParameter family")
-    assert isinstance(family, OneParameter)
+    if not isinstance(family, OneParameter):
+        return _check_other_family(family, seed, draws)
     parts: tuple[tuple[str, Callable[..., str]], ...] = (
         ("divergence or variance", family_checks.check_divergence),
         ("pair or level", family_checks.check_cost),
@@ -474,6 +479,25 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ("the evidence", family_checks.check_gradient),
         ("a run", _check_family_runs),
     )
+    return _checked_by(parts, family, seed)
+
+
+def _check_other_family(family: Any, seed: int, draws: int) -> Report:
+    """`check_family` for a family that is no `OneParameter`."""
+    kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
+    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+    parts = (
+        ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
+        ("start or update", family_checks.check_update),
+        ("the evidence", other_family_checks.check_evidence),
+        ("interval", other_family_checks.check_interval),
+        ("a run", other_family_checks.check_runs),
+    )
+    return _checked_by(parts, family, seed)
+
+
+def _checked_by(parts: Any, family: Any, seed: int) -> Report:
+    """The report of the parts, pairs of a name and a check."""
     lines = [_check_family_settings(family)]
     for name, part in parts:
         rng = np.random.default_rng([seed, len(lines)])

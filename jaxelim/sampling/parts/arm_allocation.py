@@ -84,7 +84,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     whose upper bound does not exceed all lower bounds have no such means.
     """
     lanes, c, among = view.lanes, costs(view), counted(view)
-    interval = view.family.interval(view.means, view.counts, jnp.log(view.time))
+    interval = view.family.interval(view, view.means, jnp.log(view.time))
     lower, upper = _wide(interval.lower), _wide(interval.upper)
     highest = lanes.max(jnp.where(among, lower, -jnp.inf))
     each = index_like(view.means)

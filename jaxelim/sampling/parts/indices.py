@@ -134,4 +134,4 @@ def observed(view: View, beta: Array | None = None) -> tuple[Array, Interval]:
         assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
         means = view.reward_sums / view.counts
     beta = view.beta if beta is None else beta
-    return means, view.family.interval(means, view.counts, beta)
+    return means, view.family.interval(view, means, beta)
