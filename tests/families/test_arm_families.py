@@ -366,7 +366,7 @@ def test_a_capped_range_is_drawn_from():
             means = family_checks.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
         assert max(je.testing._spaced(family)) <= 2.5
-        with pytest.raises(je.testing.ContractError, match="check refuses most means"):
+        with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
             family_checks.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
 
 
