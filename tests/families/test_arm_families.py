@@ -24,14 +24,14 @@ from tests.families.family_cases import Geometric
 from tests.twin import arm_families, families
 
 SLOW = pytest.mark.slow
-STD = [1.0, 0.5, 2.0, 1.0, 0.7]
+STD = [1.0, 0.5, 1.5, 1.0, 0.7]
 FAMILIES = {"poisson": je.Poisson(), "exponential": je.Exponential(), "gaussian": je.Gaussian(STD)}
 TWINS = {"poisson": arm_families.Poisson(), "exponential": arm_families.Exponential(),
          "gaussian": arm_families.Gaussian(STD)}  # fmt: skip
 MEANS = {
     "poisson": [[3.0, 0.5, 0.6, 2.0, 0.0], [0.1, 4.0, 0.0, 0.2, 2.5]],
     "exponential": [[3.0, 0.5, 0.6, 2.0, 0.4], [0.2, 4.0, 0.2, 0.3, 2.2]],
-    "gaussian": [[1.0, -0.2, -0.1, 0.8, -0.5], [-0.6, 1.2, -0.6, 0.9, -0.7]],
+    "gaussian": [[2.0, -0.2, -0.9, 1.0, -0.5], [-0.6, 2.2, -0.8, 1.0, -0.7]],
 }
 """Two instances each: arms without a success, and arms of equal means."""
 LEVELS = {"poisson": 1.3, "exponential": 1.1, "gaussian": 0.3}
@@ -57,7 +57,7 @@ def noise_of(family, runs, length):
         return noise
     noise = rng.random((runs, length))
     noise[0, [0, 1, 7, 30]] = 0.0
-    noise[0, 40] = 1 - 2.0**-53
+    noise[0, 40] = 1 - 2.0**-45
     noise[-1, :5] = 0.3
     return noise
 
@@ -122,12 +122,12 @@ def test_pulls_are_those_of_the_twin(family, problem):
 @pytest.mark.parametrize(("problem", "rule", "names"), [
     (je.BestArm(), je.LUCB(), ("llr",)),
     *[pytest.param(problem, rule, ("llr", "selective", "full"), marks=SLOW)
-      for problem in (je.BestArm(), je.TopM(2), je.Thresholding(0.55))
+      for problem in (je.BestArm(), je.TopM(2), je.Thresholding(0.35))
       for rule in (je.Uniform(), je.LUCB())],
 ], ids=repr)  # fmt: skip
 def test_equal_variances_are_the_linear_engine_at_ridge_0(problem, rule, names):
     """The same pulls, rewards and stops as Gaussian(number)."""
-    means, noise = [1.0, 0.6, 0.5, 0.2], np.random.default_rng(8).normal(size=(12, 800))
+    means, noise = [1.0, 0.6, 0.1, -0.2], np.random.default_rng(8).normal(size=(12, 800))
     stopping = tuple(STOPPING[name] for name in names)
     common = dict(noise=noise, runs=12, delta=0.1, stopping=stopping, max_samples=800,
                   engine=je.Engine(devices=1))  # fmt: skip
@@ -366,7 +366,7 @@ def test_a_capped_range_is_drawn_from():
             means = family_checks.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
         assert max(je.testing._spaced(family)) <= 2.5
-        with pytest.raises(je.testing.ContractError, match="check refuses most means"):
+        with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
             family_checks.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
 
 

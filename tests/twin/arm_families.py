@@ -46,13 +46,14 @@ class Poisson(Family):
         return (x * math.log(x / y) if x > 0 else 0.0) - x + y
 
     def draw(self, arm, mu, u):
-        """The least k with P(X <= k) > u."""
-        k, mass = 0, math.exp(-mu)
-        total = mass
-        while total <= u and mass > 0:
-            k += 1
-            mass *= mu / k
-            total += mass
+        """The least k with P(X > k) < 1 - u."""
+        masses = [math.exp(-mu)]
+        while masses[-1] > 1e-30 or len(masses) <= mu:
+            masses.append(masses[-1] * mu / len(masses))
+        k, tail = len(masses) - 1, 0.0  # P(X > k)
+        while k > 0 and tail + masses[k] < 1 - u:
+            tail += masses[k]
+            k -= 1
         return float(k)
 
 
