@@ -154,7 +154,7 @@ def test_permuted_arms_permute_the_result(problem, rule):
     """
     if not RULES[rule].traits.defined_for(PROBLEMS[problem][0].name):
         pytest.skip("not defined")
-    means, order = np.array([2.0, 0.5, 1.0, 0.8, 0.1]), np.array([3, 0, 4, 2, 1])
+    means, order = np.array([6.0, 0.5, 2.5, 0.7, 0.2]), np.array([3, 0, 4, 2, 1])
     noise = np.random.default_rng(4).random((8, 1500))
     permuted = noise.copy()
     permuted[:, :5] = noise[:, order]
