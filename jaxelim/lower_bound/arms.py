@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.families import OneParameter
+from jaxelim.families import GaussianByArm, OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.information import product
@@ -54,6 +54,7 @@ class ArmModel:
     costs: jax.Array  # [K]
     directions: jax.Array  # [P, K] entries 1, -1 and 0; zeros on padding
     offsets: jax.Array  # [P]
+    kind: str = "any"  # as of `kind_of`
 
     @property
     def margins(self) -> jax.Array:
@@ -72,13 +73,26 @@ class ArmModel:
         n = weights / self.costs
         n_a, n_b = product(plus, n), product(minus, n)
         live = gaps > 0
-        both = jnp.any(self.directions > 0, 1) & jnp.any(self.directions < 0, 1)
-        pair, level = live & both, live & ~both
+        if self.kind in ("best-arm", "pairs"):
+            pair, level = live, jnp.zeros_like(live)
+        elif self.kind == "levels":
+            pair, level = jnp.zeros_like(live), live
+        else:
+            both = jnp.any(self.directions > 0, 1) & jnp.any(self.directions < 0, 1)
+            pair, level = live & both, live & ~both
         # Two means inside the range replace those of other places: derivatives stay finite.
         low, high = inside(family)
-        x, y = jnp.where(level, a + b, high), jnp.where(level, self.offsets * self._sign, low)
-        a, b = jnp.where(pair, a, high), jnp.where(pair, b, low)
+        d = jnp.zeros_like(a)
+        if self.kind in ("levels", "any"):
+            line = self.offsets * jnp.sum(self.directions, 1)
+            d = family.divergence(jnp.where(level, a + b, high), jnp.where(level, line, low))
+        scale = jnp.square(gaps)
+        if self.kind == "levels":
+            slope = jnp.where(level, scale * d, 0)
+            gradient = (jnp.abs(self.directions) * slope[:, None]).T / self.costs[:, None]
+            return ArmInformation((n_a + n_b) * slope, gradient, jnp.zeros_like(gradient))
         n_k = n_a + n_b
+        a, b = jnp.where(pair, a, high), jnp.where(pair, b, low)
         n_a, n_b = jnp.where(pair, n_a, 1), jnp.where(pair, n_b, 1)
         total = n_a + n_b
         positive = jnp.where(total > 0, total, 1)
@@ -86,8 +100,6 @@ class ArmModel:
         seen = (n_a > 0) & (n_b > 0)  # H_p of a pair is 0 elsewhere
         safe_up, safe_down = (jnp.where(seen, z, (a - b) / 2) for z in (up, down))
         d_a, d_b, variance = family.around(a, safe_up, b, safe_down)
-        d = family.divergence(x, y)
-        scale = jnp.square(gaps)
         value = jnp.where(seen, n_a * d_a + n_b * d_b, 0)
         value = jnp.where(pair, value, jnp.where(level, n_k * d, 0))
         by_a, by_b = (jnp.where(pair, z, jnp.where(level, d, 0)) for z in (d_a, d_b))
@@ -96,11 +108,6 @@ class ArmModel:
         bend = plus * (size * up)[:, None] - minus * (size * down)[:, None]
         c = self.costs[:, None]
         return ArmInformation(scale * value, gradient.T / c, bend.T / c)
-
-    @property
-    def _sign(self) -> jax.Array:
-        """The sum of a direction's entries: 1 or -1 for a level."""
-        return jnp.sum(self.directions, 1)
 
 
 def inside(family: OneParameter) -> tuple[float, float]:
@@ -114,7 +121,9 @@ def inside(family: OneParameter) -> tuple[float, float]:
 
 
 def kind_of(directions: np.ndarray) -> str:
-    """How the pieces of an answer are solved: "best-arm", "levels" or "any".
+    """What the pieces of an answer are: "best-arm", "pairs", "levels" or "any".
+
+    "levels" has at most one an arm. The first and the third have closed forms.
 
     Args:
         directions: [P, K] of one answer.
@@ -126,7 +135,12 @@ def kind_of(directions: np.ndarray) -> str:
         return "best-arm"
     if not pair.any() and (np.abs(directions).sum(0) <= 1).all():
         return "levels"
-    return "any"
+    return "pairs" if pair.all() else "any"
+
+
+def general(kind: str) -> str:
+    """The kind without closed form, as a bonus has none."""
+    return "pairs" if kind in ("best-arm", "pairs") else "any"
 
 
 def solve_arms(
@@ -142,7 +156,7 @@ def solve_arms(
         model: the arms and their pieces.
         kind: as of `kind_of`; static.
         valid: [P] bool, False on padding.
-        bonus: [K] c; read for the kind "any" only.
+        bonus: [K] c; read for the kinds "pairs" and "any" only.
         gap: relative duality gap.
         max_iterations: bound on the interior-point steps.
 
@@ -152,7 +166,7 @@ def solve_arms(
     margin = model.margins
     solvable = jnp.all(jnp.where(valid, margin > 0, True)) & jnp.any(valid)
     gaps = (valid & (margin > 0)).astype(model.means.dtype)
-    if kind == "any":
+    if kind in ("pairs", "any"):
         return interior_point(model, gaps, bonus, gap, max_iterations, 8, solvable)
     live = gaps > 0
     K = model.means.shape[0]
@@ -189,7 +203,7 @@ class ArmInputs:
     costs: jax.Array  # [K]
     directions: jax.Array  # [P, K]
     offsets: jax.Array  # [P]
-    bonus: jax.Array  # [K]; 0 unless the kind is "any"
+    bonus: jax.Array  # [K]; read for the kinds "pairs" and "any" only
 
     def solve(self, valid, gap: float) -> Solution:
         """Solve for the saddle point."""
@@ -205,7 +219,9 @@ class ArmInputs:
 
     @property
     def _model(self) -> ArmModel:
-        return ArmModel(self.family, self.means, self.costs, self.directions, self.offsets)
+        return ArmModel(
+            self.family, self.means, self.costs, self.directions, self.offsets, self.kind
+        )
 
 
 def _positive(x):
@@ -224,6 +240,11 @@ def model_of(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, ...]:
     return means, np.stack(jax.device_get(costs)), pieces.directions, pieces.offsets
 
 
+def costless(family: OneParameter) -> OneParameter:
+    """The family without its costs, which programs take as arrays: one program serves all."""
+    return GaussianByArm((1.0, 1.0)) if isinstance(family, GaussianByArm) else family
+
+
 def costs_of(family: OneParameter, means: jax.Array) -> jax.Array:
     """c_k: [K]."""
     costs = family.costs(means)
@@ -235,7 +256,7 @@ def _solve_lanes(
     family, kind, means, costs, directions, offsets, valid, bonus, gap, max_iterations
 ) -> Solution:
     def one(means, costs, directions, offsets, valid, bonus):
-        model = ArmModel(family, means, costs, directions, offsets)
+        model = ArmModel(family, means, costs, directions, offsets, kind)
         return solve_arms(model, kind, valid, bonus, gap, max_iterations)
 
     return jax.vmap(one)(means, costs, directions, offsets, valid, bonus)
@@ -256,17 +277,17 @@ def solve_many_arms(
     given = model_of(instance, pieces)
     size, K = given[0].shape
     kinds = {kind_of(y[valid]) for y, valid in zip(pieces.directions, pieces.valid, strict=True)}
-    kind = kinds.pop() if len(kinds) == 1 and bonus is None else "any"
+    kind = kinds.pop() if len(kinds) == 1 else "any"
+    kind = kind if bonus is None else general(kind)
     lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
     bonus = np.zeros((size, K)) if bonus is None else bonus
     given, parts = (*given, pieces.valid, bonus), []
+    family = costless(instance.family)
     with scope.float64():
         for start in range(0, size, lanes):
             index = np.minimum(np.arange(start, start + lanes), size - 1)
             arrays = [jnp.asarray(array[index]) for array in given]
-            parts.append(
-                _solve_lanes(instance.family, kind, *arrays, jnp.float64(gap), max_iterations)
-            )
+            parts.append(_solve_lanes(family, kind, *arrays, jnp.float64(gap), max_iterations))
         parts = jax.device_get(parts)
     return Solution(
         *(
@@ -298,5 +319,5 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
             margin = directions @ means - offsets
             gaps = (pieces.valid[i] & (margin > 0)).astype(np.float64)
             arrays = map(jnp.asarray, (means, costs, directions, offsets, gaps, w))
-            out.append(jax.device_get(_information_lanes(instance.family, *arrays)))
+            out.append(jax.device_get(_information_lanes(costless(instance.family), *arrays)))
     return np.where(pieces.valid[:, None], np.stack(out), np.inf)
