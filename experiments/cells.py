@@ -83,7 +83,7 @@ class Cell:
     seed: int = 0
     max_samples: int = 1_000_000
     threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
-    ridge: float = 1.0
+    ridge: float | None = 1.0
     record: tuple[str, ...] = ()
     precision: str = "float64"
 
@@ -101,6 +101,7 @@ class Cell:
         """See `Job`: everything but numbers, which are arguments of the program."""
         shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
         kinds = (
+            self.instance.family,
             self.problem.static_part(),
             self.rule.static_part(),
             self.stopping,

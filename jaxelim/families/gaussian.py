@@ -109,7 +109,7 @@ class Gaussian(Family):
 
     def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
         by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)
-        return GaussianByArm(std) if cls is Gaussian and by_arm else super().__new__(cls)
+        return GaussianByArm(tuple(std)) if cls is Gaussian and by_arm else super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))

@@ -44,7 +44,7 @@ class GaussianByArm(OneParameter):
     _unit: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        std = checks.real_array("std", list(np.atleast_1d(self.std)), ndim=1)
+        std = checks.real_array("std", list(self.std), ndim=1)
         if len(std) < 2 or std.min() <= 0 or std.max() > _RATIO * std.min():
             allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
             raise ArgumentError("std", self.std, allowed)

@@ -46,7 +46,10 @@ class Poisson(OneParameter):
         length, largest = 1, means.max()
         while special.pdtrc(length - 1, largest) >= 2.0**-53:
             length += 1
-        return special.pdtr(np.arange(length), means[..., None])
+        k, means = np.arange(length), means[..., None]
+        table, rest = special.pdtr(k, means), special.pdtrc(k, means)
+        table = np.where(table < 0.5, table, 1 - rest)  # each where it has more digits
+        return np.maximum(table, 1e-30)  # noise 0 has reward 0 where the probability underflows
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """The quantile: the least k with P(X <= k) above the noise, uniform on [0, 1)."""

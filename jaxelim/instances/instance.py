@@ -171,7 +171,8 @@ class Instance:
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                argument = "theta" if scale >= 1 else "noise_std"
+                by_noise = scale < 1 and isinstance(self.family, Gaussian)
+                argument = "noise_std" if by_noise else "theta"
                 allowed = (
                     "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "
                     "float64"

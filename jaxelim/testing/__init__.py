@@ -505,8 +505,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
     tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
 
-    Means are drawn inside (low, high) where `check` allows them, as it has to for most of them; an
-    end is a mean unless `check` refuses it, and rewards are never an end that is none. What is drawn
+    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end is a mean
+    unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
     n d(mean, mu), their variance by seven standard errors.
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim.families.one_parameter import h, poisson
+from jaxelim.families.one_parameter import poisson
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,33 +49,6 @@ class Textbook(Geometric):
         ratio = jnp.where((x > 0) & (y > 0), x / inside, 1)
         value = x * jnp.log(ratio) - (1 + x) * jnp.log((1 + x) / (1 + y))
         return jnp.where((y > 0) | (x == 0), value, jnp.inf)
-
-
-@dataclasses.dataclass(frozen=True)
-class Exponential(je.OneParameter):
-    """Rewards with P(X > x) = exp(-x/mu) for mu > 0: no two rewards are equal."""
-
-    name: ClassVar[str] = "exponential"
-    low: ClassVar[float] = 0.0
-
-    def check(self, instance):
-        super().check(instance)
-        if np.any(instance.means <= 0):
-            raise je.ArgumentError("theta", instance.means, "means above 0 for exponential rewards")
-
-    def draw(self, lanes, nature, arm, pull, noise):
-        return jnp.maximum(-lanes.take(nature, arm) * jnp.log1p(-noise), 1e-30)
-
-    def divergence(self, x, y):
-        inside = jnp.where(y > 0, y, 1)
-        return jnp.where(y > 0, h((x - y) / inside), jnp.where(x > 0, jnp.inf, 0))
-
-    def variance(self, y):
-        return y * y
-
-    def bracket(self, mean, radius):
-        wide = 1 + radius + jnp.sqrt(radius * (radius + 2))
-        return mean / wide, mean * jnp.exp(1 + radius)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from jaxelim import catalogue, cli, engine
 from jaxelim.instances.instance import stack
 from jaxelim.store.settings import canonical, digest
 from tests import twin
-from tests.families.family_cases import Binomial, Exponential, Geometric, Numbered
+from tests.families.family_cases import Binomial, Geometric, Numbered
 from tests.twin import families
 
 SLOW = pytest.mark.slow
@@ -242,10 +242,9 @@ def test_permuted_arms_permute_the_result(problem, pulls):
     permuted = noise.copy()
     permuted[:, :5] = noise[:, order]
     common = dict(stopping=ALL, delta=0.1, runs=8)
+    of = lambda m: je.Instance.unstructured(m, je.Exponential())  # noqa: E731
     one, other = (
-        je.simulate(
-            je.Instance.unstructured(m, Exponential()), problem, je.LUCB(pulls), noise=u, **common
-        )
+        je.simulate(of(m), problem, je.LUCB(pulls), noise=u, **common)
         for m, u in ((means, noise), (means[order], permuted))
     )
     assert one.stopped.any()
@@ -260,7 +259,7 @@ def test_permuted_arms_permute_the_result(problem, pulls):
         (je.Bernoulli(), [0, 1e-9, 0.2, 0.21, 0.5, 0.99, 1]),
         (Geometric(), [0, 1e-9, 0.2, 0.21, 1, 9, 1e4]),
         (Binomial(), [0, 1e-9, 0.2, 0.21, 2, 4.99, 5]),
-        (Exponential(), [1e-9, 0.2, 0.21, 1, 9, 1e4, 1e9]),
+        (je.Exponential(), [1e-9, 0.2, 0.21, 1, 9, 1e4, 1e9]),
     ],
     ids=repr,
 )

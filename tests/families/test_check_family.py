@@ -12,14 +12,14 @@ from jaxelim import scope
 from jaxelim.families.arm_evidence import PairEvidence, evidence_of
 from jaxelim.families.one_parameter import poisson
 from jaxelim.testing import ContractError, check_family, family_checks
-from tests.families.family_cases import Binomial, Exponential, Faces, Geometric, Textbook
+from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("family", [
     je.Bernoulli(), pytest.param(Geometric(), marks=SLOW), pytest.param(Textbook(), marks=SLOW),
-    pytest.param(Exponential(), marks=SLOW), pytest.param(Binomial(), marks=SLOW),
+    pytest.param(je.Exponential(), marks=SLOW), pytest.param(Binomial(), marks=SLOW),
     pytest.param(Binomial(2), marks=SLOW), pytest.param(Faces(), marks=SLOW),
 ], ids=repr)  # fmt: skip
 def test_right_families(family):
@@ -36,7 +36,7 @@ def test_right_families(family):
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_other_seeds(seed):
     """A right family fails a check by luck with probability 1e-6."""
-    for family in (je.Bernoulli(), Geometric(), Exponential(), Binomial()):
+    for family in (je.Bernoulli(), Geometric(), je.Exponential(), Binomial()):
         check_family(family, seed=seed, draws=20_000)
 
 

@@ -1,5 +1,7 @@
 """The twin of Bernoulli runs: a plain NumPy float64 reference of the reward family.
 
+`run` takes the other families too, from `tests.twin.arm_families`.
+
 One arm per mean, m_k = S_k/N_k, no ridge; the reward is 1 where the noise is below the
 mean. Every check recomputes everything from counts and sums. Indices are 0-based, ties
 go to the lowest index. Answers are bool [K].
@@ -96,6 +98,10 @@ class Problem:
     def ordered_pairs(self):
         """(i, k) for all i != k."""
         return np.array([(i, k) for i in range(self.K) for k in range(self.K) if i != k])
+
+    def bounds(self, counts, means, beta):
+        """L and U of every arm."""
+        return bounds(means, beta / counts)
 
     def ratios(self, labels, counts, means):
         """L of the pieces: [Q]."""
@@ -214,7 +220,7 @@ class Lucb:
             return arm, None
         answer = self.problem.answer(means)
         labels = self.problem.pieces(answer)
-        lower, upper = bounds(means, self.beta(t) / counts)
+        lower, upper = self.problem.bounds(counts, means, self.beta(t))
         first, second = labels[:, 0], labels[:, 1]
         if self.problem.kind == "osi":
             line = self.problem.level
@@ -246,8 +252,9 @@ def run(
     stopping=("llr",),
     pulls=1,
     max_samples=None,
+    family=None,
 ):
-    """One Bernoulli trajectory, up to the last stop, the cap or the noise's end.
+    """One trajectory, up to the last stop, the cap or the noise's end.
 
     At t samples the stopping rules are checked with beta(t, delta). Then the rule
     chooses sample t + 1 with beta(t + 1, delta), and its native test stops all rules
@@ -263,6 +270,7 @@ def run(
       stopping: any of "llr", "selective", "full", "native".
       pulls: 1 or 2, for lucb.
       max_samples: the cap; None: the length of the noise.
+      family: of `tests.twin.arm_families`; None: Bernoulli.
 
     Returns:
       A namespace: `arms` pulled [T], `rewards` [T], and `stops`. The latter maps each
@@ -275,7 +283,7 @@ def run(
     cap = len(noise) if max_samples is None else min(max_samples, len(noise))
     if cap < K:
         raise ValueError("the cap and the noise must cover the initial pulls")
-    problem = Problem(problem, K)
+    problem = Problem(problem, K) if family is None else family.problem(problem, K)
     sampler = RULES[rule](problem, lambda t: beta(t, delta), pulls)
     if "native" in stopping and not sampler.native:
         raise ValueError(f"{rule} has no native stopping rule")
@@ -285,7 +293,8 @@ def run(
     counts, sums, pulled, rewards = np.zeros(K, int), np.zeros(K), [], []
 
     def pull(k):
-        reward = float(noise[len(pulled)] < mu[k])
+        z = noise[len(pulled)]
+        reward = float(z < mu[k]) if family is None else family.draw(k, mu[k], z)
         counts[k] += 1
         sums[k] += reward
         pulled.append(int(k))
