@@ -236,8 +236,14 @@ def model_of(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, ...]:
     """Means and costs [I, K], directions [I, P, K] and offsets [I, P] of a batch's models."""
     means = instance.means.reshape(-1, instance.K)
     with scope.float64():
-        costs = [costs_of(instance.family, jnp.asarray(row)) for row in means]
+        costs = [costs_of(family_of(instance), jnp.asarray(row)) for row in means]
     return means, np.stack(jax.device_get(costs)), pieces.directions, pieces.offsets
+
+
+def family_of(instance: Instance) -> OneParameter:
+    """The instance's family, asserted to be a one-parameter family."""
+    assert isinstance(instance.family, OneParameter)
+    return instance.family
 
 
 def costless(family: OneParameter) -> OneParameter:
@@ -282,7 +288,7 @@ def solve_many_arms(
     lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
     bonus = np.zeros((size, K)) if bonus is None else bonus
     given, parts = (*given, pieces.valid, bonus), []
-    family = costless(instance.family)
+    family = costless(family_of(instance))
     with scope.float64():
         for start in range(0, size, lanes):
             index = np.minimum(np.arange(start, start + lanes), size - 1)
@@ -319,5 +325,5 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
             margin = directions @ means - offsets
             gaps = (pieces.valid[i] & (margin > 0)).astype(np.float64)
             arrays = map(jnp.asarray, (means, costs, directions, offsets, gaps, w))
-            out.append(jax.device_get(_information_lanes(costless(instance.family), *arrays)))
+            out.append(jax.device_get(_information_lanes(costless(family_of(instance)), *arrays)))
     return np.where(pieces.valid[:, None], np.stack(out), np.inf)

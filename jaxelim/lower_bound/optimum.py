@@ -179,7 +179,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         solution = solve_many_arms(instance, pieces, bonus, gap)
     else:
         solution = solve_many(*scaled(instance, pieces), bonus, gap)
-    information = informations(instance, pieces, solution.allocation[:, None])[:, 0]
+    information = informations(instance, pieces, np.asarray(solution.allocation)[:, None])[:, 0]
     fields = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
