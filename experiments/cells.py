@@ -28,6 +28,7 @@ import xarray as xr
 from tqdm import tqdm
 
 import jaxelim as je
+from experiments import paper
 from experiments.workers import Worker
 from jaxelim import checks, cli
 from jaxelim.errors import ArgumentError, JaxelimError
@@ -81,19 +82,31 @@ class Cell:
     elimination: Any = None
     delta: tuple[float, ...] = (0.01,)
     seed: int = 0
-    max_samples: int = 1_000_000
+    max_samples: int = paper.CAP
     threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
     ridge: float | None = 1.0
     record: tuple[str, ...] = ()
     precision: str = "float64"
+    initial_pulls: int | None = None
+
+    @property
+    def pulls(self) -> int:
+        """The number of initial pulls of each arm."""
+        least = self.instance.family.initial_pulls
+        return least if self.initial_pulls is None else self.initial_pulls
 
     def settings(self) -> dict:
-        """All fields but the name, and the revision of the library's numbers."""
+        """All fields but the name, and the revision of the library's numbers.
+
+        One initial pull is left out, as files of older versions do not have it.
+        """
         fields = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "name"
+            if field.name not in ("name", "initial_pulls")
         }
+        if self.pulls != 1:
+            fields["initial_pulls"] = self.pulls
         return canonical({**fields, "revision": REVISION})
 
     @property
@@ -108,7 +121,7 @@ class Cell:
             self.elimination,
             self.threshold,
         )
-        return (*shape, *kinds, self.ridge, self.record, self.precision)
+        return (*shape, *kinds, self.ridge, self.record, self.precision, self.pulls)
 
     def compute(
         self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
@@ -129,6 +142,7 @@ class Cell:
             record=self.record,
             engine=je.Engine(precision=self.precision, devices=1),
             progress=progress,
+            initial_pulls=self.initial_pulls,
         )
         data = result.to_xarray()
         data.attrs = {}
@@ -154,7 +168,7 @@ class Options:
     """i/n: compute the i-th of n parts on its own machine; then `jaxelim merge`."""
     block: int = 1000
     """Most runs per file: the loss of a killed job, and the unit of shards."""
-    max_samples: int = 1_000_000
+    max_samples: int = paper.CAP
     """Cap on a run's samples; runs that reach it are cut off and flagged."""
     processes: bool = True
     """Use processes, not threads, on several CPU cores: faster, but slower to start."""

@@ -53,7 +53,10 @@ def main(config: Demo) -> None:
     rows, shown = [], {}
     for name, rule in rules.items():
         print(f"{name} ...", flush=True)
-        common = dict(delta=0.01, runs=config.runs, seed=config.seed, ridge=1.0, progress=True)
+        common = dict(
+            delta=0.01, runs=config.runs, seed=config.seed, ridge=1.0, max_samples=paper.CAP,
+            progress=True,
+        )  # fmt: skip
         watched = je.simulate(
             instance, je.BestArm(), rule, stopping=(je.LLR(), selective), **common
         )

@@ -32,7 +32,14 @@ from jaxelim.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from jaxelim.families import Bernoulli, Exponential, Gaussian, OneParameter, Poisson
+from jaxelim.families import (
+    Bernoulli,
+    Exponential,
+    Gaussian,
+    GaussianUnknownVariance,
+    OneParameter,
+    Poisson,
+)
 from jaxelim.instances import load_instance
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
@@ -59,6 +66,7 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.result import Result, Trace
+from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.stopping.resets import Resets
@@ -84,12 +92,15 @@ __all__ = [
     "FullElimination",
     "GK16",
     "Gaussian",
+    "GaussianUnknownVariance",
     "HalfSpaces",
     "Heuristic",
     "Instance",
     "InstanceFileError",
     "Interval",
     "JaxelimError",
+    "KaufmannKalyanakrishnan",
+    "KaufmannKoolen",
     "LLR",
     "Levels",
     "LinearThreshold",

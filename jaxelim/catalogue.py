@@ -85,17 +85,54 @@ def stopping_rules() -> dict[str, Any]:
     return {kind.name: kind for kind in kinds}
 
 
-def find_threshold(name: str, instance: Instance, ridge: float | None) -> Any:
-    """The threshold of a name; "linear" takes d, L and S from the instance, and ridge 1 for None.
+THRESHOLDS = {
+    "heuristic": ("log((1 + t)/delta)", "-"),
+    "gk16": ("log((1 + log t)/delta)", "-"),
+    "log-log": ("f(C' t^2/delta), f(x) = log x + C log log x", "-"),
+    "linear": (
+        "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",
+        "Gaussian rewards, every rule; LLR, selective, full",
+    ),
+    "kaufmann-koolen": (
+        "s (T(x) + 3 log(1 + log(t/s))), Gaussian s (C_G(x) + 2 log(4 + log(t/s))); "
+        "x = log(P/delta)/s",
+        "one-parameter families, every rule, ridge 0; LLR, selective, full",
+    ),
+    "kaufmann-kalyanakrishnan": (
+        "x + log x, racing x; x = log(k1 K t^alpha/delta)",
+        "one-parameter families; native tests of LUCB and Racing",
+    ),
+}
+"""Thresholds by command-line name: the formula, and what it is proven for."""
+
+
+def find_threshold(
+    name: str,
+    instance: Instance,
+    ridge: float | None,
+    problem: Any = None,
+    rule: SamplingRule | None = None,
+) -> Any:
+    """The threshold of a name, for an instance.
+
+    "linear" takes d, L and S from the instance, and ridge 1 for None. "kaufmann-koolen"
+    takes pieces and arms from the instance and the problem. "kaufmann-kalyanakrishnan"
+    takes K from the instance, and its racing form where the rule is `Racing`.
 
     Raises:
         UnknownNameError: no threshold has this name.
+        UnsupportedError: the threshold is not defined for these rewards, or for this
+            problem.
     """
     known = {
         "heuristic": stopping.Heuristic,
         "gk16": stopping.GK16,
         "log-log": stopping.LogLogThreshold,
         "linear": lambda: stopping.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
+        "kaufmann-koolen": lambda: stopping.KaufmannKoolen.of(instance, problem),
+        "kaufmann-kalyanakrishnan": lambda: stopping.KaufmannKalyanakrishnan.of(
+            instance, isinstance(rule, sampling.Racing)
+        ),
     }
     return known[_known("threshold", name, known)]()
 
@@ -154,6 +191,14 @@ def rule_rows() -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def threshold_rows() -> list[dict[str, str]]:
+    """The table of thresholds."""
+    return [
+        {"name": name, "beta(t, delta)": formula, "proven for": proven}
+        for name, (formula, proven) in THRESHOLDS.items()
+    ]
 
 
 def markdown(rows: list[dict[str, str]]) -> str:

@@ -12,6 +12,8 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError, UnknownNameError
 
+MAX_SAMPLES = 1_000_000
+"""The default cap on a run's samples, in `simulate` and on the command line."""
 MAX_RUNS = 2**31  # run indices fit int32, in any precision
 MAX_SEED = 2**63  # seeds fit int64
 

@@ -87,15 +87,20 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16, log-log or linear (its L and S from the instance)."""
+    """heuristic, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
+
+    Their numbers come from the instance, the problem and the rule.
+    """
     runs: int = 1000
     """Number of runs."""
     seed: int = 0
     """Seed of the noise."""
-    max_samples: int = 1_000_000
+    max_samples: int = checks.MAX_SAMPLES
     """A run that has drawn so many samples is truncated, and flagged."""
     ridge: float | None = None
     """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
+    initial_pulls: int | None = None
+    """Pulls of each arm before the first check; default: the least that the rewards allow."""
     lanes: int | None = None
     """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
     precision: str = "float64"
@@ -211,20 +216,23 @@ def _run(config: Run) -> None:
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
+    problem = catalogue.find_problem(config.problem, m, config.level)
+    rule = catalogue.rule_with(config.rule, config.setting)
     result = simulate(
         instance,
-        catalogue.find_problem(config.problem, m, config.level),
-        catalogue.rule_with(config.rule, config.setting),
+        problem,
+        rule,
         delta=config.delta,
         stopping=stopping,
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
-        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge),
+        threshold=catalogue.find_threshold(config.threshold, instance, config.ridge, problem, rule),
         runs=config.runs,
         seed=config.seed,
         max_samples=config.max_samples,
         ridge=config.ridge,
         engine=Engine(lanes=config.lanes, precision=config.precision),
         progress=sys.stderr.isatty(),
+        initial_pulls=config.initial_pulls,
     )
     print(result.summary())
     if config.output is not None:

@@ -3,16 +3,59 @@
 The x64 flag is off unless the environment turns it on.
 """
 
+import dataclasses
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("NPROC", "1")
 
 import hypothesis
 import jax
+import pytest
+
+from jaxelim.simulation import drive
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("house")
+
+HERE = Path(__file__).parent
+SLOW_ROWS = {
+    f"tests/{line}"
+    for line in (HERE / "slow_rows.txt").read_text().splitlines()
+    if not line.startswith("#")
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark the rows of slow_rows.txt; a row that no longer exists is an error."""
+    for item in items:
+        if item.nodeid in SLOW_ROWS:
+            item.add_marker(pytest.mark.slow)
+    files = {Path(path).resolve() for path in config.args}
+    missing = SLOW_ROWS - {item.nodeid for item in items}
+    if HERE in files and missing:
+        raise pytest.UsageError(f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_device(request):
+    """One device where a layout does not name their number, unless the module is marked `devices`.
+
+    A program for two devices compiles for a quarter longer, and computes the same.
+    """
+    if request.node.get_closest_marker("devices"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        used = drive.used_devices
+        patch.setattr(
+            drive,
+            "used_devices",
+            lambda layout: used(dataclasses.replace(layout, devices=layout.devices or 1)),
+        )
+        yield

@@ -1,126 +1,27 @@
-"""The contracts: families, problems, sets of pieces, sampling rules, stopping rules.
+"""The contracts: problems, sets of pieces, sampling rules, stopping rules; families.
 
-Read this file first, then `jaxelim.contracts.views` (the methods' arguments) and
-`jaxelim.contracts.shapes` (the pieces). Axis letters: K arms, d dimensions, Q pieces of
-the empirical answer, B lanes. Shapes leave the lanes out (see `jaxelim.lanes`).
+Read this file first, then `jaxelim.contracts.views` (the methods' arguments),
+`jaxelim.contracts.shapes` (the pieces) and `jaxelim.contracts.family`. Axis letters:
+K arms, d dimensions, Q pieces of the empirical answer, B lanes. Shapes leave the lanes
+out (see `jaxelim.lanes`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.family import Family
+from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.traits import Traits, refuse_stray
-from jaxelim.contracts.views import ArmContext, Estimate, Evidence, Snapshot, Statistics, Tree, View
-from jaxelim.errors import ArgumentError, UnsupportedError, undefined
-from jaxelim.lanes import ArmBlock, LaneOps
-
-if TYPE_CHECKING:
-    from jaxelim.instances.instance import Instance
+from jaxelim.contracts.views import Estimate, Snapshot, Tree, View
+from jaxelim.errors import undefined
+from jaxelim.lanes import LaneOps
 
 ASK, OK = np.int32(0), np.int32(1)
 """Status of a rule's `fast`. OK: the arm is right. ASK: the lane waits until `choose` decides."""
-
-
-class Family:
-    """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
-    run on the host. The others are traced, lanes last."""
-
-    name: ClassVar[str] = ""
-    noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
-    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
-    ridge: float = 0.0  # of the design matrix, for a family that has one
-    refresh: int | None = None  # samples between two calls of `refreshed`, in float32
-    optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
-
-    @property
-    def scale(self) -> float:
-        """The unit of rewards and means in a run."""
-        return 1.0
-
-    def check(self, instance: "Instance") -> None:
-        """Refuse means out of the family's range."""
-
-    def check_shape(self, problem: "Problem", shape: Shape) -> None:
-        """Refuse pieces that the family knows no evidence about, such as levels out of range."""
-        if not isinstance(shape, self.shapes):
-            known = " or ".join(kind.__name__ for kind in self.shapes)
-            raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
-
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        """Refuse given noise that `draw` does not take."""
-
-    def ridge_of(
-        self, ridge: float | None, instance: "Instance", threshold: Callable
-    ) -> float | None:
-        """The ridge of a run, from the caller's; refuse one that the family does not have."""
-        if ridge is not None:
-            raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
-        return None
-
-    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
-        """Warn of what is allowed but may make answers wrong."""
-
-    def forms(self, instance: "Instance", problem: "Problem") -> tuple[str, ...]:
-        """What `Engine(form=...)` may be."""
-        return ()
-
-    def settled(self, **job: Any) -> "Family":
-        """The family with all that the program of a job depends on, such as a form of V^-1."""
-        return self
-
-    def plan(self) -> dict[str, Any]:
-        """The family's entries in a result's `layout`."""
-        return {}
-
-    def nature(self, instance: "Instance") -> Tree:
-        """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
-        raise undefined(self, "nature(instance)")
-
-    def tables(self, instance: "Instance") -> Tree:
-        """What else `start` needs: NumPy arrays [instance, ..]."""
-        return ()
-
-    def space(self, lanes: LaneOps, features: Array, constants: Tree) -> ArmContext:
-        """The primitives and arrays that are fixed over a run."""
-        return ArmContext(lanes, features, constants)
-
-    def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
-        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
-        raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
-
-    def start(
-        self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
-    ) -> Statistics:
-        """The statistics after one pull of each arm; rewards [K, B], tables of one instance."""
-        raise undefined(self, "start(space, problem, tables, rewards)")
-
-    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
-        """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
-        raise undefined(self, "update(seen, arm, reward, go)")
-
-    def refreshed(self, features: Array, stats: Statistics) -> Statistics:
-        """Recompute one run's statistics from what float32 holds exactly."""
-        return stats
-
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
-        """The evidence of the samples about pieces of this shape."""
-        raise undefined(self, "evidence(space, stats, shape)")
-
-    def refuted_pairs(
-        self, seen: Snapshot, arms: ArmBlock, beta: Array
-    ) -> Sequence[tuple[Array, Array]]:
-        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
-        raise undefined(self, "refuted_pairs(seen, arms, beta)")
-
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
-        """Confidence intervals of the means [K] at level beta []."""
-        raise undefined(self, "interval(means, counts, beta)")
 
 
 class Problem:
@@ -246,6 +147,10 @@ class SamplingRule:
         super().__init_subclass__()
         refuse_stray(vars(cls))
 
+    def needs(self, family: Family, problem: Problem) -> tuple[str, ...]:
+        """Host: names of the family's methods that the rule, with its settings, calls."""
+        return self.traits.family_methods
+
     def prepare(self, instance: Any, problem: Problem, ridge: float | None) -> Tree:
         """Host: NumPy arrays computed once for each instance; `view.prepared` holds them."""
         return ()
@@ -259,7 +164,7 @@ class SamplingRule:
         return self
 
     def init(self, view: View) -> Tree:
-        """The rule's state after every arm was pulled once."""
+        """The rule's state after the initial pulls."""
         return ()
 
     def choose(self, view: View, state: Tree) -> tuple[Array, Tree]:
@@ -276,7 +181,7 @@ class SamplingRule:
 
 
 class StoppingRule:
-    """The contract of a stopping rule: `observe` reads a snapshot and never changes the run."""
+    """The contract of a stopping rule, lanes last; the first `observe` sees the t of `start`."""
 
     name: ClassVar[str] = ""
     eliminates: ClassVar[bool] = False
@@ -298,3 +203,5 @@ class StoppingRule:
     def answer(self, seen: Snapshot, state: Tree) -> Array:
         """The public answer on stopping with this next state; called only if some run is over."""
         return seen.public
+
+__all__ = ["ASK", "OK", "Family", "PieceSet", "Problem", "SamplingRule", "StoppingRule"]

@@ -75,6 +75,10 @@ class Shape:
         """The two arms of a piece [], the better one first; one arm twice for a level."""
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
+    def separation(self, lanes: LaneOps, means: Array) -> Array:
+        """How far the means [K] of a piece's two sides are apart: m_i - m_k, |m_k - level|: [Q]."""
+        raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
+
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         """How far the two sides' intervals overlap: U_k - L_i, level - L_k or U_k - level: [Q]."""
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
@@ -157,6 +161,10 @@ class Rows(Shape):
             return lanes.take(x, self.first), x
         return lanes.take(x, self.first)[:, None], x[None]
 
+    def separation(self, lanes: LaneOps, means: Array) -> Array:
+        a, b = self.sides(lanes, means)
+        return self.flat(a - b) if self.several else a - b
+
     def rows(self) -> Array:
         return self.first
 
@@ -221,6 +229,9 @@ class Levels(Shape):
 
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
         return interval.across(self.level, self.above)
+
+    def separation(self, lanes: LaneOps, means: Array) -> Array:
+        return jnp.abs(means - self.level)
 
     def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
         return jnp.abs(means - self.level)

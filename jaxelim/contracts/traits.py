@@ -9,7 +9,8 @@ from jaxelim.errors import ArgumentError
 
 _PROBLEMS = ("best-arm", "top-m", "thresholding", "half-spaces")
 _STRUCTURES = ("linear", "unstructured")
-_STOPPING = ("llr", "selective", "full", "native")
+KNOWN_STOPPING = ("llr", "selective", "full", "native")
+"""The stopping rules that traits allow or refuse; any other is allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +22,12 @@ class Traits:
     Args:
         problems: names of problems, by their `name`. None: any.
         structures: "linear", "unstructured".
-        families: names of reward families. None: any.
-        stopping: names of the stopping rules that may end its runs; "native" if
-            it has a test.
+        families: names of reward families. None: any. ("gaussian",) is linear Gaussian
+            rewards of one variance, with `view.linear`.
+        family_methods: names of the methods of `Family` that the rule calls, such as
+            "divergence" or "interval"; a family without one of them is refused.
+        stopping: which of llr, selective, full and native may end its runs; "native"
+            if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
@@ -48,6 +52,7 @@ class Traits:
     problems: tuple[str, ...] | None = None
     structures: tuple[str, ...] = _STRUCTURES
     families: tuple[str, ...] | None = ("gaussian",)
+    family_methods: tuple[str, ...] = ()
     stopping: tuple[str, ...] = ("llr", "selective", "full")
     elimination: bool = True
     always_native: bool = False
@@ -63,7 +68,7 @@ class Traits:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, known in (("structures", _STRUCTURES), ("stopping", _STOPPING)):
+        for name, known in (("structures", _STRUCTURES), ("stopping", KNOWN_STOPPING)):
             given = getattr(self, name)
             if not isinstance(given, tuple) or not given or not set(given) <= set(known):
                 raise ArgumentError(
@@ -75,6 +80,9 @@ class Traits:
                 isinstance(given, tuple) and given and all(isinstance(one, str) for one in given)
             ):
                 raise ArgumentError(name, given, "None, or a tuple of names")
+        methods = self.family_methods
+        if not isinstance(methods, tuple) or not all(isinstance(one, str) for one in methods):
+            raise ArgumentError("family_methods", methods, "a tuple of names of methods")
         for field in dataclasses.fields(self):
             if field.type is bool and not isinstance(getattr(self, field.name), bool):
                 raise ArgumentError(field.name, getattr(self, field.name), "True or False")

@@ -76,6 +76,10 @@ class Evidence:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
 
+    def pair(self, i: Array, k: Array) -> Array:
+        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: []."""
+        raise undefined(self, "pair(i, k)")
+
     def weighted(self, weights: Array) -> "Evidence":
         """The same pieces under weights w [K], positive, of any sum; no ridge."""
         raise undefined(self, "weighted(weights)")
@@ -166,8 +170,10 @@ class View(_Seen):
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
     delta: Array  # []; None for a rule with `uses_delta=False`
     beta: Array  # []: the threshold at (t, delta), t as above; None likewise
+    beta_checked: Array  # []: the threshold of this t's check, at (t - 1, delta); None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
+    initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
 
     @property
     def llr(self) -> Array:
@@ -178,6 +184,11 @@ class View(_Seen):
     def features(self) -> Array:
         """[K, d]."""
         return self.space.features
+
+    @property
+    def start(self) -> int:
+        """The number of initial samples. The rule's first choice is at t = start + 1."""
+        return self.initial_pulls * self.means.shape[0]
 
     @property
     def time(self) -> Array:

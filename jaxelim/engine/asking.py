@@ -51,9 +51,10 @@ class Asking:
             chance = random.chance(inputs.key, lane.run, t, spec.dtype)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
-        levels: dict[str, Any] = {"delta": None, "beta": None}
+        levels: dict[str, Any] = {"delta": None, "beta": None, "beta_checked": None}
         if spec.rule.traits.uses_delta:
-            levels = {"delta": delta, "beta": self.observing.beta(t, delta)}
+            beta, checked = (self.observing.beta(s, delta) for s in (t, stats.t))
+            levels = {"delta": delta, "beta": beta, "beta_checked": checked}
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -73,6 +74,7 @@ class Asking:
             **levels,
             prepared=lane.prepared,
             chance=chance,
+            initial_pulls=spec.initial_pulls,
         )
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:

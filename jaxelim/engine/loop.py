@@ -86,7 +86,7 @@ class Program:
                 arm=np.full(spec.log, -1, np.int32),
                 reward=np.zeros(spec.log, spec.dtype),
                 remaining=np.full(spec.log, -1, np.int32),
-                first_rewards=np.zeros(inputs.features.shape[1], spec.dtype),
+                first_rewards=np.zeros(spec.initial_samples(inputs), spec.dtype),
                 theta_hat_0=np.zeros(_first_estimate(lane).shape[0], spec.dtype),
             )
             log = Log(**empty)
@@ -213,7 +213,7 @@ class Loop:
         One call draws the noise of the initial pulls and of the chunk. The code that
         draws it is a large part of a small program, and so is compiled once.
         """
-        spec, old, k = self.spec, carry.lane, inputs.features.shape[1]
+        spec, old, k = self.spec, carry.lane, self.spec.initial_samples(inputs)
         vacant = old.done
         item = jnp.where(vacant, carry.next + jnp.cumsum(vacant.astype(jnp.int32)) - 1, old.item)
         item = jnp.where(item < queue.length, item, spec.queue)
@@ -334,7 +334,7 @@ class Loop:
 
 
 def _first_estimate(lane: Lane) -> Array:
-    """theta_hat of lanes at t = K, or the means where there is no theta_hat: [d, B]."""
+    """theta_hat of lanes at their first check, or the means where it is not kept: [d, B]."""
     theta_hat = lane.stats.estimated_theta
     return lane.stats.means if theta_hat is None else theta_hat
 

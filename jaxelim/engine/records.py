@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import Snapshot
+from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.engine.state import LANE_GROUP, Inputs, Lane, Log, Outcome, Spec
 from jaxelim.lanes import where
 
@@ -31,6 +31,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         tests_stopping=lane.tests,
         tests_sampling=lane.piece_tests_at,
         times=tuple(times),
+        degenerate=spec.family.degenerate(lane.stats),
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 
@@ -93,23 +94,34 @@ def refreshed(spec: Spec, inputs: Inputs, lane: Lane, arm: Array) -> Lane:
 
     A lane is due when it has just drawn a sample (arm >= 0) and has drawn
     `family.refresh` samples since the last time. That depends only on the run's t, not
-    on lanes or chunks. A loop takes `LANE_GROUP` lanes at a time.
+    on lanes or chunks.
     """
     family, k = spec.family, lane.stats.counts.shape[0]
     assert family.refresh is not None
+    due = (arm >= 0) & ((lane.stats.t - k) % family.refresh == 0)
+    stats = recomputed(spec, inputs, lane.features, lane.stats, due)
+    return dataclasses.replace(lane, stats=stats)
+
+
+def recomputed(
+    spec: Spec, inputs: Inputs, own: Array | None, stats: Statistics, due: Array
+) -> Statistics:
+    """Recompute the statistics of the lanes that are `due` [B]; own: features [K, d, B], or None.
+
+    A loop takes `LANE_GROUP` lanes at a time.
+    """
+    family = spec.family
 
     def some(c):
         stats, due = c
         order = jnp.argsort(~due, stable=True)[:LANE_GROUP]
         few = jax.tree.map(lambda x: x[..., order], stats)
         features, axis = inputs.features[0], None
-        if lane.features is not None:
-            features, axis = lane.features[..., order], -1
+        if own is not None:
+            features, axis = own[..., order], -1
         new = jax.vmap(family.refreshed, (axis, -1), -1)(features, few)
         new = where(due[order], new, few)
         after = jax.tree.map(lambda x, y: x.at[..., order].set(y), stats, new)
         return after, due.at[order].set(False)
 
-    due = (arm >= 0) & ((lane.stats.t - k) % family.refresh == 0)
-    stats, _ = jax.lax.while_loop(lambda c: jnp.any(c[1]), some, (lane.stats, due))
-    return dataclasses.replace(lane, stats=stats)
+    return jax.lax.while_loop(lambda c: jnp.any(c[1]), some, (stats, due))[0]

@@ -44,6 +44,7 @@ class Spec:
     pair_times: bool
     log: int  # length of the log of lane 0; 0 for none
     devices: int
+    initial_pulls: int = 1  # of each arm
 
     @property
     def dtype(self) -> Any:
@@ -54,6 +55,10 @@ class Spec:
     def observers(self) -> int:
         """Number of observers of a run: each is a stopping rule at a delta."""
         return len(self.stopping) * self.deltas
+
+    def initial_samples(self, inputs: "Inputs") -> int:
+        """The number of samples of a run before its first check: n K."""
+        return self.initial_pulls * inputs.features.shape[1]
 
 
 @jax.tree_util.register_dataclass
@@ -131,6 +136,7 @@ class Outcome:
     tests_stopping: Array  # [R, S, D] int64
     tests_sampling: Array  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
+    degenerate: Array | None  # [R] int32: as the family's method of that name
 
 
 @jax.tree_util.register_dataclass
@@ -141,7 +147,7 @@ class Log:
     arm: Array  # [T] int32
     reward: Array  # [T]
     remaining: Array  # [T] int32: `remaining` of the stopping rule's set
-    first_rewards: Array  # [K], of the initial pulls
+    first_rewards: Array  # [n K], of n initial pulls of each arm
     theta_hat_0: Array  # [d], after the initial pulls
 
 

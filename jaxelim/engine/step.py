@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.contracts import OK
-from jaxelim.contracts.views import Snapshot, Tree, View
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
+from jaxelim.engine import records
 from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
@@ -186,7 +188,7 @@ class Step:
         length = jax.ShapeDtypeStruct((), jnp.int32)
         shapes: dict[str, Any] = dict(run=long, row=long, instance=long, delta=levels)
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
-        noise = jax.ShapeDtypeStruct((inputs.features.shape[1], spec.lanes), spec.dtype)
+        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), spec.lanes), spec.dtype)
 
         def traced(*given):
             lane, view = self._started(*given)
@@ -200,29 +202,56 @@ class Step:
         return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
 
     def start(self, *given: Any) -> Lane:
-        """Lanes at t = K, after one pull of each arm.
+        """Lanes at t = n K, after n initial pulls of each arm.
 
         Args:
             given: inputs, queue, item, run, row and noise. item: places in the
-                queue, [B]. noise: of the initial pulls, [K, B], drawn for `run`
+                queue, [B]. noise: of the initial pulls, [n K, B], drawn for `run`
                 and `row`, [B].
         """
         return self._started(*given)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
-        """The rewards of one pull of each arm: [K, B]; noise [K, B]."""
+        """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B]."""
         lanes, each = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         draw = partial(self.spec.family.draw, lanes, nature)
-        arms = jnp.arange(noise.shape[0], dtype=jnp.int32)
-        return jax.vmap(lambda arm, noise: draw(each + arm, each, noise))(arms, noise)
+        samples = jnp.arange(noise.shape[0], dtype=jnp.int32)
+        if self.spec.initial_pulls == 1:
+            return jax.vmap(lambda arm, noise: draw(each + arm, each, noise))(samples, noise)
+        k = inputs.features.shape[1]
+        drawn = lambda s, noise: draw(each + s % k, each + s // k, noise)  # noqa: E731
+        return jax.vmap(drawn)(samples, noise)
+
+    def _first_statistics(
+        self, inputs: Inputs, space: ArmContext, tables: Tree, rewards: Array
+    ) -> Statistics:
+        """The statistics after the initial pulls; rewards [n K, B]."""
+        spec, k, b = self.spec, inputs.features.shape[1], rewards.shape[1]
+        if spec.initial_pulls == 1:
+            return spec.family.start(space, spec.problem, tables, rewards)
+        go = jnp.ones((b,), bool)
+
+        def more(s: Array, stats: Statistics) -> Statistics:
+            seen = Snapshot.of(spec.family, spec.problem, space, stats)
+            arm = jnp.full((b,), s % k, jnp.int32)
+            reward = jax.lax.dynamic_index_in_dim(rewards, s, keepdims=False)
+            new = spec.family.update(seen, arm, reward, go)
+            return dataclasses.replace(new, t=stats.t + 1)
+
+        stats = spec.family.start(space, spec.problem, tables, rewards[:k])
+        stats = jax.lax.fori_loop(np.int32(k), np.int32(rewards.shape[0]), more, stats)
+        if spec.precision == "float32" and spec.family.refresh is not None:
+            features = space.features if spec.per_lane_instances else None
+            return records.recomputed(spec, inputs, features, stats, go)
+        return stats
 
     def _started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
         """`start`, with the view of the rule at that t."""
-        spec, (k, b) = self.spec, noise.shape
+        spec, k, b = self.spec, inputs.features.shape[1], noise.shape[1]
         at = jnp.minimum(item, spec.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
         of_lane = lambda x: jnp.moveaxis(x[instance], 0, -1)  # noqa: E731
@@ -234,7 +263,7 @@ class Step:
         prepared, tables = jax.tree.map(per_lane, (inputs.prepared, inputs.tables))
         space = self.observing.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
-        stats = spec.family.start(space, spec.problem, tables, rewards)
+        stats = self._first_statistics(inputs, space, tables, rewards)
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
         observers, sampling = self.observing.started(seen)
         shape, none = (len(spec.stopping), spec.deltas), jnp.zeros((b,), jnp.int32)

@@ -12,6 +12,7 @@ from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.poisson import Poisson
+from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
     Gaussian,
@@ -19,6 +20,7 @@ KINDS = (
     Poisson,
     Exponential,
     GaussianByArm,
+    GaussianUnknownVariance,
 )
 
 
@@ -59,6 +61,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "GaussianByArm",
+    "GaussianUnknownVariance",
     "OneParameter",
     "Poisson",
     "known",

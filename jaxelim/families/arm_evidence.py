@@ -15,6 +15,7 @@ from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Evidence
+from jaxelim.errors import undefined
 from jaxelim.lanes import index_like
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ class ArmEvidence(Evidence):
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weights=weights)
 
+    def closest(self, piece: Array) -> Array:
+        """The closest point lambda of a piece, one mean an arm: [K]."""
+        raise undefined(self, "closest(piece)")
+
+    def slopes(self, means: Array, closest: Array) -> Array:
+        """d(means_k, closest_k)/c_k for every arm: [K]."""
+        return self.per_cost(self.family.divergence(means, closest))
+
+    def pair(self, i: Array, k: Array) -> Array:
+        lanes, n, m = self.space.lanes, self.precision, self.means
+        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
+        return self.family.pair(*own, *other)
+
     def per_cost(self, slopes: Array) -> Array:
         """Slopes by the weights, from slopes by the precision counts: [K]."""
         return slopes if self.costs is None else slopes / self.costs
@@ -58,16 +72,32 @@ class PairEvidence(ArmEvidence):
         return shape.flat(values) if shape.several else values
 
     def gradient(self, piece: Array) -> Array:
-        lanes, family = self.space.lanes, self.family
+        arms, (a, b), u = self._ends(piece)
+        # Two divergences a lane: all arms but the two have slope 0.
+        higher = jnp.where(a > b, a, u)
+        both = lambda a, b, u: (self.family.divergence(a, u), self.family.divergence(b, u))  # noqa: E731
+        slopes = self.space.lanes.materialize(both, higher, b, u)
+        return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
+
+    def closest(self, piece: Array) -> Array:
+        arms, (a, b), u = self._ends(piece)
+        moved = jnp.where(a > b, u, a), jnp.where(a > b, u, b)
+        return self._placed(arms, moved, self.means)
+
+    def _ends(self, piece: Array) -> tuple[tuple, tuple, Array]:
+        """The two arms, their means, and the middle; the lower mean where they are not apart."""
+        lanes = self.space.lanes
         i, k = self.shape.pair(lanes, piece)
         (a, b), (n_a, n_b) = (
             [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.precision)
         )
-        u = jnp.where(a > b, family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
-        each = index_like(self.means)
-        touched = ((each == i) | (each == k)) & (a > b)
-        mean = jnp.where(touched, self.means, u)  # d(u, u) = 0 elsewhere
-        return self.per_cost(jnp.where(touched, family.divergence(mean, u), 0))
+        u = jnp.where(a > b, self.family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
+        return (i, k), (a, b), u
+
+    def _placed(self, arms: tuple, numbers: tuple, elsewhere: Array) -> Array:
+        """The two numbers at the two arms: [K]."""
+        each, (i, k) = index_like(self.means), arms
+        return jnp.where(each == i, numbers[0], jnp.where(each == k, numbers[1], elsewhere))
 
 
 @jax.tree_util.register_dataclass
@@ -85,6 +115,10 @@ class LevelEvidence(ArmEvidence):
         level = jnp.asarray(shape.level, self.means.dtype)
         slope = self.family.level(jnp.ones_like(self.means), self.means, level, shape.above)
         return self.per_cost(jnp.where(index_like(self.means) == piece, slope, 0))
+
+    def closest(self, piece: Array) -> Array:
+        level = jnp.asarray(Levels.of(self.shape).level, self.means.dtype)
+        return jnp.where(index_like(self.means) == piece, level, self.means)
 
 
 def evidence_of(

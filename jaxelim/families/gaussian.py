@@ -19,7 +19,7 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
-from jaxelim.contracts.views import Snapshot, Statistics
+from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families.designs import (
     ArmDesign,
@@ -114,6 +114,9 @@ class Gaussian(Family):
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))
 
+    def has(self, method: str) -> bool:
+        return method == "design" or super().has(method)
+
     @property
     def scale(self) -> float:
         return self.std
@@ -170,9 +173,9 @@ class Gaussian(Family):
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         return lanes.take(nature, arm) + noise
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """means -+ sqrt(2 beta/counts)."""
-        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / counts))
+        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / seen.counts))
 
 
 @jax.tree_util.register_static

@@ -10,6 +10,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts.shapes import SymmetricInterval
+from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
@@ -106,9 +107,9 @@ class GaussianByArm(OneParameter):
         """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
         return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> SymmetricInterval:
+    def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
         """means -+ std sqrt(2 beta/counts)."""
-        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, counts)))
+        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, seen.counts)))
 
 
 @jax.tree_util.register_static

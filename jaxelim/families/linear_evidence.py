@@ -75,6 +75,11 @@ class LinearEvidence(Evidence):
         """argmin_k ||y||_{(V + phi_k phi_k')^-1}, given along = Phi V^-1 y [K]: [] int32."""
         return self.space.lanes.argmax(along**2 / (1 + self.design.g))
 
+    def pair(self, i: Array, k: Array) -> Array:
+        """max(margin, 0)^2/(2 norm), as of a piece: []."""
+        lanes = self.space.lanes
+        return likelihood_ratio(lanes.take(self.margins(i), k), lanes.take(self.distances(i), k))
+
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
         given = self.space, self.shape, design, self.means, self.theta_hat, self.margin
@@ -108,6 +113,11 @@ class LinearEvidence(Evidence):
             norm = self.design.distances(self.space, cross[:, r], i)
             rows.append((i, self.margins(i), norm))
         return rows
+
+
+def has_matrix(evidence: Evidence) -> bool:
+    """Whether the evidence has a design that is no diagonal, which takes rank-one updates."""
+    return isinstance(evidence, LinearEvidence) and not isinstance(evidence.design, DiagonalDesign)
 
 
 def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:

@@ -1,4 +1,8 @@
-"""Random numbers of runs, each a function of (seed, run, t) alone."""
+"""Random numbers of runs, each a function of (seed, run, t) alone.
+
+For the noise of rewards, t counts samples from 0, the initial pulls included. For a
+rule's random choices (`chance`) it is `View.t`, which is one more.
+"""
 
 from collections.abc import Callable
 

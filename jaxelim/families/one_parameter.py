@@ -15,10 +15,11 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.shapes import Interval, Levels, Shape
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
+from jaxelim.families.logarithm import log, log1p
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
 from jaxelim.stopping.thresholds import LinearThreshold
@@ -36,7 +37,7 @@ _G = (1 / 2, -1 / 6, 1 / 12, -1 / 20, 1 / 30, -1 / 42, 1 / 56)
 _H = (1 / 2, -1 / 3, 1 / 4, -1 / 5, 1 / 6, -1 / 7, 1 / 8)
 
 _MOST = 100
-"""Most iterations for a bound. Newton takes up to 6; this is enough for bisection alone."""
+"""Most iterations for a bound. It takes 2 or 3; this is enough for bisection alone."""
 
 
 def _series(r: Array, near: Array, coefficients: Sequence[float]) -> Array:
@@ -50,7 +51,7 @@ def _series(r: Array, near: Array, coefficients: Sequence[float]) -> Array:
 
 def _log1p(r: Array) -> Array:
     """log(1 + r), but 0 at r = -1: for use in (1 + r) log(1 + r)."""
-    return jnp.log1p(jnp.where(r > -1, r, 0))
+    return log1p(jnp.where(r > -1, r, 0))
 
 
 def g(r: Array) -> Array:
@@ -62,7 +63,7 @@ def g(r: Array) -> Array:
 def h(r: Array) -> Array:
     """r - log(1 + r) for r >= -1, accurate near 0 too; h(-1) = inf."""
     near = jnp.abs(r) < _NEAR
-    return jnp.where(near, _series(r, near, _H), r - jnp.log1p(r))
+    return jnp.where(near, _series(r, near, _H), r - log1p(r))
 
 
 def poisson(x: Array, y: Array, difference: Array | None = None) -> Array:
@@ -124,7 +125,7 @@ def _itakura(x: Array, y: Array, difference: Array) -> Array:
     near = jnp.abs(r) < _NEAR
     # Away from 0, the ratio and not r: r = -1 + x/y would round to -1 for small x/y.
     ratio = jnp.where(inside & ~near, x, 1) / jnp.where(inside & ~near, y, 1)
-    value = jnp.where(near, _series(r, near, _H), ratio - 1 - jnp.log(ratio))
+    value = jnp.where(near, _series(r, near, _H), ratio - 1 - log(ratio))
     return jnp.where(inside, value, jnp.where(x == y, 0, jnp.inf))
 
 
@@ -270,9 +271,23 @@ class OneParameter(Family):
             out.append((i, self.pair(*own, counts, means) > beta))
         return out
 
-    def interval(self, means: Array, counts: Array, beta: Array) -> Interval:
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means y with n d(mean, y) <= beta, n the precision counts of the pulls [K]."""
-        return Interval(*self.bounds(means, beta / self.precision(means, counts)))
+        return Interval(*self.bounds(means, beta / self.precision(means, seen.counts)))
+
+    def overlap(self, seen: View, beta: Array) -> Array:
+        """The overlaps, from no more bounds than they need."""
+        lanes, shape, means = seen.lanes, seen.shape, seen.means
+        # A subclass may have intervals of its own.
+        if type(self).interval is not OneParameter.interval or not isinstance(shape, Rows | Levels):
+            return super().overlap(seen, beta)
+        radius = beta / self.precision(means, seen.counts)
+        if isinstance(shape, Levels):
+            bound = self.bound(means, radius, upper=~shape.above)
+            return jnp.where(shape.above, shape.level - bound, bound - shape.level)
+        upper, first = self.bound(means, radius, upper=True), shape.first
+        lower = self.bound(lanes.take(means, first), lanes.take(radius, first), upper=False)
+        return jnp.concatenate([upper - x for x in lower]) if shape.several else upper - lower
 
     # LLRs of pieces, and bounds on a mean.
 
@@ -352,37 +367,78 @@ class OneParameter(Family):
             mean: any shape, inside the range, ends included.
             radius: the same shape, finite, at least 0: beta/n.
         """
-        lower, upper = self.bracket(mean, radius)
-        lower, upper = jnp.minimum(lower, mean), jnp.maximum(upper, mean)
-        return self._bound(mean, radius, lower), self._bound(mean, radius, upper)
+        return self.bound(mean, radius, upper=False), self.bound(mean, radius, upper=True)
+
+    def bound(self, mean: Array, radius: Array, upper: bool | Array) -> Array:
+        """One of the two `bounds`: U where `upper`, bool, holds, else L."""
+        below, above = self.bracket(mean, radius)
+        below, above = jnp.minimum(below, mean), jnp.maximum(above, mean)
+        if isinstance(upper, bool):
+            return self._bound(mean, radius, above if upper else below)
+        return self._bound(mean, radius, jnp.where(upper, above, below))
 
     def _bound(self, mean: Array, radius: Array, start: Array) -> Array:
         """The y with d(mean, y) = radius between mean and start, which is at it or beyond.
 
-        Newton's method from `start`. Where a step leaves the interval that holds y, the
-        interval is halved. The last step starts where d is within 1e-9 of the radius
-        (float64). Newton's error is then squared, so this step ends at rounding. A
-        finished entry no longer changes.
+        y is a smooth function of q = sqrt(2 d(mean, y)): dy/dq = q V(y)/(y - mean). A
+        Runge-Kutta step of order 4 leads from the q of a y to that of the radius. Its
+        error is of order 5 in the change of q. Where a step leaves the interval that
+        holds y, the interval is halved. The last step starts where d is within 1e-6 of
+        the radius (float64), and ends at rounding. A finished entry no longer changes.
         """
-        enough = float(np.sqrt(np.finfo(start.dtype).eps)) / 16
+        aim, kind = jnp.sqrt(2 * radius), np.finfo(start.dtype)
+        enough, rounded = float(kind.eps) ** 0.2 / 8, (kind.nexp, 2 * kind.nmant // 3)
 
-        def improved(carry):
-            i, y, inner, outer, going = carry
-            excess = self.divergence(mean, y) - radius
-            inner, outer = jnp.where(excess < 0, y, inner), jnp.where(excess < 0, outer, y)
-            variance, way = self.variance(y), y - mean
-            ended = (variance <= 0) | (way == 0)
-            new = y - jnp.where(ended, 0, excess) * (variance / jnp.where(ended, 1, way))
+        def slope(y, q):
+            way = y - mean
+            return q * (self.variance(y) / jnp.where(way == 0, 1, way))
+
+        def improved(y, value, inner, outer, last):
+            """The next y; the shift to it is rounded, but for the `last`."""
+            excess = value - radius
+            ended = (self.variance(y) <= 0) | (y == mean)
+            q = jnp.sqrt(2 * value)
+            step = -2 * excess / (q + aim)  # aim - q would cancel
+            half = step / 2
+
+            def moved(by):
+                # The select keeps y + a * b from becoming one operation in some programs only.
+                return y + jnp.where(ended, 0, by)
+
+            a = slope(y, q)
+            b = slope(moved(half * a), (q + aim) / 2)
+            c = slope(moved(half * b), (q + aim) / 2)
+            d = slope(moved(step * c), aim)
+            shift = step * ((a + 2 * (b + c) + d) / 6)
+            if not last:  # so y has the same digits in every program
+                shift = jax.lax.reduce_precision(shift, *rounded)
+            new = moved(shift)
             inside = (new > jnp.minimum(inner, outer)) & (new < jnp.maximum(inner, outer))
-            close = jnp.abs(excess) <= enough * radius
-            stays = (new == y) | (close & ~inside)
-            halved = jnp.where(stays, y, inner + (outer - inner) / 2)
-            new = jnp.where(going, jnp.where(inside, new, halved), y)
-            return i + 1, new, inner, outer, going & ~close & (new != y)
+            return new, inside | (new == y)
+
+        def near(y, value):
+            """Where the next step is the last, or there is none."""
+            ended = (self.variance(y) <= 0) | (y == mean)
+            return ended | (jnp.abs(value - radius) <= enough * radius)
+
+        def narrowed(y, value, inner, outer):
+            below = value < radius
+            return jnp.where(below, y, inner), jnp.where(below, outer, y)
+
+        def body(carry):
+            i, y, value, inner, outer = carry
+            inner, outer = narrowed(y, value, inner, outer)
+            new, inside = improved(y, value, inner, outer, False)
+            new = jnp.where(inside, new, inner + (outer - inner) / 2)
+            new = jnp.where(near(y, value), y, new)
+            return i + 1, new, self.divergence(mean, new), inner, outer
 
         def unfinished(carry):
-            return jnp.any(carry[-1]) & (carry[0] < _MOST)
+            i, y, value, *_ = carry
+            return jnp.any(~near(y, value)) & (i < _MOST)
 
         mean = jnp.broadcast_to(mean, start.shape)
-        carry = jnp.int32(0), start, mean, start, jnp.ones(start.shape, bool)
-        return jax.lax.while_loop(unfinished, improved, carry)[1]
+        carry = jnp.int32(0), start, self.divergence(mean, start), mean, start
+        _, y, value, inner, outer = jax.lax.while_loop(unfinished, body, carry)
+        new, inside = improved(y, value, *narrowed(y, value, inner, outer), True)
+        return jnp.where(inside, new, y)

@@ -74,6 +74,7 @@ def best_arm_weights(
     counted: Array | None = None,
     lanes: LaneOps | None = None,
     close: float = _CLOSE,
+    steps: int | None = None,
 ) -> ArmWeights:
     """The allocation w* that maximises min_{a != i} H_a(w), i the arm of largest mean.
 
@@ -90,6 +91,8 @@ def best_arm_weights(
         lanes: the primitives; None: the plain form.
         close: a step from relative errors below this is the last. Newton's error is
             squared by that step.
+        steps: at most this many of Newton's steps, and no other start. Then `converged`
+            says whether they are enough. None: as many as needed.
 
     Returns:
         An `ArmWeights`. Several arms of largest mean share all weight evenly, and the
@@ -114,8 +117,9 @@ def best_arm_weights(
         s = jnp.where(other, jnp.clip(s, -most, most), 0)
     going = (ties == 1) & (pieces > 0)
     close = max(close, 4 * float(np.sqrt(np.finfo(means.dtype).eps)))
-    s, unsolved = _newton(family, lanes, arms, s, even, going, close)
-    s = _bisected(family, lanes, arms, s, unsolved)
+    s, unsolved = _newton(family, lanes, arms, s, even, going, close, steps or 2 * _STEPS)
+    if steps is None:
+        s = _bisected(family, lanes, arms, s, unsolved)
 
     found = _terms(family, arms, s)
     largest = jnp.maximum(lanes.max(jnp.where(other, s, -jnp.inf)), 0)
@@ -130,6 +134,8 @@ def best_arm_weights(
     enough = max(_ENOUGH, 10 * close)
     uneven = lanes.max(jnp.where(other, found.v, 0)) > least * (1 + enough)
     solved = (jnp.abs(lanes.sum(found.r) - 1) < enough) & ~uneven
+    if steps is not None:
+        return ArmWeights(weights, value, s, ~unsolved)
     return ArmWeights(weights, value, s, solved | ~going)
 
 
@@ -176,6 +182,7 @@ def _newton(
     again: Array,
     going: Array,
     close: float,
+    steps: int,
 ) -> tuple[Array, Array]:
     """Take Newton's steps from s, and from `again` if they fail; returns s and what is unsolved."""
 
@@ -183,7 +190,7 @@ def _newton(
 
     def body(carry):
         i, s, going = carry
-        found = _terms(family, arms, s)
+        found = lanes.materialize(functools.partial(_terms, family), arms, s)
         short = 1 - lanes.sum(found.r)
         y = (short + lanes.sum(found.pull * found.v)) / lanes.sum(found.pull)
         step = jnp.clip((y - found.v) / found.rate, -1, 1)
@@ -194,7 +201,7 @@ def _newton(
         return i + 1, jnp.where(going, moved, s), going & ~last
 
     def unfinished(carry):
-        return jnp.any(carry[2]) & (carry[0] < 2 * _STEPS)
+        return jnp.any(carry[2]) & (carry[0] < steps)
 
     _, s, going = jax.lax.while_loop(unfinished, body, (jnp.int32(0), s, going))
     return s, going

@@ -10,9 +10,9 @@ from jax import Array
 
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.contracts.views import View
-from jaxelim.families.designs import DiagonalDesign, SquareDesign, weighted
-from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.contracts.views import Evidence, View
+from jaxelim.families.designs import SquareDesign, weighted
+from jaxelim.families.linear_evidence import LinearEvidence, has_matrix
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts.piece_games import play
 
@@ -36,7 +36,7 @@ class _Look:
     values: Array  # [Q]: f_p, infinite where no piece is active
     least: Array  # []: their argmin
     near: Array  # [Q] bool: the pieces of F
-    evidence: LinearEvidence  # under V_x
+    evidence: Evidence  # under x
 
 
 def _uniform_block(t: Array, arms: int) -> Array:
@@ -51,21 +51,26 @@ def _uniform_block(t: Array, arms: int) -> Array:
 class FWS(SamplingRule):
     """Take one Frank-Wolfe step a pull, towards the allocation with the largest min f_p.
 
-    f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2,
-    V_x = sum_k x_k phi_k phi_k', x = N/t at the start;
+    f_p(x) = H_p(x), x = N/t at the start;
     F = {p active : f_p < min f + t^(-9/10)/K};
     z = 1/K if floor(t/K) is a perfect square or the answer is tied,
     else argmax_z min_{p in F} (z - x) . grad f_p;
     x <- ((t - 1) x + z)/t;   arm = argmax_k x_k/N_k.
 
+    Linear Gaussian rewards: f_p(x) = inf over piece p of ||theta_hat - lambda||^2_{V_x}/2,
+    V_x = sum_k x_k phi_k phi_k'.
+
     Wang, Tzeng & Proutiere 2021; with elimination: Tirinzoni & Degenne 2022. The matrix
     game is solved exactly. It may have several solutions in unstructured problems;
     which one is found is arbitrary. A tie is a margin of at most the floating type's
-    epsilon; top-m identification has no ties. Differs from the authors' program, whose
-    first step uses V_x in place of V_x^-1.
+    epsilon, other families: a difference of the means of a piece's two sides. Top-m
+    identification has no ties. t x_k never falls from N_k at the start, so gradients
+    are finite, also where a mean is at the end of its range. Differs from the authors'
+    program, whose first step uses V_x in place of V_x^-1.
     """
 
     traits: ClassVar[Traits] = Traits(
+        families=None,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -83,7 +88,7 @@ class FWS(SamplingRule):
 
     def init(self, view):
         x = view.counts / (view.time - 1)
-        if isinstance(view.linear.design, DiagonalDesign):
+        if not has_matrix(view.evidence):
             return FWSState(x, None)
         g, inverse = view.prepared
         everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
@@ -141,15 +146,20 @@ class FWS(SamplingRule):
     def _look(self, view: View, state: FWSState) -> _Look:
         lanes = view.lanes
         arms = state.x.shape[0]
-        linear = view.linear
-        evidence = linear.weighted(state.x) if state.design is None else linear.under(state.design)
+        if state.design is None:
+            evidence = view.evidence.weighted(state.x)
+        else:
+            evidence = view.linear.under(state.design)
         values = jnp.where(view.active, evidence.values(), jnp.inf)
         least = lanes.argmin(values)
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
         return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, evidence)
 
     def _tied(self, view: View) -> Array:
-        margin = view.linear.margin
+        if isinstance(view.evidence, LinearEvidence):
+            margin = view.evidence.margin
+        else:
+            margin = view.shape.separation(view.lanes, view.means)
         return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:

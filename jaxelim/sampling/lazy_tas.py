@@ -10,11 +10,13 @@ from jax import Array
 
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.families.arm_evidence import ArmEvidence
 from jaxelim.families.designs import DiagonalDesign, weighted
+from jaxelim.families.linear_evidence import LinearEvidence, has_matrix
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts import tracking
 
-_FLOOR = 1e-12  # least weight inside V_U
+_FLOOR = 1e-12  # least weight inside V_U, and inside H of families without a design
 _STEPS, _SHORT = 1000, 0.001
 
 
@@ -64,9 +66,13 @@ class LazyTaS(SamplingRule):
     lambda_min(V), with the ridge, is recomputed only where the bounds from its last
     computation do not decide the test. If the arms do not span R^d, c0 = 0 and V_U gets
     a ridge of 1e-9.
+
+    Families without a design: the spanner is all arms, c0 = 1/sqrt(K), lambda_min(V) =
+    min_k N_k/c_k, c_k the cost of arm k. Weights inside H are at least 1e-12.
     """
 
     traits: ClassVar[Traits] = Traits(
+        families=None,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -116,8 +122,11 @@ class LazyTaS(SamplingRule):
 
     def _known(self, view, state):
         """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
-        if isinstance(view.linear.design, DiagonalDesign):
-            least = view.lanes.min(view.counts) + view.family.ridge
+        if not has_matrix(view.evidence):
+            counts = view.counts
+            if isinstance(view.evidence, ArmEvidence):
+                counts = view.evidence.precision
+            least = view.lanes.min(counts) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         return (state.low < need) & (state.high >= need), state
@@ -127,8 +136,7 @@ class LazyTaS(SamplingRule):
         lanes = view.lanes
         target = state.target + state.weights
         thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
-        arms, d = view.features.shape[:2]
-        turn = (view.t - 1 - arms) % d
+        turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
         arm = jnp.where(thin, explored, tracking.cumulative(lanes, view.counts, target))
         high = state.high + lanes.take(state.toward, arm)
@@ -160,26 +168,32 @@ def _prepared(arms):
 def _frank_wolfe(view, weights, due):
     """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
     lanes, each = view.lanes, index_like(view.means)
-    diagonal = isinstance(view.linear.design, DiagonalDesign)
+    matrix, linear = has_matrix(view.evidence), isinstance(view.evidence, LinearEvidence)
 
-    def inverted(weights):
+    def seen(weights):
+        """What the evidence under these weights is made of: a design, or weights."""
+        if not linear:
+            return jnp.maximum(weights, _FLOOR)
         least = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
         return DiagonalDesign(1 / jnp.maximum(weights, least))
 
+    def under(design):
+        return view.linear.under(design) if linear else view.evidence.weighted(design)
+
     def step(carry):
         i, weights, design, steps, go = carry
-        evidence = view.linear.under(design)
+        evidence = under(design)
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
         arm = lanes.argmax(evidence.gradient(closest))
         weights = jnp.where(go, averaged(weights, each == arm, i), weights)
         # The design of a lane that is finished, or not due, is never read.
-        design = inverted(weights) if diagonal else design.add(view.linear.space, arm)[0]
+        design = design.add(view.linear.space, arm)[0] if matrix else seen(weights)
         norm = jnp.sqrt(lanes.sum(weights**2))
         short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
         return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
 
-    if diagonal:
-        design = inverted(weights)
+    if not matrix:
+        design = seen(weights)
     else:
         floored = jnp.maximum(weights, _FLOOR)
         design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U

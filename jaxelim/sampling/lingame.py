@@ -9,7 +9,10 @@ from jax import Array
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.contracts.views import Evidence, View
 from jaxelim.errors import ArgumentError
+from jaxelim.families.arm_evidence import ArmEvidence
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts import tracking
 from jaxelim.sampling.parts.learners import AdaHedge
 
@@ -23,7 +26,7 @@ class LinGameState:
     target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
-_FLOOR = 1e-12  # least weight inside V_w
+_FLOOR = 1e-12  # least weight inside H
 
 
 @jax.tree_util.register_static
@@ -32,18 +35,25 @@ class LinGame(SamplingRule):
     """Play a game of AdaHedge over arms against the closest alternative.
 
     w from the learner;
-    lambda = closest point to theta_hat among active pieces in the metric of V_w;
-    gain g_k = (phi_k . (theta_hat - lambda))^2/2;
-    the learner suffers -g; C-tracking of w.
-    Optimistic: add c_k = sqrt(2 log(t) ||phi_k||^2_{V^-1}) to the gain,
+    p = argmin_{p active} H_p(w), lambda its closest point to the estimates;
+    gain g_k = dH_p/dw_k; the learner suffers -g; C-tracking of w.
+
+    Linear Gaussian rewards: g_k = (phi_k . (theta_hat - lambda))^2/2. Optimistic: add
+    c_k = sqrt(2 log(t) ||phi_k||^2_{V^-1}) to the gain,
     g_k = (|phi_k . (theta_hat - lambda)| + c_k)^2/2.
 
-    Also known as MisLid in top-m identification and k-Learner in unstructured problems.
-    Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni & Degenne 2021 (top m).
+    Other families: g_k = d(m_k, lambda_k)/c_k, c_k the arm's cost. Optimistic: with the
+    bounds L_k and U_k at level log t,
+    g_k = max(d(L_k, lambda_k)/c_k, d(U_k, lambda_k)/c_k, log(t)/N_k) where
+    lambda_k differs from m_k, else log(t)/N_k.
 
-    The weights of AdaHedge can underflow, and V_w with them. So inside V_w each is at
-    least 1e-12, which keeps V_w invertible if the arms span R^d. This changes nothing
-    while V_w is well conditioned.
+    Also known as MisLid in top-m identification and k-Learner in unstructured problems.
+    Degenne, Koolen & Menard 2019; Degenne, Menard, Shang & Valko 2020; Reda, Tirinzoni
+    & Degenne 2021 (top m).
+
+    The weights of AdaHedge can underflow, and V_w with them. So inside H each is at
+    least 1e-12. This keeps V_w invertible if the arms span R^d, and the gain of a mean
+    at the end of its range finite. It changes nothing while no weight is small.
 
     Args:
         optimistic: add the bonus; the paper's experiments use the greedy rule.
@@ -51,6 +61,7 @@ class LinGame(SamplingRule):
 
     optimistic: bool = False
     traits: ClassVar[Traits] = Traits(
+        families=None,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -63,18 +74,38 @@ class LinGame(SamplingRule):
         if not isinstance(self.optimistic, bool):
             raise ArgumentError("optimistic", self.optimistic, "True or False")
 
+    def needs(self, family, problem):
+        if self.optimistic and not family.has("design"):
+            return ("divergence", "interval")
+        return ()
+
     def init(self, view):
         return LinGameState(AdaHedge.start(view.means), view.counts)
 
     def choose(self, view, state):
         lanes = view.lanes
         weights = state.learner.weights(lanes)
-        evidence = view.linear.weighted(jnp.maximum(weights, _FLOOR))
+        evidence = view.evidence.weighted(jnp.maximum(weights, _FLOOR))
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        gain = evidence.gradient(closest)
         if self.optimistic:
-            bonus = jnp.sqrt(2 * jnp.log(view.time) * view.linear.design.g)
-            gain = (jnp.sqrt(2 * gain) + bonus) ** 2 / 2
+            gain = _optimistic(view, evidence, closest)
+        else:
+            gain = evidence.gradient(closest)
         target = state.target + weights
         arm = tracking.cumulative(lanes, view.counts, target)
         return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
+
+
+def _optimistic(view: View, evidence: Evidence, piece: Array) -> Array:
+    """The largest gain of each arm over its confidence interval at level log t: [K]."""
+    level = jnp.log(view.time)
+    if isinstance(evidence, LinearEvidence):
+        bonus = jnp.sqrt(2 * level * view.linear.design.g)
+        return (jnp.sqrt(2 * evidence.gradient(piece)) + bonus) ** 2 / 2
+    assert isinstance(evidence, ArmEvidence)
+    closest = evidence.closest(piece)
+    interval = view.family.interval(view, view.means, level)
+    moved = closest != view.means  # else d(U_k, m_k) may be infinite, at an end of the range
+    ends = [jnp.where(moved, end, closest) for end in (interval.lower, interval.upper)]
+    widest = jnp.maximum(*(evidence.slopes(end, closest) for end in ends))
+    return jnp.maximum(jnp.where(moved, widest, 0), level / view.counts)

@@ -10,6 +10,7 @@ from jax import Array
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts.indices import less_pulled
 
 
@@ -55,7 +56,7 @@ class LUCB(SamplingRule):
         stopping=("llr", "selective", "full", "native"),
         always_native=True,
         lanes_last=True,
-        source="Kalyanakrishnan et al. 2012",
+        source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
 
     def __post_init__(self):
@@ -70,10 +71,10 @@ class LUCB(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
-        view = view.at(view.reward_sums / view.counts)
-        interval = view.family.interval(view.means, view.counts, view.beta)
-        overlap = jnp.where(view.active, view.shape.overlap(lanes, interval), -jnp.inf)
+        if isinstance(view.evidence, LinearEvidence):  # other families' means are R_k/N_k
+            assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
+            view = view.at(view.reward_sums / view.counts)
+        overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)
         piece = lanes.argmax(overlap)
         b, c = view.shape.pair(lanes, piece)
         stop = lanes.take(overlap, piece) <= 0

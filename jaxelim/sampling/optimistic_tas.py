@@ -12,8 +12,10 @@ from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.sampling.parts import allocation, tracking
+from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.sampling.parts import allocation, arm_allocation, tracking
 from jaxelim.sampling.parts.allocation import Allocation
+from jaxelim.sampling.parts.arm_allocation import ArmAllocation
 
 
 @jax.tree_util.register_dataclass
@@ -21,7 +23,7 @@ from jaxelim.sampling.parts.allocation import Allocation
 class OptimisticState:
     """The last allocation, and the target of C-tracking."""
 
-    found: Allocation
+    found: Allocation | ArmAllocation
     target: Array  # [K] the sum of all weights, plus the counts after the initial pulls
 
 
@@ -44,9 +46,14 @@ class OptimisticTaS(SamplingRule):
     solution. Any mixture q over pieces certifies that the optimum is at most
     max_k sum_p q_p dH_p/dw_k + c_k.
 
+    Families without a design, best arm alone: w_t is the optimal allocation of the means
+    with the largest H* in the box of all [L_k, U_k], bounds at level log t. These are one
+    arm at its U, the others at L, for an arm with U_k > max L; ties go to the lowest
+    index. Arms without an active piece have weight 0.
+
     Args:
         bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and
-            non-negative; None: the one above.
+            non-negative; None: the one above. For Gaussian rewards.
         schedule: when to solve. "always". An integer n: at the first and each n-th
             choice. "powers": at the first choice and where t is a power of two.
         gap: relative duality gap to solve to, in (0, 1).
@@ -56,6 +63,7 @@ class OptimisticTaS(SamplingRule):
     schedule: str | int = "always"
     gap: float = 1e-6
     traits: ClassVar[Traits] = Traits(
+        families=None,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -71,12 +79,20 @@ class OptimisticTaS(SamplingRule):
         object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
         object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
 
+    def needs(self, family, problem):
+        if family.has("design"):
+            return ()
+        if problem.name != "best-arm" or self.bonus is not None:
+            return ("design",)
+        return ("divergence", "variance", "interval")
+
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
-        return allocation.frames(instance)
+        return allocation.frames(instance) if instance.family.has("design") else ()
 
     def init(self, view):
-        return OptimisticState(allocation.start(view), view.counts)
+        kind = allocation if isinstance(view.evidence, LinearEvidence) else arm_allocation
+        return OptimisticState(kind.start(view), view.counts)
 
     def fast(self, view, state):
         due = allocation.due(self.schedule, view)
@@ -85,6 +101,8 @@ class OptimisticTaS(SamplingRule):
 
     def choose(self, view, state):
         due = allocation.due(self.schedule, view)
+        if not isinstance(view.evidence, LinearEvidence):
+            return self._track(view, state, arm_allocation.over_box(view, state.found, due))
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
 

@@ -33,6 +33,7 @@ class Oracle(SamplingRule):
 
     weights: Any = None
     traits: ClassVar[Traits] = Traits(
+        families=None,
         elimination=False,
         uses_delta=False,
         uses_rewards=False,

@@ -29,14 +29,17 @@ class RacingState:
 class Racing(SamplingRule):
     """Pull every remaining arm once a round; accept or discard at most one before each round.
 
-    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k);
+    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
     T = the m best means of all arms, less the accepted.
     Accept the best remaining arm a if
-    max over the remaining outside T of mu_i + r_i <= mu_a - r_a.
-    Discard the worst remaining arm w if mu_w + r_w <= min over T of mu_i - r_i.
+    max over the remaining outside T of U_i <= L_a.
+    Discard the worst remaining arm w if U_w <= min over T of L_i.
     Where both hold, take the one with the larger margin (ties: accept).
     Stop when m are accepted or K - m discarded.
     The answer is the accepted arms; in the second case the remaining arms too.
+
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
+    bounds, which makes this KL-Racing.
 
     Rounds go in index order. Kaufmann & Kalyanakrishnan 2013. The authors' program also
     discards an arm where only an acceptance holds. Its runs are shorter, but no test
@@ -46,6 +49,7 @@ class Racing(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
+        families=None,
         stopping=("native",),
         elimination=False,
         tests_pieces=False,
@@ -60,8 +64,8 @@ class Racing(SamplingRule):
     def _changed(self, view, state):
         """The accepted and the remaining arms after the tests at the end of a round."""
         lanes = view.lanes
-        means, radius = observed(view)
-        upper, lower = means + radius, means - radius
+        means, interval = observed(view)
+        upper, lower = interval.upper, interval.lower
         leading = largest(lanes, means, view.problem.m).member & ~state.accepted
         best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
         worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))

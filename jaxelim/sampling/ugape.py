@@ -27,12 +27,15 @@ class UGapEState:
 class UGapE(SamplingRule):
     """Guess the top m from gap indices; pull the less pulled arm of the most ambiguous pair.
 
-    mu_k = R_k/N_k, radius r_k = sqrt(2 beta(t, delta)/N_k);
-    B_ij = (mu_i + r_i) - (mu_j - r_j);
+    mu_k = R_k/N_k with bounds L_k and U_k at level beta(t, delta);
+    B_ij = U_i - L_j;
     J = the m arms j with the smallest m-th largest B_ij over i != j;
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
     arm = the less pulled of b and c (ties: c).
     Stop, with the answer J, once no arm of J has a positive m-th largest B_ij.
+
+    Gaussian rewards have bounds mu_k -+ sqrt(2 beta/N_k). Other families have KL
+    bounds, which makes this KL-UGapE.
 
     Gabillon, Ghavamzadeh & Lazaric 2012. As in the authors' program, but exact ties go
     to the lowest index. Its native test always ends a run. It reads no active pieces.
@@ -41,6 +44,7 @@ class UGapE(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
+        families=None,
         stopping=("llr", "selective", "full", "native"),
         elimination=False,
         always_native=True,
@@ -55,8 +59,8 @@ class UGapE(SamplingRule):
 
     def choose(self, view, state):
         lanes, m = view.lanes, view.problem.m
-        means, radius = observed(view)
-        upper, lower = means + radius, means - radius
+        interval = observed(view)[1]
+        upper, lower = interval.upper, interval.lower
         # The m-th largest upper bound among the others. For each of the top m arms that is the
         # (m + 1)-th largest of all.
         high = largest(lanes, upper, m)

@@ -74,7 +74,7 @@ class XYAdaptive(SamplingRule):
     def init(self, view):
         one, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
         return XYState(
-            jnp.ones_like(view.means, bool), one, one, one * view.means.shape[0], zero, zero
+            jnp.ones_like(view.means, bool), one, one, one * view.start, zero, zero
         )
 
     def fast(self, view, state):

@@ -29,12 +29,13 @@ def simulate(
     threshold: Callable = Heuristic(),  # noqa: B008 (frozen)
     runs: Any = 1000,
     seed: int = 0,
-    max_samples: int = 1_000_000,
+    max_samples: int = checks.MAX_SAMPLES,
     ridge: float | None = None,
     noise: Any = None,
     record: Sequence[str] = (),
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = False,
+    initial_pulls: int | None = None,
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
@@ -68,6 +69,9 @@ def simulate(
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left; or a
             callable of (runs done, runs, samples, seconds).
+        initial_pulls: pulls of each arm before the first check, in rounds of all arms
+            in index order. None: the family's least, 1, or 2 where the variance is
+            unknown.
 
     Returns:
         A `Result`; arrays are [stopping, delta, run], with a batch of instances
@@ -106,6 +110,7 @@ def simulate(
         noise,
         record,
         engine,
+        initial_pulls,
     )
     with scope.engine():
         return _simulated(job, progress)
@@ -126,12 +131,14 @@ def trace(
     run: int = 0,
     ridge: float | None = None,
     engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
+    initial_pulls: int | None = None,
 ) -> Trace:
-    """Run one run and record each step, including the K initial pulls.
+    """Run one run and record each step, including the initial pulls.
 
     Args:
         instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine: as in `simulate`, one of each.
+            seed, ridge, engine, initial_pulls: as in `simulate`, one of each. The default
+            of max_samples is 20,000 here.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).
@@ -169,6 +176,7 @@ def trace(
         noise,
         (),
         dataclasses.replace(engine, devices=1),
+        initial_pulls,
     )
     with scope.engine():
         return _traced(job)
@@ -186,6 +194,7 @@ def _simulated(job: Job, progress: Any) -> Result:
     rows = jax.tree.map(used, raw)
     dealt = np.repeat(np.arange(spec.devices), finished)
     which, instance, row = places[:, rows.item * spec.devices + dealt]
+    _refuse_degenerate(job, rows.degenerate, row, instance)
 
     def placed(x):
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
@@ -198,7 +207,8 @@ def _simulated(job: Job, progress: Any) -> Result:
         return full if job.instance.batched else full[0]
 
     times = jax.tree.map(lambda x: x[:, None], rows.times)
-    arrays = jax.tree.map(placed, dataclasses.replace(rows, item=None, times=times))
+    bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
+    arrays = jax.tree.map(placed, bare)
     return Result.assembled(job, spec, arrays, work)
 
 
@@ -210,7 +220,27 @@ def _traced(job: Job) -> Trace:
     spec = spec_of(job, log=length)
     inputs = checked_inputs_of(job, spec)
     carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
+    first = np.zeros(1, int)
+    _refuse_degenerate(job, carry.out.degenerate, first, first)
     return Trace.assembled(job, carry)
+
+
+def _refuse_degenerate(
+    job: Job, found: Any, row: np.ndarray, instance: np.ndarray
+) -> None:
+    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
+
+    Raises:
+        ArgumentError: there is such a run; the message names the first.
+    """
+    if found is None or not found[: row.size].any():
+        return
+    bad = np.flatnonzero(found[: row.size])
+    at = bad[np.lexsort([instance[bad], row[bad]])[0]]
+    where = f"run {job.runs[row[at]]}" + (f" of instance {instance[at]}" * job.instance.batched)
+    argument, given = ("instance", job.instance) if job.noise is None else ("noise", job.noise)
+    note = f"the rewards of arm {int(found[at]) - 1} in {where} are all equal"
+    raise ArgumentError(argument, given, f"rewards that {job.instance.family!r} can draw", note)
 
 
 __all__ = ["Engine", "simulate", "trace"]

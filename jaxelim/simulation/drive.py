@@ -17,7 +17,7 @@ from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
-from jaxelim.simulation.job import Job
+from jaxelim.simulation.job import Engine, Job
 
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
@@ -27,12 +27,17 @@ more a sample.
 """
 
 
+def used_devices(layout: Engine) -> int:
+    """How many of JAX's devices a layout uses, at most."""
+    return min(layout.devices or len(jax.devices()), len(jax.devices()))
+
+
 def spec_of(job: Job, log: int = 0) -> Spec:
     """The spec of a job's program; `log`: length of the log of a traced run, 0 for none."""
     backend = jax.default_backend()
     layout = job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
-    devices = min(layout.devices or len(jax.devices()), len(jax.devices()), items)
+    devices = min(used_devices(layout), items)
     each = -(-items // devices)
     family = job.instance.family.settled(
         instance=job.instance,
@@ -80,6 +85,7 @@ def spec_of(job: Job, log: int = 0) -> Spec:
         pair_times="pair_times" in job.record,
         log=log,
         devices=devices,
+        initial_pulls=job.initial_pulls,
     )
 
 
@@ -206,7 +212,8 @@ def _needs(
     lanes = spec.devices * (4 * k * real * spec.lanes if lane is None else _bytes(lane))
     of_lanes = ("instance", job.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
-    noise = spec.devices * (k + spec.chunk) * spec.lanes * real * NOISE_COPIES
+    drawn = spec.initial_pulls * k + spec.chunk
+    noise = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
     by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
     of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
     parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, noise))

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
@@ -85,6 +86,7 @@ class Job:
     noise: np.ndarray | None
     record: tuple[str, ...]
     layout: Engine
+    initial_pulls: int  # of each arm
 
     @staticmethod
     def checked(
@@ -102,6 +104,7 @@ class Job:
         noise,
         record,
         layout,
+        initial_pulls=None,
     ) -> "Job":
         if not isinstance(instance, Instance):
             raise ArgumentError(
@@ -118,23 +121,26 @@ class Job:
         _check_runs_fit(instance, problem, deltas, rules, runs)
         indexes = checks.runs(runs)
         seed = checks.seed(seed)
-        max_samples = checks.integer("max_samples", max_samples, low=instance.K, high=_MAX_SAMPLES)
+        least = instance.family.initial_pulls
+        first = least * instance.K
+        max_samples = checks.integer("max_samples", max_samples, low=first, high=_MAX_SAMPLES)
         if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
-            allowed = (
-                f"an integer from {instance.K} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
-            )
+            allowed = f"an integer from {first} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
             raise ArgumentError(
                 "max_samples", max_samples, allowed, "float32 counts one by one up to 2^24"
             )
+        initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
+        first = initial_pulls * instance.K
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = checks.real_array("noise", noise, ndim=2)
-            if noise.shape[0] != indexes.size or noise.shape[1] < instance.K:
+            if noise.shape[0] != indexes.size or noise.shape[1] < first:
+                least = "K" if initial_pulls == 1 else "initial_pulls K"
                 raise ArgumentError(
                     "noise",
                     noise.shape,
-                    f"shape [{indexes.size} runs, at least K = {instance.K} samples]",
+                    f"shape [{indexes.size} runs, at least {least} = {first} samples]",
                 )
             instance.family.check_noise(noise, layout.precision)
         if not isinstance(record, str | Sequence):
@@ -149,11 +155,11 @@ class Job:
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
             _check_float32(instance, problem)
-        _check_threshold(threshold, deltas, instance.K, max_samples)
+        _check_threshold(threshold, deltas, first, max_samples)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
-            _check_alpha(elimination, threshold, deltas, instance.K, max_samples)
+            _check_alpha(elimination, threshold, deltas, first, max_samples)
         _check_hashable(problem=problem, rule=rule, elimination=elimination, threshold=threshold)
         job = Job(
             instance=instance,
@@ -170,6 +176,7 @@ class Job:
             noise=noise,
             record=record,
             layout=layout,
+            initial_pulls=initial_pulls,
         )
         if layout.form is not None:
             _check_form(layout.form, instance, problem)
@@ -182,6 +189,19 @@ class Job:
         return self.deltas.size == 1 or not (
             self.rule.traits.uses_delta or self.elimination is not None
         )
+
+
+def _initial_pulls(given: Any, instance: Instance, max_samples: int) -> int:
+    """The number of initial pulls of each arm; None: the family's least."""
+    family, most = instance.family, max_samples // instance.K
+    if given is None:
+        return family.initial_pulls
+    try:
+        return checks.integer("initial_pulls", given, low=family.initial_pulls, high=most)
+    except ArgumentError:
+        low = f"an integer from {family.initial_pulls}, the least for {family!r},"
+        allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
+        raise ArgumentError("initial_pulls", given, allowed) from None
 
 
 def _check_form(form: str, instance: Instance, problem: Problem) -> None:
@@ -224,8 +244,12 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         raise ArgumentError(
             "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
         )
-    if len({repr(rule) for rule in rules}) < len(rules):
-        raise ArgumentError("stopping", stopping, "each stopping rule once")
+    for rule in rules:
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+    if len({rule.name for rule in rules}) < len(rules):
+        allowed = "stopping rules of different `name`: results are told apart by it"
+        raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
 
 
@@ -332,6 +356,13 @@ def _check_alpha(
     )
 
 
+_METHODS = {
+    "design": "a design, such as Gaussian() with one standard deviation",
+    "interval": "confidence intervals of means",
+}
+"""What methods of a family are called in messages."""
+
+
 def _check_combination(instance, problem, rule, stopping, elimination, threshold, deltas) -> None:
     """Refuse combinations that the paper does not define."""
     name, traits = type(rule).__name__, rule.traits
@@ -345,8 +376,17 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
     if traits.families is not None and family.name not in traits.families:
         allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
         raise UnsupportedError("family", family, allowed)
+    needed = list(rule.needs(family, problem))
+    if traits.families == ("gaussian",):
+        needed.append("design")
+    missing = [method for method in needed if not family.has(method)]
+    if missing:
+        kind = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
+        allowed = f"a family with {kind}: {name} on {problem.name} is not defined for others"
+        raise UnsupportedError("family", family, allowed)
     for one in stopping:
-        if one.name not in traits.stopping:
+        # A user's own stopping rule is not in the traits: it only observes.
+        if one.name in KNOWN_STOPPING and one.name not in traits.stopping:
             raise UnsupportedError(
                 "stopping", one, f"{name} stops by: {', '.join(traits.stopping)}"
             )

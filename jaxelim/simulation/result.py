@@ -156,6 +156,7 @@ class Result:
             "threshold": repr(job.threshold),
             "seed": job.seed,
             "max_samples": job.max_samples,
+            "initial_pulls": job.initial_pulls,
             **({} if job.ridge is None else {"ridge": job.ridge}),
             "noise": "given" if job.noise is not None else "seeded",
             **job.instance.family_settings,
@@ -332,17 +333,18 @@ class Trace:
     """One run, step by step.
 
     Attributes:
-        arms: int32 [samples], every pull in order, the K initial ones first.
+        arms: int32 [samples], every pull in order, the initial ones first.
         rewards: float64 [samples], in the units of the instance.
-        active: int32 [checks], what is left at each check from t = K to the stop. Best
-            arm and thresholding: active arms. Top m: ordered pairs known worse.
-            Half-spaces: active pieces. LLR stopping eliminates nothing.
+        active: int32 [checks], what is left at each check, of which the first follows
+            the initial pulls. Best arm and thresholding: active arms. Top m: ordered
+            pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
+            nothing.
         samples: int, samples drawn.
         stopped: bool, whether the stopping rule ended the run.
         answer: bool [K].
         pulls: int32 [K].
         elimination_times: int32, as in `Result`; None where nothing was recorded.
-        theta_hat_0: float64 [d], the estimate at t = K.
+        theta_hat_0: float64 [d], the estimate after the initial pulls.
     """
 
     arms: np.ndarray
@@ -363,9 +365,10 @@ class Trace:
     @staticmethod
     def assembled(job: Any, carry: Any) -> "Trace":
         """Build it from a job and the last `Carry` of its run."""
-        raw, log, k, family = carry.out, carry.log, job.instance.K, job.instance.family
+        raw, log, family = carry.out, carry.log, job.instance.family
+        k = job.initial_pulls * job.instance.K
         samples = int(raw.samples[0, 0, 0])
-        arms = np.concatenate([np.arange(k, dtype=np.int32), log.arm[k:samples]])
+        arms = np.concatenate([np.arange(k, dtype=np.int32) % job.instance.K, log.arm[k:samples]])
         rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
         return Trace(
             arms=arms,

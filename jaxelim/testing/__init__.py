@@ -28,24 +28,17 @@ from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.result import Result
-from jaxelim.stopping import thresholds
+from jaxelim.stopping import deviations, thresholds
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
-from jaxelim.testing import family_checks
+from jaxelim.testing import family_checks, other_family_checks
 from jaxelim.testing.report import LUCK, ContractError, Report, require
-
-
-@dataclasses.dataclass(frozen=True)
-class ThresholdReport(Report):
-    """The report of `check_threshold`.
-
-    `probability` estimates that L_t(theta_hat, theta) reaches beta; `low` and `high`
-    are its 99.9% Clopper-Pearson interval.
-    """
-
-    probability: float
-    low: float
-    high: float
+from jaxelim.testing.threshold_checks import (
+    ErrorRate,
+    ThresholdReport,
+    check_threshold,
+    hard_instance,
+)
 
 
 def _check_repr(thing: Any) -> str:
@@ -53,6 +46,7 @@ def _check_repr(thing: Any) -> str:
 
     names = {
         **vars(thresholds),
+        **vars(deviations),
         **vars(problems),
         **vars(sampling),
         **vars(jaxelim),
@@ -441,62 +435,8 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
     return walks
 
 
-def check_threshold(
-    threshold: Callable,
-    *,
-    delta: float = 0.1,
-    dimension: int = 3,
-    runs: int = 2000,
-    steps: int = 2000,
-    seed: int = 0,
-) -> ThresholdReport:
-    """Estimate the probability that L_t(theta_hat, theta) reaches beta(t, delta).
-
-    L_t = sum_k N_k (theta_hat_k - theta_k)^2/2, with the arms e_1 .. e_d in turn and
-    ridge 0. If the probability exceeds delta, the paper's argument does not give
-    delta-correctness. A heuristic threshold may still be safe in practice.
-
-    Args:
-        threshold: beta, a callable of (t, delta).
-        delta: the error probability.
-        dimension: d.
-        runs, steps: number of walks, and samples of each.
-        seed: of the noise.
-
-    Returns:
-        A `ThresholdReport`: the estimate and its 99.9% Clopper-Pearson interval.
-
-    Raises:
-        ContractError: beta is not finite, or decreases in t.
-    """
-    rng = np.random.default_rng(seed)
-    with scope.engine():
-        times = np.arange(dimension, steps + 1, dtype=float)
-        beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
-    require(
-        np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(),
-        "beta is not finite, or falls in t",
-    )
-    sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
-    reached = np.zeros(runs, bool)
-    for t in range(1, steps + 1):
-        k = (t - 1) % dimension
-        sums[:, k] += rng.standard_normal(runs)
-        counts[k] += 1
-        if t >= dimension:
-            reached |= (sums**2 / counts).sum(1) / 2 >= beta[t - dimension]
-    n = int(reached.sum())
-    low = 0.0 if n == 0 else stats.beta.ppf(0.0005, n, runs - n + 1)
-    high = 1.0 if n == runs else stats.beta.ppf(0.9995, n + 1, runs - n)
-    line = (
-        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
-        f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
-    )
-    return ThresholdReport(repr(threshold), (line,), n / runs, float(low), float(high))
-
-
 def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
-    """Certify a reward family with one parameter: a subclass of `OneParameter`.
+    """Certify a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
     d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
     numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
@@ -505,8 +445,13 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
     tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
 
-    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end is a mean
-    unless `check` refuses it; then rewards may not be that end. What is drawn
+    A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
+    Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
+    that are cuts; its intervals hold the means and grow with beta. Statistics and runs
+    are checked as above.
+
+    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
+    is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
     n d(mean, mu), their variance by seven standard errors.
 
@@ -523,8 +468,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ArgumentError: seed or draws is no such integer.
     """
     seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
-    require(isinstance(family, OneParameter), f"{family!r} is not a OneParameter family")
-    assert isinstance(family, OneParameter)
+    if not isinstance(family, OneParameter):
+        return _check_other_family(family, seed, draws)
     parts: tuple[tuple[str, Callable[..., str]], ...] = (
         ("divergence or variance", family_checks.check_divergence),
         ("pair or level", family_checks.check_cost),
@@ -534,6 +479,25 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ("the evidence", family_checks.check_gradient),
         ("a run", _check_family_runs),
     )
+    return _checked_by(parts, family, seed)
+
+
+def _check_other_family(family: Any, seed: int, draws: int) -> Report:
+    """`check_family` for a family that is no `OneParameter`."""
+    kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
+    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+    parts = (
+        ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
+        ("start or update", family_checks.check_update),
+        ("the evidence", other_family_checks.check_evidence),
+        ("interval", other_family_checks.check_interval),
+        ("a run", other_family_checks.check_runs),
+    )
+    return _checked_by(parts, family, seed)
+
+
+def _checked_by(parts: Any, family: Any, seed: int) -> Report:
+    """The report of the parts, pairs of a name and a check."""
     lines = [_check_family_settings(family)]
     for name, part in parts:
         rng = np.random.default_rng([seed, len(lines)])
@@ -611,6 +575,6 @@ def _check_family_runs(family: Any, rng: np.random.Generator) -> str:
 
 
 __all__ = [
-    "ContractError", "Report", "check_family", "check_problem", "check_sampling_rule",
-    "check_threshold",
+    "ContractError", "ErrorRate", "Report", "ThresholdReport", "check_family", "check_problem",
+    "check_sampling_rule", "check_threshold", "hard_instance",
 ]  # fmt: skip

@@ -12,6 +12,8 @@ from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
 
+pytestmark = pytest.mark.devices
+
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
 INSTANCE = je.instances.linear_d20(7, K=24)
@@ -284,6 +286,7 @@ def test_problems_of_one_shape_share_a_program():
     assert sum(p.traces for p in set(engine.program.values()) - before) == 1
 
 
+@pytest.mark.slow
 def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
     """When the queue is empty, the remaining runs move to programs of fewer lanes.
 

@@ -47,6 +47,7 @@ def test_settings_are_checked():
         two_dimensional.TwoDimensional(test_eps=())
 
 
+@pytest.mark.slow
 def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
     config = two_dimensional.TwoDimensional(
         runs=4,

@@ -284,6 +284,7 @@ BLOCKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_that_is_interrupted_and_killed(tmp_path, capsys):
     """Ctrl-C prints the command to resume; Ctrl-C and kill -9 change no result."""
     process = start(tmp_path / "disturbed", *BLOCKS)
@@ -387,6 +388,7 @@ def test_names_contain_the_seed():
     )
 
 
+@pytest.mark.slow
 def test_figure1_middle(tmp_path, capsys, monkeypatch):
     assert (
         figure1_middle.main(["--runs", "4", "--rule", "lingape", HERE, "--output", str(tmp_path)])

@@ -25,6 +25,7 @@ def test_the_table_of_rules_is_printed_from_the_code():
 
 @pytest.mark.parametrize("page", [
     "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/add-a-family.md",
+    "docs/add-a-stopping-rule.md",
     "docs/which-family.md",
     # most of its minute goes into compiling the searches
     pytest.param("docs/allocations.md", marks=pytest.mark.slow),

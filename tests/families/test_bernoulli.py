@@ -144,6 +144,7 @@ def test_order_of_the_stops(watched):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [
     je.Engine(vmapped=True, devices=1),
     pytest.param(je.Engine(lanes=16, chunk=37, devices=1), marks=SLOW),
@@ -153,6 +154,7 @@ def test_layout_does_not_matter(watched, layout):
     equal(je.simulate(HARD, je.BestArm(), je.LUCB(), engine=layout, **COMMON), watched)
 
 
+@pytest.mark.slow
 def test_devices_and_order_of_runs(watched):
     """Two devices and one; runs in another order; some runs alone."""
     if len(jax.devices()) > 1:

@@ -106,6 +106,7 @@ class OfOnesOwn(je.Problem):
         return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
 
 
+@pytest.mark.slow
 def test_user_defined_problems():
     check_problem(OfOnesOwn())
     given = dict(delta=0.05, runs=4, max_samples=300, engine=je.Engine(devices=1))
@@ -163,6 +164,7 @@ def test_runs_without_the_cache_are_equal(problem, rule, form, monkeypatch, own_
     equal(usual, run())
 
 
+@pytest.mark.slow
 def test_lanes_do_not_matter_with_cached_rows():
     """Top m: which rows are recomputed depends on the lane alone."""
     given = dict(

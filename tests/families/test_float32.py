@@ -94,6 +94,7 @@ def test_sums_of_rewards_lose_nothing():
     assert float(stats.reward_sums[0]) == 0 == float(stats.lost[0])
 
 
+@pytest.mark.slow
 def test_runs_are_refreshed_in_float32_alone(monkeypatch):
     seen, real = [], gaussian.recomputed
     monkeypatch.setattr(
@@ -135,6 +136,7 @@ def test_layout_does_not_matter(rule, other):
         )
 
 
+@pytest.mark.slow
 def test_a_trace_differs_late_if_at_all():
     """On the same noise: rounding rarely decides a pull, and the answer is the same."""
     both = [

@@ -201,6 +201,7 @@ def shift_cases():
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule, problem", list(shift_cases()))
 def test_the_first_200_pulls_do_not_depend_on_an_offset_of_the_means(rule, problem):
     stopping = je.LLR() if "llr" in rule.traits.stopping else je.Native()

@@ -120,6 +120,7 @@ def executables():
     )
 
 
+@pytest.mark.slow
 def test_programs_are_bounded(two_programs):
     """Every new shape is a program; dropped programs leave no executable."""
     before = executables()
@@ -140,6 +141,7 @@ def test_programs_are_bounded(two_programs):
     )
 
 
+@pytest.mark.slow
 def test_a_dropped_program_in_use_finishes(two_programs):
     plain = simulated(3)
 

@@ -369,6 +369,7 @@ def test_the_compiled_program_does_not_copy_the_argmax(unmaterialized):
     assert compares() >= 2 * 49
 
 
+@pytest.mark.slow
 def test_the_engines_program_does_not_copy_its_argmax(unmaterialized):
     """LinGapE's loop has two trees per step, and two more at a lane's refill."""
     arms, lanes = 9, 16

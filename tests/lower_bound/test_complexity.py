@@ -140,6 +140,7 @@ def test_two_arms_have_a_closed_form_and_a_singular_design():
     assert found.value == pytest.approx(0.6**2 / 8, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_optimum_on_a_singular_face_stays_finite():
     # One piece along e_1: the first arm alone is optimal, so V is singular at w*.
     class Positive:
@@ -152,6 +153,7 @@ def test_optimum_on_a_singular_face_stays_finite():
     np.testing.assert_allclose(found.allocation, [1, 0, 0], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_batch_equals_single_instances_and_scaling():
     batch = small(3, seed=2)
     found = complexity(batch, BestArm(), gap=1e-10)

@@ -167,6 +167,7 @@ def test_searches_reach_known_optima():
         cx.hardest_instance(instance, BestArm(), 1.0)
 
 
+@pytest.mark.slow
 def test_the_hardest_theta_is_that_of_a_grid_on_the_sphere():
     angles = np.linspace(0, np.pi, 5)
     instance = Instance(np.stack([np.cos(angles), np.sin(angles)], 1), [1.0, 0.7])

@@ -73,6 +73,7 @@ def test_gradients_against_differences(problem):
     assert np.abs(found.allocation_arms - numeric).max() <= 1e-5 * np.abs(numeric).max() + 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem", [TopM(2), pytest.param(Thresholding(0.1), marks=pytest.mark.slow)], ids=repr
 )
@@ -125,6 +126,7 @@ def test_the_optimistic_form_against_differences(problem):
     assert np.abs(weight_slope - numeric).max() <= 1e-3 * np.abs(numeric).max()
 
 
+@pytest.mark.slow
 def test_transformations_agree():
     problem = TopM(2)
     exact = complexity_gradients(Instance(ARMS, THETA), problem)
@@ -151,6 +153,7 @@ def test_transformations_agree():
     np.testing.assert_allclose(by_noise[0], -2 * exact.value, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_plain_calls_use_float64_and_traced_calls_the_given_precision():
     value = optimal_information(ARMS, THETA, TopM(2))
     assert value.dtype == np.float64 and not jax.config.jax_enable_x64
@@ -166,6 +169,7 @@ def test_plain_calls_use_float64_and_traced_calls_the_given_precision():
     )
 
 
+@pytest.mark.slow
 def test_fixed_directions_do_not_depend_on_features():
     theta = np.array([0.3, -0.2, 0.1])
     found = complexity_gradients(Instance(ARMS, theta), Box(), jacobian=False)

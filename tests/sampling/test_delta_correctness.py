@@ -100,6 +100,7 @@ def test_errors_are_rarer_than_delta(name):
     assert passes(wrong[..., 0]).all(), wrong[..., 0] / N
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_weak_threshold_fails_the_check(name):
     """An eighth of the threshold errs in at least a fifth of the runs.

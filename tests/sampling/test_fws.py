@@ -28,6 +28,7 @@ def settings(at_sampling):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry",
     [

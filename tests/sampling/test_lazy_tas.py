@@ -80,6 +80,7 @@ def test_every_trace_in_full(entry):
     reproduce(entry, 10**6)
 
 
+@pytest.mark.slow
 def test_the_first_pulls_of_a_trace():
     (entry,) = (entry for entry in TRACES if entry["file"] == "linear-d20_bai_lts_both.npz")
     reproduce(entry, 4000)
@@ -256,6 +257,7 @@ def test_pulls_approach_the_optimal_allocation():
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
+@pytest.mark.slow
 def test_arms_that_do_not_span_are_not_explored_by_force():
     instance = je.Instance([[1.0, 0, 0], [1.0, 0.5, 0], [0.0, 1, 0]], [1.0, 0.4, 0])
     prepared = je.LazyTaS().prepare(instance, je.BestArm(), 1.0)

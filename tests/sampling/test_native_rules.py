@@ -38,6 +38,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "pulls"), [
     ("rage", 2000), ("lingifa", 500),
     *(pytest.param(name, 100_000, marks=pytest.mark.slow) for name in ("lingifa", "rage", "xya")),

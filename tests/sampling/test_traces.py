@@ -39,15 +39,29 @@ def noise():
     return np.load(DATA / "noise_seed124.npy")
 
 
-# Compiles longest and pulls as the trace of `llr` does: slow suite.
-HEAVY = "linear-d20_topm_lingame_stop"
+FAST = {
+    "linear-d20_bai_lingape_both", "linear-d20_bai_lingape_stop", "linear-d20_bai_lingame_both",
+    "linear-d20_topm_lingape_both", "linear-d20-osi_osi_lingape_both",
+    "linear-d20-osi_osi_lingame_llr", "linear-d20-osi_osi_oracle_stop",
+}  # fmt: skip
+"""Each rule, problem and variant once; the traces of `llr` and `stop` pull the same arms."""
 ENTRIES = [
     pytest.param(
-        e, id=(name := e["file"].removesuffix(".npz")), marks=[pytest.mark.slow] * (name == HEAVY)
-    )
+        e, id=(name := e["file"].removesuffix(".npz")),
+        marks=[] if name in FAST else [pytest.mark.slow],
+    )  # fmt: skip
     for e in INDEX
     if e["rule"] in RULES
 ]
+
+
+def test_the_fast_suite_has_each_rule_problem_and_variant():
+    names = {param.id for param in ENTRIES if not param.marks}
+    chosen = [e for e in INDEX if e["file"].removesuffix(".npz") in FAST]
+    assert names == FAST and len(chosen) == len(FAST)
+    for key, known in (("rule", RULES), ("problem", ("bai", "topm", "osi"))):
+        assert {e[key] for e in chosen} == set(known)
+    assert {e["variant"] for e in chosen} == {"llr", "stop", "both"}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

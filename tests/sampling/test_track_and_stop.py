@@ -101,6 +101,7 @@ class Certified(je.TrackAndStop):
 jax.tree_util.register_static(Certified)
 
 
+@pytest.mark.slow
 def test_every_solve_is_certified_in_lanes_and_alone():
     instance = batch("linear", K=6)[0]
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
@@ -158,6 +159,7 @@ def test_a_bonus_may_be_a_numpy_array():
     assert result.pulls.sum() == result.samples.sum()
 
 
+@pytest.mark.slow
 def test_solves_over_the_active_pieces():
     """Certified, with the same pulls as under vmap, which masks eliminated pieces."""
     rng = np.random.default_rng(4)
@@ -190,6 +192,7 @@ def test_solves_over_the_active_pieces():
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
 
 
+@pytest.mark.slow
 def test_a_near_start_saves_iterations_and_a_certified_one_stays():
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
@@ -215,6 +218,7 @@ def test_a_near_start_saves_iterations_and_a_certified_one_stays():
     np.testing.assert_allclose(moved.value, afresh.value, rtol=3e-9)
 
 
+@pytest.mark.slow
 def test_a_bad_start_is_abandoned():
     """From a run: an arm that needs a quarter of the weight starts at 0.003.
 

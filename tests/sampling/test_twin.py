@@ -78,8 +78,8 @@ def reproduce(entry, pulls):
 
 
 @pytest.mark.parametrize("entry", INDEX, ids=lambda entry: entry["file"].removesuffix(".npz"))
-def test_first_400_pulls(entry):
-    reproduce(entry, 400)
+def test_first_200_pulls(entry):
+    reproduce(entry, 200)
 
 
 @pytest.mark.slow

@@ -183,6 +183,7 @@ def test_half_spaces_equal_the_twins_definition(name):
                 np.testing.assert_array_equal(general.elimination_times[at], times)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("definition top-m")
 def test_the_finer_decomposition_never_eliminates_later():
     name = "top-m"

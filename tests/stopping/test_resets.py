@@ -65,6 +65,7 @@ def test_sets_with_alpha_beta_are_the_definition(problem, named, rule, word):
     assert (ours.samples > 256).sum() >= 5
 
 
+@pytest.mark.slow
 def test_papers_alpha_on_the_two_dimensional_example():
     """At eps = 0.01 arms 3.. are eliminated from sampling, and arm 2 never is."""
     instance = je.instances.two_dimensional(6, 0.01)

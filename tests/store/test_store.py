@@ -375,6 +375,7 @@ class Endless(Cheap):
         time.sleep(1000)
 
 
+@pytest.mark.slow
 def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
     asked = jobs()
     assert run(tmp_path, asked, processes=True).computed == 2 * RUNS
@@ -512,6 +513,7 @@ def test_a_block_is_flushed_before_its_rename(tmp_path, monkeypatch):
     assert calls == ["file", "rename", "folder"]
 
 
+@pytest.mark.slow
 def test_a_batch_of_instances_is_a_cell(tmp_path, capsys):
     batch = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]], name="two")
     cell = cells.Cell(

@@ -68,8 +68,8 @@ def checked_schedule(schedule: Any) -> str | int:
 
 
 def due(schedule: str | int, view: View) -> Array:
-    """Whether this choice recomputes w; the run's first choice, t = K + 1, always does."""
-    since = view.t - 1 - view.means.shape[0]
+    """Whether this choice recomputes w; the run's first choice always does."""
+    since = view.t - 1 - view.start
     if schedule == "powers":
         return (since == 0) | (view.t & (view.t - 1) == 0)
     return since % (schedule if isinstance(schedule, int) else 1) == 0

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts.shapes import Interval
 from jaxelim.contracts.views import View
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps, balanced
 from jaxelim.problems.top_m import largest
 
@@ -125,7 +127,11 @@ def less_pulled(view: View, b: Array, c: Array) -> Array:
     return jnp.where(view.lanes.take(view.counts, b) < view.lanes.take(view.counts, c), b, c)
 
 
-def observed(view: View) -> tuple[Array, Array]:
-    """Means R_k/N_k, and radii sqrt(2 beta(t, delta)/N_k) of their confidence intervals: [K]."""
-    assert view.reward_sums is not None
-    return view.reward_sums / view.counts, jnp.sqrt(2 * view.beta / view.counts)
+def observed(view: View, beta: Array | None = None) -> tuple[Array, Interval]:
+    """Means R_k/N_k [K], and their confidence intervals at level beta; None: beta(t, delta)."""
+    means = view.means
+    if isinstance(view.evidence, LinearEvidence):  # other families' means are R_k/N_k
+        assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
+        means = view.reward_sums / view.counts
+    beta = view.beta if beta is None else beta
+    return means, view.family.interval(view, means, beta)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.contracts.views import Evidence
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.sampling.parts import games
 
@@ -18,20 +18,20 @@ Larger games are solved one lane at a time.
 """
 
 
-def play(evidence: LinearEvidence, values: Array, rows: Array) -> Array:
+def play(evidence: Evidence, values: Array, rows: Array) -> Array:
     """An optimal z of max_z min over the pieces p in `rows` of (z - x) . grad_p: [K].
 
     Args:
-        evidence: of the pieces, under V_x.
+        evidence: of the pieces, under x.
         values: f_p(x) of each piece, [Q].
         rows: which pieces play, [Q] bool.
     """
     space, lanes = evidence.space, evidence.space.lanes
     most, many = rows.shape[0], rows.ndim > 1
-    values = jnp.where(rows, values, jnp.inf)
+    values, arms = jnp.where(rows, values, jnp.inf), space.features.shape[0]
 
     def together(size):
-        return lambda: games.solve(lanes, *_payoffs(evidence, values, size)).strategy
+        return lambda: games.solve(lanes, *_payoffs(evidence, values, arms, size)).strategy
 
     def one(lane):
         pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
@@ -40,7 +40,7 @@ def play(evidence: LinearEvidence, values: Array, rows: Array) -> Array:
         alone = dataclasses.replace(space, lanes=LaneOps(None), features=features)
         bare: Any = dataclasses.replace(evidence, space=None)  # type: ignore[arg-type]
         own = dataclasses.replace(pick(bare), space=alone)
-        return games.solve(alone.lanes, *_payoffs(own, pick(values), most)).strategy
+        return games.solve(alone.lanes, *_payoffs(own, pick(values), arms, most)).strategy
 
     sizes = [size for size in _BATCHED_ROWS if many and size < most]
     branches = [together(size) for size in sizes]
@@ -55,7 +55,7 @@ def play(evidence: LinearEvidence, values: Array, rows: Array) -> Array:
     return jax.lax.switch(sum((largest > size).astype(jnp.int32) for size in sizes), branches)
 
 
-def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array, Array]:
+def _payoffs(evidence: Evidence, values: Array, arms: int, size: int) -> tuple[Array, Array]:
     """The rows grad_p - f_p of the game, f_p = x . grad_p, and which of them exist.
 
     They belong to the pieces with finite `values` f_p, at most `size`: [size, K] and
@@ -72,7 +72,7 @@ def _payoffs(evidence: LinearEvidence, values: Array, size: int) -> tuple[Array,
         left = jnp.where(index_like(left) == piece, jnp.inf, left)
         return left, payoffs.at[n].set(row), mask.at[n].set(there)
 
-    arms, *lane = evidence.design.g.shape
+    lane = values.shape[1:]
     payoffs, mask = jnp.zeros((size, arms, *lane), values.dtype), jnp.zeros((size, *lane), bool)
     count = jnp.minimum(jnp.max(lanes.sum(values < jnp.inf)), size)
     return jax.lax.fori_loop(0, count, add, (values, payoffs, mask))[1:]

@@ -1,0 +1,247 @@
+"""Table 1 of Garivier & Kaufmann (2016): `python -m experiments.gk16 --runs 3000`.
+
+Two Bernoulli instances, delta = 0.1, threshold log((1 + log t)/delta). Track-and-Stop
+stops by LLR; the other rules have tests of their own. Written as gk16.md, gk16.csv, and
+a figure of the stopping times, gk16.png and gk16.pdf.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+import jaxelim as je
+from experiments import cells
+from experiments.tables import clopper_pearson
+from jaxelim import catalogue, figures
+from jaxelim.errors import ArgumentError
+from jaxelim.store import Held, write_whole
+
+DELTA = 0.1
+MEANS = {"1": (0.5, 0.45, 0.43, 0.4), "2": (0.3, 0.21, 0.2, 0.19, 0.18)}
+"""The means of the two instances."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One rule of the table.
+
+    Args:
+        rule: the sampling rule.
+        stopping: what ends its runs.
+        paper: the paper's mean draws on the two instances, recalled; None: not in it.
+        other: mean and standard error of another program, 500 runs; None: not run.
+    """
+
+    rule: je.SamplingRule
+    stopping: je.StoppingRule
+    paper: tuple[int | None, int | None] = (None, None)
+    other: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
+
+
+LINES = {
+    "tas-d": Line(
+        je.TrackAndStop(tracking="D"), je.LLR(), (4052, 1406), ((3894, 120), (1338, 34))
+    ),
+    "tas-c": Line(je.TrackAndStop(tracking="C"), je.LLR(), other=(None, (1891, 58))),
+    "racing": Line(je.ChernoffRacing(), je.Native(), (4516, 3078), ((4728, 265), (2915, 477))),
+    "kl-lucb": Line(je.LUCB(pulls=2), je.Native(), (8437, 2716), ((8510, 235), (2676, 42))),
+    "kl-racing": Line(
+        je.ChernoffRacing(test="interval"), je.Native(), (9590, 3334), ((9305, 236), (3188, 55))
+    ),
+    "kl-racing-2013": Line(je.Racing(), je.Native()),
+}
+"""The rows, by the names that --rules takes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table(cells.Options):
+    """Table 1 of Garivier & Kaufmann (2016): mean draws of five rules, delta = 0.1."""
+
+    runs: int = 3000
+    """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
+    rules: tuple[str, ...] = tuple(LINES)
+    """Rows of the table; by default all."""
+    instances: tuple[str, ...] = tuple(MEANS)
+    """Instances: 1 (four arms) and 2 (five arms)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for argument, given, known in (
+            ("rules", self.rules, LINES), ("instances", self.instances, MEANS),
+        ):  # fmt: skip
+            for name in given:
+                catalogue.find(argument, name, dict(known))
+            if not given or len(set(given)) < len(given):
+                raise ArgumentError(argument, given, f"some of {', '.join(known)}, each once")
+
+
+def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
+    """A cell per instance and row, by (instance, row)."""
+    found = {}
+    for name in options.instances:
+        instance = je.Instance.unstructured(MEANS[name], je.Bernoulli(), name=f"gk16-{name}")
+        for row in options.rules:
+            found[name, row] = cells.Cell(
+                options.named(f"gk16/{name}/{row}"),
+                instance,
+                je.BestArm(),
+                LINES[row].rule,
+                (LINES[row].stopping,),
+                delta=(DELTA,),
+                seed=options.seed,
+                max_samples=options.max_samples,
+                threshold=je.GK16(),
+                ridge=None,
+            )
+    return found
+
+
+def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
+    """Measures of each cell, NaN if undefined.
+
+    - instance, rule: the cell. runs, truncated, stopped: counts of runs.
+    - mean, se, median: draws. With truncated runs, of min(tau, cap).
+    - paper: the paper's mean draws, recalled. other, other_se: another program's.
+    - z: (mean - other)/sqrt(se^2 + other_se^2); NaN with truncated runs.
+    - errors, error_low, error_high: wrong answers among the runs that stopped, and the
+      Clopper-Pearson interval, level 0.95.
+    - us_per_sample: wall time of one device here.
+    """
+    lines = []
+    for (instance, row), cell in found.items():
+        whole, line = held[cell.name], LINES[row]
+        assert whole.data is not None
+        data, place = whole.data.isel(delta=0, stopping=0), int(instance) - 1
+        tau, stopped = data["samples"].values.astype(float), data["stopped"].values
+        wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
+        se = tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan
+        mean, error = line.other[place] or (math.nan, math.nan)
+        low, high = clopper_pearson(wrong, n)
+        drawn, paper = whole.work("samples_drawn"), line.paper[place]
+        lines.append({
+            "instance": instance,
+            "rule": row,
+            "runs": tau.size,
+            "truncated": tau.size - n,
+            "stopped": n,
+            "mean": tau.mean(),
+            "se": se,
+            "median": float(np.median(tau)),
+            "paper": math.nan if paper is None else paper,
+            "other": mean,
+            "other_se": error,
+            "z": (tau.mean() - mean) / math.hypot(se, error) if n == tau.size else math.nan,
+            "errors": wrong,
+            "error_low": low,
+            "error_high": high,
+            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
+        })
+    return lines
+
+
+def _number(value: float, form: str) -> str:
+    return "" if math.isnan(value) else format(value, form)
+
+
+def shown(line: dict) -> dict[str, str]:
+    """A row of the page; a dagger marks restricted means."""
+    spread = "" if math.isnan(line["se"]) else f" ± {line['se']:.0f}"
+    other = "" if math.isnan(line["other"]) else f"{line['other']:.0f} ± {line['other_se']:.0f}"
+    return {
+        "rule": line["rule"],
+        "mean draws": f"{line['mean']:.0f}{spread}" + ("†" if line["truncated"] else ""),
+        "median": f"{line['median']:.0f}",
+        "paper": _number(line["paper"], ".0f"),
+        "other program": other,
+        "z": _number(line["z"], "+.1f"),
+        "errors [95%]": f"{line['errors']}/{line['stopped']}"
+        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
+        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
+        "us/sample": _number(line["us_per_sample"], ".2f"),
+    }
+
+
+def markdown(lines: list[dict], options: Table) -> str:
+    """The table as a Markdown page."""
+    parts = ["# Garivier & Kaufmann 2016, Table 1\n"]
+    for instance in dict.fromkeys(line["instance"] for line in lines):
+        mine = [shown(line) for line in lines if line["instance"] == instance]
+        means = ", ".join(f"{mean:g}" for mean in MEANS[instance])
+        parts.append(f"## Bernoulli [{means}]\n\n{catalogue.markdown(mine)}\n")
+    notes = [
+        f"delta = {DELTA}, threshold log((1 + log t)/delta), {options.runs} runs, seed "
+        f"{options.seed}, cap {options.max_samples} samples; mean ± standard error.",
+        "tas-d, tas-c: Track-and-Stop with D- and C-tracking, LLR stopping. racing: "
+        "Chernoff-Racing. kl-lucb: two pulls a round, its own stop. kl-racing: racing of the "
+        "paper with KL bounds; kl-racing-2013 that of Kaufmann & Kalyanakrishnan (2013).",
+        "paper: its mean draws over 3000 runs, from memory. other program: a NumPy program, 500 "
+        "runs (kl-racing on the first instance: 300). z = (ours - other)/sqrt(se^2 + se_other^2).",
+        "Errors: wrong answers among the runs that stopped, with the Clopper-Pearson interval.",
+        "A row's runs share their noise with those of the other rows, so that rows lean the same "
+        "way. After a wrong removal of the best arm, racing may take 10^5 draws: see the median.",
+    ]
+    cut = sum(line["truncated"] for line in lines)
+    if cut:
+        notes.append(
+            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
+            "restricted mean E[min(tau, cap)]."
+        )
+    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
+
+
+def comma_separated(lines: list[dict]) -> str:
+    """All measures as CSV in full precision; empty if undefined."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow(
+            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
+        )
+    return text.getvalue()
+
+
+def stopping_times(held: Held) -> np.ndarray:
+    """tau [run], NaN for runs that were cut off."""
+    assert held.data is not None
+    data = held.data.isel(delta=0, stopping=0)
+    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+
+
+def make(options: Table) -> None:
+    """Run the missing runs; write the table and the figures."""
+    found = jobs(options)
+    drawn = [f"gk16_{name}" for name in options.instances]
+    files = [options.output / f"gk16.{ending}" for ending in ("md", "csv")]
+    files += [options.output / f"{name}.{ending}" for name in drawn for ending in ("png", "pdf")]
+    kept = cells.run_and_load(list(found.values()), options, files)
+    if kept is None:
+        return
+    lines = measures(found, kept)
+    page = markdown(lines, options)
+    write_whole(options.output / "gk16.md", page.encode())
+    write_whole(options.output / "gk16.csv", comma_separated(lines).encode())
+    print(page)
+    for name in options.instances:
+        tau: dict[str, Any] = {
+            row: stopping_times(kept[cell.name])
+            for (instance, row), cell in found.items()
+            if instance == name
+        }
+        tau = {row: one for row, one in tau.items() if np.isfinite(one).any()}
+        if tau:
+            print(*figures.save(figures.survival_figure(tau), options.output / f"gk16_{name}"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the script and return its exit code."""
+    return cells.script(Table, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

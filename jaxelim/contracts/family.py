@@ -1,0 +1,133 @@
+"""The contract of a reward family."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
+from jaxelim.errors import ArgumentError, UnsupportedError, undefined
+from jaxelim.lanes import ArmBlock, LaneOps
+
+if TYPE_CHECKING:
+    from jaxelim.contracts import Problem
+    from jaxelim.instances.instance import Instance
+
+
+class Family:
+    """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
+    run on the host. The others are traced, lanes last."""
+
+    name: ClassVar[str] = ""
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
+    structures: ClassVar[tuple[str, ...]] = ("unstructured",)
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
+    initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
+    ridge: float = 0.0  # of the design matrix, for a family that has one
+    refresh: int | None = None  # samples between two calls of `refreshed`, in float32
+    optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
+
+    @property
+    def scale(self) -> float:
+        """The unit of rewards and means in a run."""
+        return 1.0
+
+    def has(self, method: str) -> bool:
+        """Whether rules may call this method; "design": whether `view.linear` is a design's."""
+        own = getattr(type(self), method, None)
+        return own is not None and own is not getattr(Family, method, None)
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse means out of the family's range."""
+
+    def check_shape(self, problem: "Problem", shape: Shape) -> None:
+        """Refuse pieces that the family knows no evidence about, such as levels out of range."""
+        if not isinstance(shape, self.shapes):
+            known = " or ".join(kind.__name__ for kind in self.shapes)
+            raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
+
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        """Refuse given noise that `draw` does not take."""
+
+    def ridge_of(
+        self, ridge: float | None, instance: "Instance", threshold: Callable
+    ) -> float | None:
+        """The ridge of a run, from the caller's; refuse one that the family does not have."""
+        if ridge is not None:
+            raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
+        return None
+
+    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
+        """Warn of what is allowed but may make answers wrong."""
+
+    def forms(self, instance: "Instance", problem: "Problem") -> tuple[str, ...]:
+        """What `Engine(form=...)` may be."""
+        return ()
+
+    def settled(self, **job: Any) -> "Family":
+        """The family with all that the program of a job depends on, such as a form of V^-1."""
+        return self
+
+    def plan(self) -> dict[str, Any]:
+        """The family's entries in a result's `layout`."""
+        return {}
+
+    def nature(self, instance: "Instance") -> Tree:
+        """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
+        raise undefined(self, "nature(instance)")
+
+    def tables(self, instance: "Instance") -> Tree:
+        """What else `start` needs: NumPy arrays [instance, ..]."""
+        return ()
+
+    def space(self, lanes: LaneOps, features: Array, constants: Tree) -> ArmContext:
+        """The primitives and arrays that are fixed over a run."""
+        return ArmContext(lanes, features, constants)
+
+    def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
+        """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
+        raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def start(
+        self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
+    ) -> Statistics:
+        """The statistics after one pull of each arm; rewards [K, B], tables of one instance.
+
+        Further initial pulls are samples like any other, by `update`.
+        """
+        raise undefined(self, "start(space, problem, tables, rewards)")
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
+        """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
+        raise undefined(self, "update(seen, arm, reward, go)")
+
+    def refreshed(self, features: Array, stats: Statistics) -> Statistics:
+        """Recompute one run's statistics from what float32 holds exactly."""
+        return stats
+
+    def degenerate(self, stats: Statistics) -> Array | None:
+        """1 + the first arm with rewards that contradict the family, else 0; None: never so.
+
+        [] int32. The engine asks at the end of a run, and the call then fails.
+        """
+        return None
+
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
+        """The evidence of the samples about pieces of this shape."""
+        raise undefined(self, "evidence(space, stats, shape)")
+
+    def refuted_pairs(
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
+    ) -> Sequence[tuple[Array, Array]]:
+        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
+        raise undefined(self, "refuted_pairs(seen, arms, beta)")
+
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
+        """Confidence intervals of means [K] at level beta [], for the samples of `seen`."""
+        raise undefined(self, "interval(seen, means, beta)")
+
+    def overlap(self, seen: View, beta: Array) -> Array:
+        """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
+        return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))

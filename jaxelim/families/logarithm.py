@@ -1,0 +1,75 @@
+"""Logarithms in plain arithmetic, which XLA:CPU vectorises.
+
+XLA:CPU calls the C library for each float64 logarithm, one entry at a time. The forms
+here take a quarter of that time, with an error of less than one unit in the last place.
+Other types use JAX's own. (The reduction and the polynomial are those of fdlibm.)
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_LG = (
+    6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+    2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+    1.479819860511658591e-01,
+)  # fmt: skip
+_HIGH, _LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+"""log 2 in two parts: multiples of the first by an exponent are exact."""
+_ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)
+"""The bits of sqrt(1/2); mantissas are taken in [sqrt(1/2), sqrt(2))."""
+_ONE = np.uint64(0x3FF0000000000000)
+_INTEGER = 2.0**52 + 2.0**51
+"""A float whose last bits are an integer: for conversions by addition."""
+
+
+@jax.custom_jvp
+def log(x: Array) -> Array:
+    """The natural logarithm of x; any shape."""
+    if x.dtype != jnp.float64:
+        return jnp.log(x)
+    value = _of_normal(jnp.maximum(x, np.finfo(np.float64).tiny))
+    return _at_ends(x, value)
+
+
+@log.defjvp
+def _log_jvp(of, toward):
+    return log(of[0]), toward[0] / of[0]
+
+
+@jax.custom_jvp
+def log1p(r: Array) -> Array:
+    """log(1 + r), accurate near r = 0 too; any shape."""
+    if r.dtype != jnp.float64:
+        return jnp.log1p(r)
+    u = 1 + r
+    positive = jnp.where((u > 0) & (u < jnp.inf), u, 1)
+    return _at_ends(u, _of_normal(positive) + (r - (positive - 1)) / positive)
+
+
+@log1p.defjvp
+def _log1p_jvp(of, toward):
+    return log1p(of[0]), toward[0] / (1 + of[0])
+
+
+def _of_normal(x: Array) -> Array:
+    """The logarithm of positive, finite, normal numbers."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.uint64) + (_ONE - _ROOT_HALF)
+    mantissa = (bits & np.uint64(2**52 - 1)) + _ROOT_HALF
+    exponent = (bits >> np.uint64(52)) + np.float64(_INTEGER).view(np.uint64)
+    k = jax.lax.bitcast_convert_type(exponent, jnp.float64) - (_INTEGER + 1023)
+    f = jax.lax.bitcast_convert_type(mantissa, jnp.float64) - 1
+    s = f / (2 + f)
+    z = s * s
+    w = z * z
+    odd = w * (_LG[1] + w * (_LG[3] + w * _LG[5]))
+    even = z * (_LG[0] + w * (_LG[2] + w * (_LG[4] + w * _LG[6])))
+    half = f * f / 2
+    return k * _HIGH - ((half - (s * (half + (odd + even)) + k * _LOW)) - f)
+
+
+def _at_ends(x: Array, value: Array) -> Array:
+    """The value, but -inf at 0, inf at inf, NaN below 0 and of NaN."""
+    value = jnp.where(x == 0, -jnp.inf, jnp.where(x == jnp.inf, jnp.inf, value))
+    return jnp.where(x >= 0, value, jnp.nan)

@@ -1,0 +1,195 @@
+"""Gaussian rewards whose means and variances are unknown."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.shapes import Shape, SymmetricInterval
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families.student_evidence import StudentEvidence, pair
+from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.stopping.thresholds import LinearThreshold
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+_DEGREES = ("free", "glr")
+_LEAST_STD, _LARGEST_STD = 1e-100, 1e100  # squares of rewards are finite and positive
+_LARGEST_RATIO = 1e12
+"""Largest |mean|/std. Beyond it rewards round to few distinct numbers."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StudentStatistics(Statistics):
+    """The statistics of Gaussian rewards of unknown variance."""
+
+    squares: Array  # [K] M2 = sum of (x - m)^2 over an arm's rewards, by Welford's recurrence
+
+    @property
+    def variances(self) -> Array:
+        """v = M2/N: [K]; 0 for one pull, or rewards that are all equal."""
+        return self.squares / self.counts
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class GaussianUnknownVariance(Family):
+    """Gaussian rewards whose means and variances are both unknown; each arm has its own.
+
+    With N_k pulls, mean m_k, v_k = sum (x - m_k)^2/N_k and f_k degrees of freedom:
+    a level costs f_k log(1 + (m_k - level)^2/v_k)/2, and a pair {mu_a <= mu_b} the least
+    sum of two such numbers at a common mean u in [m_b, m_a]. An arm with one pull, or
+    with equal rewards (v_k = 0), is never told apart. So every arm has at least two
+    initial pulls.
+
+    f_k = N_k - 1 keeps P(L > x) <= exp(-x) for one arm at every N_k >= 2, as a known
+    variance does. f_k = N_k is the likelihood ratio itself. With few pulls it exceeds
+    such a threshold too often.
+
+    Source: Jourdan, Degenne & Kaufmann 2023.
+
+    Args:
+        std: the standard deviation of the noise, > 0, in the units of the rewards: a
+            number, or [K] numbers. No rule and no test reads it.
+        degrees: "free" for f = N - 1, or "glr" for f = N.
+
+    Raises:
+        ArgumentError: std is neither, or degrees is another word.
+    """
+
+    std: float | tuple[float, ...] = 1.0
+    degrees: str = "free"
+    name: ClassVar[str] = "gaussian-unknown-variance"
+    noise: ClassVar[str] = "normal"
+    initial_pulls: ClassVar[int] = 2
+    low: ClassVar[float] = -np.inf  # the range of means
+    high: ClassVar[float] = np.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "std", _standard_deviations(self.std))
+        checks.choice("degrees", self.degrees, _DEGREES)
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse a std of another length than K, and means whose rewards would all be equal."""
+        std = np.asarray(self.std)
+        if std.ndim and std.size != instance.K:
+            allowed = f"a number, or K = {instance.K} numbers"
+            raise ArgumentError("std", self.std, allowed, f"it has {std.size}")
+        bad = np.abs(instance.means) > _LARGEST_RATIO * std
+        if bad.any():
+            allowed = f"means of at most {_LARGEST_RATIO:g} std, as rewards are rounded"
+            raise ArgumentError("theta", instance.means, allowed)
+
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        most = 1e100 if precision == "float64" else 1e15
+        if np.any(np.abs(noise) > most):
+            allowed = f"standard normals, at most {most:g} in absolute value in {precision}"
+            raise ArgumentError("noise", noise, allowed)
+
+    def ridge_of(
+        self, ridge: float | None, instance: "Instance", threshold: Callable
+    ) -> float | None:
+        if isinstance(threshold, LinearThreshold):
+            allowed = f"a threshold without a ridge for {self!r}, such as Heuristic() or GK16()"
+            raise UnsupportedError("threshold", threshold, allowed)
+        return super().ridge_of(ridge, instance, threshold)
+
+    def settled(self, **job: Any) -> "GaussianUnknownVariance":
+        """The family without its std, which is nature's: programs do not depend on it."""
+        return dataclasses.replace(self, std=1.0)
+
+    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
+        """Means and standard deviations: [I, K] each."""
+        means = instance.means.reshape(-1, instance.K)
+        own = instance.family
+        std = np.asarray(own.std if isinstance(own, GaussianUnknownVariance) else self.std)
+        return {"mean": means, "std": np.broadcast_to(std, means.shape)}
+
+    def draw(self, lanes: LaneOps, nature: dict, arm: Array, pull: Array, noise: Array) -> Array:
+        """mean + std noise, with standard normal noise."""
+        return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
+
+    def start(
+        self, space: ArmContext, problem: Problem, tables: tuple, rewards: Array
+    ) -> StudentStatistics:
+        return StudentStatistics(
+            t=jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32),
+            counts=jnp.ones_like(rewards),
+            means=rewards,
+            reward_sums=rewards,
+            squares=jnp.zeros_like(rewards),
+        )
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> StudentStatistics:
+        """Welford's recurrence: M2 never falls, and stays 0 while rewards are equal."""
+        stats: StudentStatistics = seen.stats  # type: ignore[assignment]
+        assert stats.reward_sums is not None
+        chosen = (index_like(stats.means) == arm) & go
+        counts = stats.counts + chosen.astype(stats.means.dtype)
+        off = reward - stats.means
+        means = stats.means + off / counts
+        return StudentStatistics(
+            t=stats.t + go.astype(jnp.int32),
+            counts=counts,
+            means=jnp.where(chosen, means, stats.means),
+            reward_sums=jnp.where(chosen, means * counts, stats.reward_sums),
+            squares=stats.squares + jnp.where(chosen, off * (reward - means), 0),
+        )
+
+    def degenerate(self, stats: Statistics) -> Array:
+        """1 + the first arm with three or more rewards that are all equal, else 0."""
+        assert isinstance(stats, StudentStatistics)
+        equal = (stats.squares == 0) & (stats.counts >= 3)
+        return jnp.where(jnp.any(equal, 0), 1 + jnp.argmax(equal, 0), 0).astype(jnp.int32)
+
+    def freedom(self, counts: Array) -> Array:
+        """Degrees of freedom f at counts [K]: [K]."""
+        return counts - 1 if self.degrees == "free" else counts
+
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> StudentEvidence:
+        assert isinstance(stats, StudentStatistics)
+        given = stats.means, stats.variances, self.freedom(stats.counts)
+        return StudentEvidence.of(space, shape, *given)
+
+    def refuted_pairs(
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
+    ) -> list[tuple[Array, Array]]:
+        evidence: StudentEvidence = seen.evidence  # type: ignore[assignment]
+        lanes, out = seen.lanes, []
+        each = evidence.freedom, evidence.means, evidence.variances
+        for r in range(arms.m):
+            i = arms.first + r
+            own = [lanes.take(x, i) for x in each]
+            out.append((i, pair(*own, *each) > beta))  # type: ignore[call-arg]
+        return out
+
+    def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> SymmetricInterval:
+        """means -+ sqrt(v (exp(2 beta/f) - 1)); infinite where f = 0 or v = 0."""
+        evidence: StudentEvidence = seen.evidence  # type: ignore[assignment]
+        freedom, variances = evidence.freedom, evidence.variances
+        known = (freedom > 0) & (variances > 0)
+        wide = jnp.expm1(2 * beta / jnp.where(known, freedom, 1))
+        radius = jnp.where(known, jnp.sqrt(variances * wide), jnp.inf)
+        return SymmetricInterval.of(means, radius)
+
+
+def _standard_deviations(std: Any) -> float | tuple[float, ...]:
+    """std as a number, or as a tuple of K numbers."""
+    low, high = _LEAST_STD, _LARGEST_STD
+    allowed = f"a number, or K numbers, from {low:g} to {high:g}"
+    found = checks.real_array("std", std, ndim=(0, 1))
+    bad = found[(found < low) | (found > high)]
+    if bad.size:
+        raise ArgumentError("std", std, allowed, f"{bad.flat[0]:g} is not")
+    if found.ndim == 0:
+        return float(found)
+    return tuple(found.tolist())

@@ -1,0 +1,90 @@
+"""Racing by likelihood ratios."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.traits import Traits
+from jaxelim.errors import ArgumentError
+from jaxelim.lanes import index_like
+from jaxelim.sampling.parts.indices import observed
+
+TESTS = ("llr", "interval")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ChernoffRacingState:
+    """The remaining arms, and the arm pulled last."""
+
+    remaining: Array  # [K] bool
+    last: Array  # [] int32
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class ChernoffRacing(SamplingRule):
+    """Pull every remaining arm once a round; drop at most one arm after each round.
+
+    b and w are the best and the worst of the remaining arms, by their means.
+    test="llr": drop w if the LLR of {mu_b <= mu_w} exceeds beta(t, delta).
+    test="interval": drop w if L_b > U_w, bounds at level beta(t, delta).
+    Here t is the number of samples so far. Stop when one arm remains; it is the answer.
+
+    Rounds go in index order. The initial pulls are the first round.
+
+    Garivier & Kaufmann 2016, section on experiments: Chernoff-Racing, and KL-Racing.
+
+    Args:
+        test: "llr" or "interval".
+
+    Raises:
+        ArgumentError: test is neither.
+    """
+
+    test: str = "llr"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm",),
+        structures=("unstructured",),
+        families=None,
+        stopping=("native",),
+        elimination=False,
+        tests_pieces=False,
+        lanes_last=True,
+        source="Garivier & Kaufmann 2016",
+    )
+
+    def __post_init__(self):
+        if self.test not in TESTS:
+            raise ArgumentError("test", self.test, '"llr" or "interval"')
+
+    def init(self, view):
+        every = jnp.ones_like(view.means, bool)
+        return ChernoffRacingState(every, jnp.full_like(view.t, view.means.shape[0] - 1))
+
+    def _falls(self, view, best, worst):
+        """Whether the test at the end of a round drops the worst arm."""
+        beta = view.beta_checked
+        if self.test == "llr":
+            return view.evidence.pair(best, worst) > beta
+        interval = observed(view, beta)[1]
+        return view.lanes.take(interval.lower, best) > view.lanes.take(interval.upper, worst)
+
+    def choose(self, view, state):
+        lanes, each = view.lanes, index_like(view.means)
+        means = observed(view)[0]
+        best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
+        worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
+        over = ~lanes.any(state.remaining & (each > state.last))
+        falls = over & self._falls(view, best, worst)
+        remaining = state.remaining & ~(falls & (each == worst))
+        waiting = remaining & (over | (each > state.last))
+        arm = lanes.argmax(waiting.astype(view.means.dtype))
+        return arm, ChernoffRacingState(remaining, arm)
+
+    def native(self, view, state):
+        return view.lanes.sum(state.remaining) == 1, state.remaining

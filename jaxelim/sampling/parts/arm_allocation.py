@@ -1,0 +1,185 @@
+"""Optimal allocation at the estimates, for independent arms.
+
+w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
+last solution. Signs: w_k ~ c_k/d(m_k, level). Top m: the interior-point method of
+`jaxelim.lower_bound`. Arms without an active piece have weight 0.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.views import View
+from jaxelim.families.arm_evidence import ArmEvidence
+from jaxelim.lanes import index_like
+from jaxelim.lanes import where as where_
+from jaxelim.lower_bound.arm_newton import best_arm_weights
+from jaxelim.lower_bound.arms import ArmModel
+from jaxelim.lower_bound.solver import climb
+from jaxelim.sampling.parts.allocation import MAX_ITERATIONS
+
+QUICK = 6
+"""Newton steps of the cheap form; most solves from the last solution take no more."""
+_GRID = 2.0**30
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ArmAllocation:
+    """The last solution."""
+
+    weights: Array  # [K]
+    dual: Array  # what the next solve starts from: log x [K] of best arm, a mixture [Q] of top m
+    evaluations: Array  # [] int32, evaluations of the pieces for this choice
+
+
+def start(view: View) -> ArmAllocation:
+    """The allocation before the first solve: uniform weights."""
+    uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
+    dual = jnp.zeros_like(view.active, view.means.dtype)
+    return ArmAllocation(uniform, _wide(dual), jnp.zeros_like(view.t))
+
+
+def solve(
+    view: View, last: ArmAllocation, gap: float, now: Array, quick: bool = False
+) -> tuple[ArmAllocation, Array]:
+    """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
+
+    Ties for the best arm share all weight evenly, and so do arms on a level; with a tie
+    across the boundary of top m, or without active pieces, the last weights stay. Weights
+    of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
+    paper tie in tracking too.
+
+    Args:
+        view: of an unstructured family with evidence.
+        last: the start of the solve.
+        gap: relative duality gap of top m.
+        now: [] bool.
+        quick: take at most `QUICK` steps.
+
+    Returns:
+        The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
+    """
+    if isinstance(view.shape, Levels):
+        found, solved = _signs(view, last), jnp.ones_like(now)
+    elif Rows.of(view.shape).several:
+        if quick:
+            return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
+        found, solved = _top_m(view, last, gap, now), jnp.ones_like(now)
+    else:
+        found, solved = _best_arm(view, last, quick)
+    idle = dataclasses.replace(last, evaluations=jnp.zeros_like(view.t))
+    go = now & view.lanes.any(view.active)
+    return where_(go, found, idle), solved | ~go
+
+
+def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
+    """The allocation of the means of largest H* in the box of bounds at level log t.
+
+    Best arm alone. One arm is at its upper bound, the others at their lower bounds. Arms
+    whose upper bound does not exceed all lower bounds have no such means.
+    """
+    lanes, c, among = view.lanes, costs(view), counted(view)
+    interval = view.family.interval(view, view.means, jnp.log(view.time))
+    lower, upper = _wide(interval.lower), _wide(interval.upper)
+    highest = lanes.max(jnp.where(among, lower, -jnp.inf))
+    each = index_like(view.means)
+
+    def body(k, best):
+        weights, value = best
+        allowed = among[k] & (upper[k] > highest)
+        at = jnp.where((each == k) & allowed, upper, lower)
+        found = best_arm_weights(
+            view.family, at, None if c is None else _wide(c), counted=among, lanes=lanes
+        )
+        # An arm must do better by more than rounding, so that the lowest of equals stays.
+        better = allowed & (found.value > value * (1 + 1e-12))
+        return jnp.where(better, found.weights, weights), jnp.where(better, found.value, value)
+
+    arms = view.means.shape[0]
+    start = _wide(last.weights), jnp.zeros_like(_wide(view.time))
+    weights, _ = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+    go = now & lanes.any(view.active)
+    once = jnp.where(go, 1, jnp.zeros_like(view.t))
+    weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
+    return ArmAllocation(weights, last.dual, once)
+
+
+def costs(view: View) -> Array | None:
+    """The costs [K] of the arms; None: all are 1."""
+    return view.evidence.costs if isinstance(view.evidence, ArmEvidence) else None
+
+
+def counted(view: View) -> Array:
+    """The arms of the active pieces of best arm: [K] bool."""
+    return view.active | (index_like(view.active) == Rows.of(view.shape).first)
+
+
+def _wide(x: Array) -> Array:
+    """In float64: Newton's method needs its digits."""
+    return x.astype(jnp.float64)
+
+
+def _rounded(weights: Array, like: Array) -> Array:
+    return (jnp.round(weights * _GRID) / _GRID).astype(like.dtype)
+
+
+def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
+    c = costs(view)
+    found = best_arm_weights(
+        view.family, _wide(view.means), None if c is None else _wide(c), last.dual,
+        counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
+    )  # fmt: skip
+    once = jnp.ones_like(view.t)
+    weights = _rounded(found.weights, last.weights)
+    return ArmAllocation(weights, found.log_x, once), found.converged
+
+
+def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
+    lanes = view.lanes
+    slope = view.evidence.weighted(jnp.ones_like(view.means)).values()  # d(m_k, level)/c_k
+    least = lanes.min(jnp.where(view.active, slope, jnp.inf))
+    ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
+    weights = jnp.where(view.active, ratio, 0)
+    weights = _rounded(weights / lanes.sum(weights), last.weights)
+    return ArmAllocation(weights, last.dual, jnp.ones_like(view.t))
+
+
+def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
+    lanes, arms = view.lanes, view.means.shape[0]
+    first = Rows.of(view.shape).first
+    c = costs(view)
+    c = jnp.ones_like(view.means) if c is None else c
+
+    def one(means, c, first, active, last, now):
+        each = np.arange(arms, dtype=np.int32)
+        directions = (each == first[:, None])[:, None].astype(means.dtype) - np.eye(arms)
+        directions = directions.reshape(-1, arms)
+        model = ArmModel(view.family, means, c, directions, jnp.zeros(directions.shape[0]))
+        ahead = model.margins > 0
+        solvable = jnp.all(ahead | ~active) & jnp.any(active)
+        live = active & ahead
+        live = jnp.where(jnp.any(live), live, ahead)
+        found = climb(
+            model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
+            last.dual, gap, MAX_ITERATIONS, now & solvable,
+        )  # fmt: skip
+        return where_(
+            solvable,
+            ArmAllocation(found.allocation, found.mixture, jnp.add(found.iterations, 1)),
+            dataclasses.replace(last, evaluations=jnp.ones_like(last.evaluations)),
+        )
+
+    wide = dataclasses.replace(last, weights=_wide(last.weights))
+    given = _wide(view.means), _wide(c), first, view.active, wide, now
+    if view.means.ndim == 1:
+        found = one(*given)
+    elif lanes.flag is None:
+        found = jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
+    else:
+        found = lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), wide)
+    return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))

@@ -1,0 +1,267 @@
+"""How often a threshold errs: in whole runs on hard instances, and against the true parameter."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from jaxelim import checks, scope
+from jaxelim.contracts import Family, Problem, SamplingRule
+from jaxelim.errors import UnsupportedError
+from jaxelim.families import Gaussian
+from jaxelim.instances.instance import Instance
+from jaxelim.sampling import Uniform
+from jaxelim.simulation.api import simulate
+from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
+from jaxelim.stopping.llr import LLR
+from jaxelim.testing.report import LUCK, Report, require
+
+STOPS = (LLR(), SelectiveElimination(), FullElimination())
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorRate:
+    """How often one stopping rule ended with a wrong answer on one instance.
+
+    `low` and `high` are exact binomial bounds (Clopper-Pearson). Each is wrong with
+    probability at most 1e-6. A run that was cut off counts as no error.
+    """
+
+    instance: str
+    stopping: str
+    errors: int
+    runs: int
+    truncated: int
+    delta: float
+    low: float
+    high: float
+
+    @property
+    def rate(self) -> float:
+        """Errors per run."""
+        return self.errors / self.runs
+
+    @property
+    def verdict(self) -> str:
+        """Whether the rate is above delta: "above", "at most" or "undecided"."""
+        if self.low > self.delta:
+            return "above"
+        return "at most" if self.high <= self.delta else "undecided"
+
+    def __str__(self) -> str:
+        verdict = {
+            "above": "above delta",
+            "at most": "at most delta",
+            "undecided": "near delta: more runs are needed",
+        }[self.verdict]
+        return (
+            f"{self.instance}, {self.stopping}: {self.errors} errors in {self.runs} runs, "
+            f"{self.truncated} cut off; rate {self.rate:.4f}, "
+            f"[{self.low:.4f}, {self.high:.4f}]; {verdict}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdReport(Report):
+    """The report of `check_threshold`.
+
+    Without a problem, `probability` estimates that L_t(theta_hat, theta) reaches beta;
+    `low` and `high` are its 99.9% Clopper-Pearson interval. With a problem the three
+    are those of the stopping rule in `rates` that erred most.
+    """
+
+    probability: float
+    low: float
+    high: float
+    rates: tuple[ErrorRate, ...] = ()
+
+    @property
+    def above(self) -> bool:
+        """Whether some stopping rule errs more often than delta."""
+        return any(rate.verdict == "above" for rate in self.rates)
+
+
+def hard_instance(
+    problem: Problem,
+    family: Family | None = None,
+    arms: int = 4,
+    gap: float = 1e-4,
+    all_near: bool = False,
+) -> Instance:
+    """An unstructured instance with one true piece, or all, within `gap` of its boundary.
+
+    With one, the other arms are far off and soon settled: the best arm and one rival,
+    the m-th arm and the next, or one arm at the level. With all, every mean is `gap`
+    from every other, or from the level, at most. The centre is the level for signs.
+    Else it is the middle of the family's range: 0 if it has no ends, 1 above its only
+    one. The better arms come last, since ties go to the first.
+
+    Args:
+        problem: best arm, top m or signs.
+        family: of the rewards; None: Gaussian(1.0).
+        arms: K >= 2.
+        gap: between near means, > 0.
+        all_near: whether all arms are near.
+
+    Raises:
+        UnsupportedError: another problem.
+        ArgumentError: arms or gap is out of range.
+    """
+    arms = checks.integer("arms", arms, low=2)
+    gap = checks.real("gap", gap, low=0, open=True)
+    family = Gaussian() if family is None else family
+    level = None
+    if problem.name == "thresholding":
+        level, best, near = problem.level, (arms + 1) // 2, 1  # type: ignore[attr-defined]
+    elif problem.name in ("best-arm", "top-m"):
+        best, near = getattr(problem, "m", 1), 2
+    else:
+        allowed = "best-arm, top-m, thresholding; for others give an instance"
+        raise UnsupportedError("problem", problem, allowed)
+    low, centre, high = _range(family, level)
+    means = np.full(arms, low)
+    means[arms - best :] = high
+    first, last = (0, arms) if all_near else (arms - best - near + 1, arms - best + 1)
+    side = np.where(np.arange(arms) >= arms - best, 0.5, -0.5)
+    means[first:last] = centre + gap * side[first:last]
+    name = "all near" if all_near else "one near"
+    return Instance(np.eye(arms), means, name=name, family=family)
+
+
+def _range(family: Family, level: float | None) -> tuple[float, float, float]:
+    """A mean far below the centre, the centre, and one far above, all inside the range."""
+    low = float(getattr(family, "low", -np.inf))
+    high = float(getattr(family, "high", np.inf))
+    finite = np.isfinite(low), np.isfinite(high)
+    if level is not None:
+        centre = level
+    elif all(finite):
+        centre = (low + high) / 2
+    else:
+        centre = low + 1 if finite[0] else high - 1 if finite[1] else 0.0
+    wide = 3 * float(np.max(getattr(family, "std", 1.0)))
+    if any(finite):
+        wide = 4 * (centre - low if finite[0] else high - centre)
+    below = centre - (0.9 * (centre - low) if finite[0] else wide)
+    above = centre + (0.9 * (high - centre) if finite[1] else wide)
+    return below, centre, above
+
+
+def check_threshold(
+    threshold: Callable,
+    problem: Problem | None = None,
+    instance: Instance | None = None,
+    rule: SamplingRule | None = None,
+    *,
+    family: Family | None = None,
+    arms: int = 4,
+    stopping: Sequence[Any] = STOPS,
+    delta: float = 0.1,
+    dimension: int = 3,
+    runs: int = 2000,
+    steps: int = 2000,
+    seed: int = 0,
+) -> ThresholdReport:
+    """Estimate how often a threshold lets a run end with a wrong answer.
+
+    With a problem: `runs` runs of at most `steps` samples, each stopping rule observed
+    on the same runs. The default instances have one true piece near its boundary, then
+    all: a wrong piece is as easily refuted as a right one.
+
+    Without a problem: the probability that L_t(theta_hat, theta) reaches beta(t, delta).
+    L_t = sum_k N_k (theta_hat_k - theta_k)^2/2, with the arms e_1 .. e_d in turn, ridge
+    0 and Gaussian rewards. If it exceeds delta, the paper's argument does not give
+    delta-correctness. A heuristic threshold may still be safe in practice.
+
+    Args:
+        threshold: beta, a callable of (t, delta).
+        problem: of the runs; None: the walks of L_t.
+        instance: of the runs; None: the two of `hard_instance(problem, family, arms)`.
+        rule: the sampling rule of the runs; None: `Uniform()`.
+        family, arms: of the default instances.
+        stopping: the stopping rules of the runs. Add `Native()` for a rule's own.
+        delta: the error probability.
+        dimension: d of the walks.
+        runs, steps: number of runs or walks, and most samples of each.
+        seed: of the noise.
+
+    Returns:
+        A `ThresholdReport`. With a problem its `rates` hold errors, exact bounds and a
+        verdict for each instance and stopping rule.
+
+    Raises:
+        ContractError: without a problem: beta is not finite, or decreases in t.
+        ArgumentError: with a problem: an argument that `simulate` refuses.
+
+    Example:
+        >>> import jaxelim as je
+        >>> report = je.testing.check_threshold(je.Heuristic(), je.BestArm(), runs=100, steps=50)
+        >>> report.above
+        False
+    """
+    if problem is None:
+        return _walks(threshold, delta, dimension, runs, steps, seed)
+    rule = Uniform() if rule is None else rule
+    if instance is None:
+        several = [hard_instance(problem, family, arms, all_near=near) for near in (False, True)]
+    else:
+        several = [instance]
+    rates = []
+    for one in several:
+        result = simulate(
+            one, problem, rule, threshold=threshold, stopping=tuple(stopping), delta=delta,
+            runs=runs, max_samples=steps, seed=seed,
+        )  # fmt: skip
+        wrong, cut = result.stopped & ~result.correct, result.truncated
+        shape = (len(stopping), -1)
+        for stop, errors, late in zip(
+            stopping, wrong.reshape(shape), cut.reshape(shape), strict=True
+        ):
+            n, of = int(errors.sum()), errors.size
+            low, high = _bounds(n, of, LUCK)
+            label = one.name or one.structure
+            rates.append(ErrorRate(label, stop.name, n, of, int(late.sum()), delta, low, high))
+    worst = max(rates, key=lambda rate: rate.rate)
+    of_what = several[0].family
+    head = f"{problem!r}, {of_what!r}, {rule!r}, delta = {delta}, at most {steps} samples"
+    lines = (head, *map(str, rates))
+    return ThresholdReport(repr(threshold), lines, worst.rate, worst.low, worst.high, tuple(rates))
+
+
+def _bounds(n: int, of: int, luck: float) -> tuple[float, float]:
+    """Exact bounds on a rate with n of `of`, each wrong with probability at most `luck`."""
+    low = 0.0 if n == 0 else float(stats.beta.ppf(luck, n, of - n + 1))
+    high = 1.0 if n == of else float(stats.beta.isf(luck, n + 1, of - n))
+    return low, high
+
+
+def _walks(
+    threshold: Callable, delta: float, dimension: int, runs: int, steps: int, seed: int
+) -> ThresholdReport:
+    """The probability that L_t(theta_hat, theta) reaches beta."""
+    rng = np.random.default_rng(seed)
+    with scope.engine():
+        times = np.arange(dimension, steps + 1, dtype=float)
+        beta = np.asarray(threshold(jnp.asarray(times), jnp.full(times.shape, delta)))
+    require(
+        np.isfinite(beta).all() and (np.diff(beta) >= -1e-12 * np.abs(beta[1:])).all(),
+        "beta is not finite, or falls in t",
+    )
+    sums, counts = np.zeros((runs, dimension)), np.zeros(dimension)
+    reached = np.zeros(runs, bool)
+    for t in range(1, steps + 1):
+        k = (t - 1) % dimension
+        sums[:, k] += rng.standard_normal(runs)
+        counts[k] += 1
+        if t >= dimension:
+            reached |= (sums**2 / counts).sum(1) / 2 >= beta[t - dimension]
+    n = int(reached.sum())
+    low, high = _bounds(n, runs, 0.0005)
+    line = (
+        f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
+        f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
+    )
+    return ThresholdReport(repr(threshold), (line,), n / runs, low, high)

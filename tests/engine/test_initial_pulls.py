@@ -1,0 +1,166 @@
+"""Several initial pulls of each arm: rounds in index order, then the first check."""
+
+import dataclasses
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from experiments.cells import Cell
+from jaxelim.cli import main
+from jaxelim.sampling.parts import allocation
+from jaxelim.store import digest
+
+MEANS = np.array([2.2, 0.6, 0.0])
+PLAIN = je.Instance.unstructured(MEANS, noise_std=1.5)
+ARMS = np.random.default_rng(0).normal(size=(5, 3))
+LINEAR = je.Instance(ARMS, [3.2, -2.4, 2.0])
+SLOW = pytest.mark.slow
+ONE = je.Engine(lanes=16, devices=1, shrink=False)
+FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping")
+
+
+def crossing(noise, n, delta):
+    """The first t >= n K at which the LLR of Gaussian rewards exceeds log((1 + t)/delta)."""
+    arms = np.arange(noise.size) % 3
+    rewards = MEANS[arms] + 1.5 * noise
+    for t in range(3 * n, noise.size + 1):
+        counts = np.bincount(arms[:t], minlength=3)
+        means = np.bincount(arms[:t], rewards[:t], 3) / counts
+        best = means.argmax()
+        rest = np.delete(np.arange(3), best)
+        spread = 1 / counts[best] + 1 / counts[rest]
+        llr = (means[best] - means[rest]) ** 2 / (2 * 1.5**2 * spread)
+        if llr.min() > np.log((1 + t) / delta):
+            return t
+    return None
+
+
+def test_the_first_check_follows_the_initial_rounds():
+    """Given noise: rounds in index order, rewards, the stop and the threshold at t = n K."""
+    n = 15
+    noise = np.random.default_rng(3).standard_normal((12, 400))
+    result = je.simulate(
+        PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise, runs=12, engine=ONE,
+        initial_pulls=n,
+    )  # fmt: skip
+    known = [crossing(row, n, 0.3) for row in noise]
+    assert None not in known and min(known) == 45 < max(known)
+    np.testing.assert_array_equal(result.samples[0, 0], known)
+    assert result.settings["initial_pulls"] == n and (result.pulls >= n).all()
+    found = je.trace(
+        PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise[0], initial_pulls=n
+    )
+    assert found.samples == known[0] and len(found.active) == known[0] - 3 * n + 1
+    np.testing.assert_array_equal(found.arms, np.arange(found.samples) % 3)
+    rewards = MEANS[found.arms] + 1.5 * noise[0, : found.samples]
+    np.testing.assert_allclose(found.rewards, rewards, rtol=1e-12)
+
+
+def test_seeded_noise_depends_on_run_and_t_alone():
+    """Uniform sampling draws the same rewards whatever the initial pulls; None is one pull."""
+    given = dict(delta=0.01, max_samples=60, threshold=je.Heuristic(), run=4, seed=9)
+    usual, one, five = (
+        je.trace(PLAIN, je.BestArm(), je.Uniform(), initial_pulls=n, **given) for n in (None, 1, 5)
+    )
+    np.testing.assert_array_equal(usual.rewards, one.rewards)
+    least = min(one.samples, five.samples)
+    np.testing.assert_array_equal(one.rewards[:least], five.rewards[:least])
+
+
+@pytest.mark.parametrize("layout", [
+    dataclasses.replace(ONE, precision="float32"),
+    pytest.param(dataclasses.replace(ONE, form="square"), marks=SLOW),
+    pytest.param(dataclasses.replace(ONE, form="arms"), marks=SLOW),
+], ids=["float32", "square", "arms"])  # fmt: skip
+def test_the_statistics_after_the_start(layout):
+    """theta_hat is that of least squares, and the run goes on."""
+    noise = np.random.default_rng(1).standard_normal(900)
+    found = je.trace(
+        LINEAR, je.BestArm(), je.LinGapE(), noise=noise, delta=1e-9, initial_pulls=7, ridge=0.5,
+        engine=layout, max_samples=900,
+    )  # fmt: skip
+    arms = np.arange(35) % 5
+    phi = ARMS[arms]
+    known = np.linalg.solve(phi.T @ phi + np.eye(3) / 2, phi.T @ (LINEAR.means[arms] + noise[:35]))
+    rtol = 1e-5 if layout.precision == "float32" else 1e-11
+    np.testing.assert_allclose(found.theta_hat_0, known, rtol=rtol)
+    np.testing.assert_array_equal(found.arms[:35], arms)
+    assert found.samples > 36 and found.pulls.sum() == found.samples
+
+
+@pytest.mark.slow
+def test_layout_batch_and_deltas_change_nothing():
+    """Alone, in a batch of instances, with other lanes, chunks and devices."""
+    given = dict(delta=[0.1, 0.01], stopping=(je.LLR(), je.SelectiveElimination()), seed=2,
+                 max_samples=2000, initial_pulls=3)  # fmt: skip
+    batch = je.Instance(ARMS, np.stack([LINEAR.theta, -LINEAR.theta]))
+    many = je.simulate(batch, je.BestArm(), je.Uniform(), runs=20, engine=ONE, **given)
+    alone = je.simulate(
+        batch[1], je.BestArm(), je.Uniform(), runs=[17],
+        engine=je.Engine(lanes=8, chunk=8, devices=1), **given,
+    )  # fmt: skip
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(many, name)[1][:, :, [17]], getattr(alone, name))
+    assert (many.pulls >= 3).all() and (many.samples >= 15).all()
+
+
+@pytest.mark.parametrize("rule", [
+    je.LazyTaS(), pytest.param(je.XYAdaptive(), marks=SLOW), pytest.param(je.FWS(), marks=SLOW),
+], ids=repr)  # fmt: skip
+def test_rules_start_after_the_initial_pulls(rule):
+    stopping = je.Native() if isinstance(rule, je.XYAdaptive) else je.LLR()
+    found = je.trace(
+        LINEAR, je.BestArm(), rule, stopping=stopping, initial_pulls=4, max_samples=3000, delta=0.1
+    )
+    np.testing.assert_array_equal(found.arms[:20], np.arange(20) % 5)
+    assert found.stopped and found.answer[LINEAR.means.argmax()]
+
+
+@pytest.mark.parametrize("start", [3, 12])
+def test_schedules_count_from_the_first_choice(start):
+    t = jnp.arange(start + 1, start + 30)
+    view = types.SimpleNamespace(t=t, start=start)
+    every = np.asarray(allocation.due(7, view))
+    np.testing.assert_array_equal(np.flatnonzero(every), [0, 7, 14, 21, 28])
+    powers = np.asarray(t)[np.asarray(allocation.due("powers", view))]
+    first = start + 1
+    assert set(powers) == {first} | {p for p in (4, 8, 16, 32) if first <= p <= start + 29}
+
+
+def test_refusals():
+    def run(**given):
+        return je.simulate(PLAIN, je.BestArm(), je.Uniform(), runs=2, **given)
+
+    for wrong in (0, -1, True, 2.0, "2", 34):
+        with pytest.raises(je.ArgumentError, match=r"initial_pulls: .*None, or an integer from 1"):
+            run(initial_pulls=wrong, max_samples=100)
+    with pytest.raises(je.ArgumentError, match="noise: .*at least initial_pulls K = 12 samples"):
+        run(initial_pulls=4, noise=np.zeros((2, 11)))
+    with pytest.raises(je.ArgumentError, match="max_samples: .*from 3"):
+        run(max_samples=2)
+
+
+def test_results_name_them():
+    """Files of results without the entry have one pull; other numbers are another cell."""
+    cell = Cell("x", PLAIN, je.BestArm(), je.Uniform(), (je.LLR(),), ridge=0.0)
+    settings = [dataclasses.replace(cell, initial_pulls=n).settings() for n in (None, 1, 2)]
+    assert settings[0] == settings[1] and "initial_pulls" not in settings[0]
+    assert settings[2] == {**settings[0], "initial_pulls": 2}
+    assert digest(settings[2]) != digest(settings[0])
+    data, _ = dataclasses.replace(cell, initial_pulls=6, max_samples=20).compute(
+        np.arange(3), lambda *_: None
+    )
+    assert (data["pulls"].values >= 6).all()
+
+
+def test_the_command_line(tmp_path, capsys):
+    path = tmp_path / "plain.json"
+    PLAIN.to_json(path)
+    given = ["run", str(path), "--rule", "uniform", "--runs", "4", "--max-samples", "30"]
+    assert main([*given, "--initial-pulls", "10"]) == 0
+    assert "30" in capsys.readouterr().out
+    assert main([*given, "--initial-pulls", "0"]) == 2
+    assert "initial_pulls: got 0" in capsys.readouterr().err

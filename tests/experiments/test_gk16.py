@@ -1,0 +1,58 @@
+"""The table of Garivier & Kaufmann at a tiny size, from its command line."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from experiments import gk16
+from jaxelim.store import Store
+
+TINY = ["--runs", "6", "--instances", "2", "--no-processes"]
+
+
+def test_the_table_and_its_numbers(tmp_path, capsys):
+    """Racing on the second instance: the numbers are those of `simulate`; it resumes."""
+    arguments = [*TINY, "--rules", "racing", "--output", str(tmp_path)]
+    assert gk16.main(arguments) == 0
+    page = capsys.readouterr().out
+    with open(tmp_path / "gk16.csv", newline="") as file:
+        (line,) = csv.DictReader(file)
+    known = je.simulate(
+        je.Instance.unstructured(gk16.MEANS["2"], je.Bernoulli()), je.BestArm(),
+        je.ChernoffRacing(), delta=0.1, threshold=je.GK16(), stopping=je.Native(), runs=6,
+    )  # fmt: skip
+    tau = known.samples[0, 0]
+    assert float(line["mean"]) == pytest.approx(tau.mean())
+    assert float(line["se"]) == pytest.approx(tau.std(ddof=1) / math.sqrt(6))
+    assert float(line["median"]) == np.median(tau)
+    assert line["errors"] == str((~known.correct).sum()) and line["stopped"] == "6"
+    assert (line["paper"], line["other"], line["truncated"]) == ("3078", "2915", "0")
+    assert f"| racing | {tau.mean():.0f} ± " in page and (tmp_path / "gk16.md").read_text() in page
+    assert all((tmp_path / f"gk16_2.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
+    assert gk16.main(arguments) == 0
+    assert "0 runs computed, 6 were there already" in capsys.readouterr().err
+
+
+def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
+    arguments = [*TINY, "--rules", "racing", "--max-samples", "100", "--output", str(tmp_path)]
+    assert gk16.main(arguments) == 0
+    page = capsys.readouterr().out
+    assert "| 100 ± 0† |" in page and "| 6/6 |" in page and "restricted mean" in page
+    (cell,) = Store(tmp_path).cells()
+    assert cell.name == "gk16/2/racing/max_samples=100" and not list(tmp_path.glob("*.png"))
+
+
+def test_the_cells_are_those_of_the_paper():
+    cells = gk16.jobs(gk16.Table())
+    assert len(cells) == 12 and len({cell.name for cell in cells.values()}) == 12
+    for (_, row), cell in cells.items():
+        assert (cell.delta, cell.threshold, cell.ridge) == ((0.1,), je.GK16(), None)
+        assert cell.stopping == ((je.LLR(),) if row.startswith("tas") else (je.Native(),))
+    assert cells["1", "kl-lucb"].rule == je.LUCB(pulls=2)
+    with pytest.raises(je.UnknownNameError, match="racing"):
+        gk16.Table(rules=("racin",))
+    with pytest.raises(je.ArgumentError, match="instances"):
+        gk16.Table(instances=("1", "1"))

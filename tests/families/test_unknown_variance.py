@@ -1,0 +1,422 @@
+"""Gaussian rewards of unknown variances: costs, statistics, runs against the twin, the law."""
+
+import dataclasses
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import betainc
+from scipy.stats import binom
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.views import Snapshot
+from jaxelim.families import student_evidence as student
+from jaxelim.lanes import LaneOps
+from jaxelim.store import canonical
+from jaxelim.testing import ContractError, check_family
+from tests.twin import unknown_variance as twin
+
+SLOW = pytest.mark.slow
+ONE = je.Engine(lanes=16, devices=1, shrink=False)
+STOPS = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
+         "native": je.Native()}  # fmt: skip
+MU, STD = [3.0, 1.4, -0.4, -1.6], (1.0, 0.5, 1.0, 0.8)
+INSTANCE = je.Instance.unstructured(MU, je.GaussianUnknownVariance(STD))
+
+
+def compiled(f, *given):
+    with scope.engine():
+        return jax.tree.map(np.asarray, jax.jit(f)(*map(jnp.asarray, given)))
+
+
+# Costs.
+
+
+def shapes_of_costs(rng, n):
+    """f_a, f_b, v_a, v_b for a gap of 1: plain, near triple roots, near double ones, lopsided."""
+    plain = [*np.floor(10 ** rng.uniform(0, 4, (2, n))), *10 ** rng.uniform(-8, 8, (2, n))]
+    near = 1 + 10 ** rng.uniform(-16, -1, (4, n)) * rng.choice([-1, 1], (4, n))
+    triple = near * np.array([50, 50, 0.25, 0.25])[:, None]
+    p, x = rng.uniform(0, 1, (2, n))  # c(x) = c'(x) = 0 gives v_a and v_b
+    q = 1 - p
+    both = -(3 * x**2 - 2 * (1 + q) * x + q)
+    v_b = (x**3 - (1 + q) * x**2 + (q + both) * x) / p
+    v_a = (both - p * v_b) / q
+    good = (v_a > 1e-8) & (v_b > 1e-8)
+    double = np.stack([1e3 * p, 1e3 * q, v_a, v_b * near[0]])[:, good]
+    lopsided = [*10 ** rng.uniform(-12, 0, (2, n)), *10 ** rng.uniform(-20, 20, (2, n))]
+    return [np.array(x) for x in (plain, triple, double, lopsided)]
+
+
+def test_pairs_cost_the_least_over_the_common_mean():
+    """Relative error 1e-14 against a grid and a polish over u; 1e-6 in float32."""
+    for f_a, f_b, v_a, v_b in shapes_of_costs(np.random.default_rng(0), 600):
+        one, zero = np.ones_like(f_a), np.zeros_like(f_a)
+        given = f_a, one, v_a, f_b, zero, v_b
+        known = twin.pair_by_grid(*given)
+        np.testing.assert_allclose(compiled(student.pair, *given), known, rtol=1e-14)
+        np.testing.assert_allclose(twin.pair(*given), known, rtol=1e-9, atol=1e-12)
+        single = compiled(student.pair, *(x.astype(np.float32) for x in given))
+        assert single.dtype == np.float32
+        np.testing.assert_allclose(single, known, rtol=1e-6)
+
+
+def test_costs_at_edges():
+    """Equal means, the other order, no variance, no weight, extreme gaps: 0 or finite."""
+    f = [3.0, 3, 3, 3, 0, 3, 3, 0]
+    a = [1.0, 0, 1, 1, 1, 1e150, 1e-200, 1]
+    v = [1.0, 1, 0, 1, 1, 1, 1, 1]
+    g, b, w = [3.0, 3, 3, 3, 3, 3, 3, 0], [1.0, 1, 0, 0, 0, 0, 0, 0], [1.0, 1, 1, 0, 1, 1, 1, 1]
+    value = compiled(student.pair, *(np.array(x, float) for x in (f, a, v, g, b, w)))
+    assert np.isfinite(value).all() and (value[[0, 1, 2, 3, 4, 6, 7]] < 1e-25).all()
+    np.testing.assert_allclose(value[5], 3 * np.log(1e150), rtol=1e-12)  # one of the two means
+    mean, above = np.array([1.0, 1, 0, 0.5, 1]), np.array([True, False, False, True, True])
+    v = np.array([2.0, 2, 2, 2, 0])
+    value = compiled(lambda *x: student.half_log(*x), mean, v, np.full(5, 0.5), above)
+    known = [twin.level(1, m, s, 0.5, up) for m, s, up in zip(mean, v, above, strict=True)]
+    np.testing.assert_allclose(value, known, rtol=1e-15)
+    assert known[0] > 0 == known[1] and known[2] > 0 == known[3] == known[4]
+
+
+def seen_of(means, variances, counts, problem, family):
+    from jaxelim.families.unknown_variance import StudentStatistics
+
+    space = family.space(LaneOps(), jnp.eye(len(means)), ())
+    stats = StudentStatistics(
+        t=jnp.int32(counts.sum()), counts=counts, means=means, reward_sums=means * counts,
+        squares=variances * counts,
+    )  # fmt: skip
+    return Snapshot.of(family, problem, space, stats)
+
+
+@pytest.mark.parametrize("problem", [
+    pytest.param(je.BestArm(), marks=SLOW), je.TopM(2), je.Thresholding(0.1),
+], ids=repr)  # fmt: skip
+def test_the_gradient_is_that_of_the_values(problem):
+    """By differences, in the weights; 0 for arms without variance."""
+    rng, family = np.random.default_rng(1), je.GaussianUnknownVariance()
+
+    @jax.jit
+    def look(means, variances, w):
+        seen = seen_of(means, variances, jnp.full(4, 9.0), problem, family)
+        each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
+        at = lambda w: seen.evidence.weighted(w).values()  # noqa: E731
+        by = lambda s: (at(w + s) - at(w - s)) / (2 * jnp.sum(s))  # noqa: E731
+        slopes = jax.vmap(by)(1e-5 * jnp.diag(w)).T
+        return seen.shape.exists, slopes, jax.vmap(seen.evidence.weighted(w).gradient)(each)
+
+    for case in range(20):
+        variances = 10 ** rng.uniform(-1, 1, 4)
+        variances[0] *= case % 4 > 0
+        with scope.engine():
+            given = rng.normal(size=4), variances, rng.dirichlet(np.ones(4)) + 0.01
+            exists, slopes, found = map(np.asarray, look(*map(jnp.asarray, given)))
+        np.testing.assert_allclose(slopes[exists], found[exists], rtol=1e-5, atol=1e-8)
+        assert case % 4 or not found[exists][:, 0].any()
+
+
+@pytest.mark.parametrize("degrees", ["free", "glr"])
+def test_intervals_invert_the_cost_of_a_level(degrees):
+    """f log(1 + (m - L)^2/v)/2 = beta; infinite where nothing is known."""
+    counts = np.array([2.0, 5, 40, 1, 3])
+    variances, means = np.array([0.5, 2, 1, 0, 0]), np.array([1.0, -2, 0, 3, 4])
+    family = je.GaussianUnknownVariance(degrees=degrees)
+
+    def look(means, variances, counts):
+        seen = seen_of(means, variances, counts, je.BestArm(), family)
+        found = family.interval(seen, means, jnp.asarray(2.5))
+        return found.lower, found.upper
+
+    lower, upper = compiled(look, means, variances, counts)
+    f = counts - (degrees == "free")
+    for end in (lower, upper):
+        cost = f[:3] * np.log1p((means - end)[:3] ** 2 / variances[:3]) / 2
+        np.testing.assert_allclose(cost, 2.5, rtol=1e-12)
+    assert (lower[3:] == -np.inf).all() and (upper[3:] == np.inf).all()
+    known = twin.bounds(means, variances, f, 2.5)
+    np.testing.assert_allclose([lower, upper], known, rtol=1e-13)
+
+
+def test_statistics_by_welford():
+    """Means and variances of two passes, where the mean is 1e6 standard deviations; equal: 0."""
+    family, problem = je.GaussianUnknownVariance(), je.BestArm()
+    rng = np.random.default_rng(2)
+    rewards, arms = 1e6 + rng.normal(size=(200, 3)), rng.integers(0, 4, 200).astype(np.int32)
+    rewards[arms == 3], go = 0.1, rng.random((200, 3)) < 0.8
+
+    def walk(arms, rewards, go):
+        space = family.space(LaneOps(), jnp.eye(4), ())
+        first = jnp.stack([rewards[0], rewards[1], rewards[2], 0 * rewards[0] + 0.1])
+        stats = family.start(space, problem, (), first)
+
+        def more(s, stats):
+            seen = Snapshot.of(family, problem, space, stats)
+            return family.update(seen, jnp.full(3, arms[s]), rewards[s], go[s])
+
+        return jax.lax.fori_loop(jnp.int32(0), jnp.int32(200), more, stats)
+
+    stats = compiled(walk, arms, rewards, go)
+    for lane in range(3):
+        for k in range(4):
+            drawn = rewards[(arms == k) & go[:, lane], lane]
+            x = np.concatenate([[0.1 if k == 3 else rewards[k, lane]], drawn])
+            assert stats.counts[k, lane] == x.size > 20
+            np.testing.assert_allclose(stats.means[k, lane], x.mean(), rtol=1e-13)
+            variance = stats.squares[k, lane] / x.size
+            np.testing.assert_allclose(variance, 0 if k == 3 else x.var(), rtol=1e-9)
+    np.testing.assert_allclose(stats.reward_sums, stats.counts * stats.means, rtol=1e-15)
+    np.testing.assert_array_equal(stats.t, 4 + go.sum(0))
+
+
+# Runs.
+
+CASES = {
+    "best arm, uniform": (je.BestArm(), ("bai",), je.Uniform(), {}),
+    "top m, lucb": (je.TopM(2), ("topm", 2), je.LUCB(), {}),
+    "signs, lucb": (je.Thresholding(0.5), ("osi", 0.5), je.LUCB(pulls=2), {}),
+    "best arm, lucb": (je.BestArm(), ("bai",), je.LUCB(), {}),
+    "best arm, two pulls": (je.BestArm(), ("bai",), je.LUCB(pulls=2), {}),
+    "top m, uniform": (je.TopM(2), ("topm", 2), je.Uniform(), {}),
+    "signs, uniform": (je.Thresholding(0.5), ("osi", 0.5), je.Uniform(), {}),
+    "glr": (je.BestArm(), ("bai",), je.LUCB(), {"degrees": "glr"}),
+    "four pulls": (je.BestArm(), ("bai",), je.Uniform(), {"initial_pulls": 4}),
+}
+FAST = ("best arm, uniform", "signs, lucb")
+
+
+@pytest.mark.parametrize(
+    "case", [name if name in FAST else pytest.param(name, marks=SLOW) for name in CASES]
+)
+def test_runs_equal_the_twin_pull_by_pull(case):
+    """60 runs: the order of the stops. 5 of them beside the twin: stops, answers, pulls, tests."""
+    problem, spec, rule, more = CASES[case]
+    lucb = isinstance(rule, je.LUCB)
+    names = ["llr", "selective", "full"] + ["native"] * lucb
+    noise = np.random.default_rng(3).standard_normal((60, 260))
+    degrees, pulls = more.get("degrees", "free"), more.get("initial_pulls")
+    family = je.GaussianUnknownVariance(STD, degrees)
+    result = je.simulate(
+        je.Instance.unstructured(MU, family), problem, rule, delta=0.2, noise=noise, runs=60,
+        stopping=[STOPS[name] for name in names], engine=ONE, initial_pulls=pulls,
+    )  # fmt: skip
+    llr, selective, full = result.samples[:3, 0]
+    assert (full <= selective).all() and (selective <= llr).all() and result.stopped.mean() > 0.5
+    for r in range(5):
+        known = twin.run(
+            MU, STD, spec, "lucb" if lucb else "uniform", noise=noise[r], delta=0.2,
+            stopping=names, pulls=getattr(rule, "pulls", 1), initial_pulls=pulls or 2,
+            degrees=degrees,
+        )  # fmt: skip
+        for s, name in enumerate(names):
+            stop = known.stops[name]
+            found = (result.samples[s, 0, r], result.stopped[s, 0, r])
+            assert found == (stop.samples, stop.stopped), (r, name)
+            np.testing.assert_array_equal(result.answer[s, 0, r], stop.answer)
+            np.testing.assert_array_equal(result.pulls[s, 0, r], stop.pulls)
+            if name != "native":
+                assert result.tests_stopping[s, 0, r] == stop.tests, (r, name)
+
+
+def test_a_trace_equals_the_twin():
+    """Every arm, by given noise; two initial rounds."""
+    noise = np.random.default_rng(5).standard_normal(200)
+    found = je.trace(INSTANCE, je.BestArm(), je.LUCB(), noise=noise, delta=0.2, initial_pulls=3)
+    known = twin.run(MU, STD, ("bai",), "lucb", noise=noise, delta=0.2, initial_pulls=3)
+    np.testing.assert_array_equal(found.arms, known.arms)
+    assert found.stopped and found.samples > 13
+    rewards = np.array(MU)[found.arms] + np.array(STD)[found.arms] * noise[: found.samples]
+    np.testing.assert_allclose(found.rewards, rewards, rtol=1e-14)
+
+
+@pytest.mark.slow
+def test_layout_batches_and_scale():
+    """Other lanes, chunks, batches and deltas give the same runs; so do all rewards times 8."""
+    given = dict(delta=[0.2, 0.05], stopping=list(STOPS.values())[:3], seed=4, max_samples=900)
+    batch = je.Instance.unstructured([MU, MU[::-1]], je.GaussianUnknownVariance(STD))
+    scaled = je.Instance.unstructured(
+        8 * np.array([MU, MU[::-1]]), je.GaussianUnknownVariance(8 * np.array(STD))
+    )
+    rule = je.Uniform()
+    many, large = (je.simulate(x, je.BestArm(), rule, runs=40, engine=ONE, **given)
+                   for x in (batch, scaled))  # fmt: skip
+    alone = je.simulate(
+        batch[1], je.BestArm(), rule, runs=[31], engine=je.Engine(lanes=32, chunk=8, devices=2),
+        **given,
+    )  # fmt: skip
+    for name in ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping"):
+        np.testing.assert_array_equal(getattr(many, name)[1][:, :, [31]], getattr(alone, name))
+        np.testing.assert_array_equal(getattr(many, name), getattr(large, name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2), je.Thresholding(0.2)], ids=repr)
+def test_errors(problem):
+    """n = 2000 runs a row at delta = 0.1 with the heuristic threshold.
+
+    A rate of 0.1 would fail by luck with probability 1e-6; a rate of 0.14 would be seen
+    with probability 0.7.
+    """
+    near = je.Instance.unstructured([0.7, 0.3, 0.1, -0.2], je.GaussianUnknownVariance((1, 1, 2, 1)))
+    result = je.simulate(
+        near, problem, je.Uniform(), delta=0.1, runs=2000, max_samples=20_000,
+        stopping=list(STOPS.values())[:3],
+    )  # fmt: skip
+    assert result.stopped.mean() > 0.95
+    llr, selective, full = result.samples[:, 0]
+    assert (full <= selective).all() and (selective <= llr).all()
+    errors = (result.stopped & ~result.correct).sum(-1)
+    print(f"{problem!r}: {errors.ravel()} errors in 2000 runs, mean tau {result.samples.mean(-1)}")
+    assert (errors <= binom.isf(1e-6, 2000, 0.1)).all()
+
+
+# The law of one arm.
+
+
+@pytest.mark.parametrize("degrees", ["free", "glr"])
+def test_exact_tails(degrees):
+    """P(L > x) = I_q(n - 1)/2, 1/2) with q = exp(-2 x/f): at most exp(-x) for f = N - 1 alone."""
+    n, x = np.meshgrid([2, 3, 5, 10, 50, 1000], np.linspace(0.01, 40, 300))
+    f = n - (degrees == "free")
+    ratio = betainc((n - 1) / 2, 0.5, np.exp(-2 * x / f)) / np.exp(-x)
+    assert (ratio.max() <= 1) == (degrees == "free")
+    if degrees == "glr":
+        high = betainc(0.5, 0.5, np.exp(-4.6)) / np.exp(-4.6)
+        np.testing.assert_allclose(high, 6.4, rtol=0.01)  # N = 2, as in the specification
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 6, 30])
+def test_costs_of_true_pieces_exceed_x_seldom(count):
+    """n = 10^6 draws of N rewards of one arm, and of two arms with equal means.
+
+    One arm: the share above x = 1, 3, 5 is within 5.5 standard errors of the exact
+    tail, a luck of 4e-8 each; seen is an error of 5% (x = 5: 13%) of that tail. Two arms: the share
+    is below exp(-x), by 5 standard errors; here a rate of 1.2 exp(-x) would be seen.
+    """
+    n, rng = 10**6, np.random.default_rng(count)
+    rewards = rng.standard_normal((2, count, n)) * np.array([1.0, 3.0])[:, None, None]
+    means, variances = rewards.mean(1), rewards.var(1)
+    f = np.full(n, count - 1.0)
+
+    def costs(a, v_a, b, v_b, f):
+        level = f * student.half_log(a, v_a, jnp.zeros_like(a), a > 0)
+        return level, student.pair(f, a, v_a, f, b, v_b)
+
+    level, pair = compiled(costs, means[0], variances[0], means[1], variances[1], f)
+    for x in (1.0, 3.0, 5.0):
+        exact = betainc((count - 1) / 2, 0.5, np.exp(-2 * x / (count - 1)))
+        share = (level > x).mean()
+        assert abs(share - exact) <= 5.5 * (exact / n) ** 0.5, (x, share, exact)
+        share = (pair > x).mean()
+        print(f"N = {count}, x = {x}: pairs {share * np.exp(x):.3f} exp(-x)")
+        assert share + 5 * (share / n) ** 0.5 <= np.exp(-x)
+
+
+# The contract, values, refusals.
+
+
+@pytest.mark.slow
+def test_the_contract():
+    report = check_family(je.GaussianUnknownVariance(), draws=5000)
+    assert len(report.lines) == 6 and "0 errors" in report.lines[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Biased(je.GaussianUnknownVariance):
+    """Rewards with a mean that is off.
+
+    Args:
+        std: as in the base class.
+        degrees: likewise.
+    """
+
+    name = "biased"
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return super().draw(lanes, nature, arm, pull, noise) + 0.2
+
+
+def test_the_contract_sees_a_bias():
+    with pytest.raises(ContractError, match="errors off"):
+        check_family(Biased(), draws=5000)
+    with pytest.raises(ContractError, match="one that defines nature, draw, start"):
+        check_family(je.Gaussian())
+
+
+@pytest.mark.parametrize("family", [
+    je.GaussianUnknownVariance(), je.GaussianUnknownVariance(2), je.GaussianUnknownVariance(STD),
+    je.GaussianUnknownVariance(np.array(STD), degrees="glr"),
+], ids=repr)  # fmt: skip
+def test_it_is_a_value(family, tmp_path):
+    assert eval(repr(family), vars(je)) == family == pickle.loads(pickle.dumps(family))
+    assert hash(family) == hash(dataclasses.replace(family))
+    instance = je.Instance.unstructured(MU, family)
+    assert eval(repr(instance), vars(je)) == instance and instance.family.initial_pulls == 2
+    known = {"class": "jaxelim.GaussianUnknownVariance", "degrees": family.degrees}
+    std = list(family.std) if isinstance(family.std, tuple) else family.std
+    assert canonical(instance)["family"] == {**known, "std": std}
+    if family == je.GaussianUnknownVariance():
+        instance.to_json(tmp_path / "x.json")
+        assert je.load_instance(tmp_path / "x.json") == instance
+
+
+def run(instance=INSTANCE, problem=None, rule=None, **more):
+    given = {"runs": 2, "max_samples": 100, **more}
+    return je.simulate(instance, problem or je.BestArm(), rule or je.Uniform(), **given)
+
+
+def student_of(*given, means=MU, **more):
+    return je.Instance.unstructured(means, je.GaussianUnknownVariance(*given, **more))
+
+
+REFUSED = {
+    "one initial pull": (lambda: run(initial_pulls=1), "initial_pulls", "from 2, the least for"),
+    "too few samples": (lambda: run(max_samples=7), "max_samples", "from 8 "),
+    "short noise": (lambda: run(noise=np.zeros((2, 7))), "noise", "initial_pulls K = 8"),
+    "linear features": (
+        lambda: je.Instance([[1, 0], [1, 1]], [1, 0], family=je.GaussianUnknownVariance()),
+        "family", "a family for linear arms",
+    ),
+    "std of another length": (lambda: student_of([1.0, 2.0]), "std", "K = 4 numbers"),
+    "std 0": (lambda: student_of(0.0), "std", "from 1e-100 to 1e+100"),
+    "negative std": (lambda: student_of([1.0, 1, -1, 1]), "std", "-1 is not"),
+    "a matrix": (lambda: student_of(np.ones((2, 2))), "std", "shape"),
+    "degrees": (lambda: student_of(degrees="n"), "degrees", "'free'"),
+    "means too large": (lambda: student_of(1e-13), "means", "1e+12 std"),
+    "a ridge": (lambda: run(ridge=1.0), "ridge", "has no ridge"),
+    "a linear threshold": (
+        lambda: run(threshold=je.LinearThreshold(4, 1.0, 1.0)), "threshold", "without a ridge",
+    ),
+    "a Gaussian rule": (lambda: run(rule=je.LinGapE()), "family", "gaussian rewards: LinGapE"),
+    "half-spaces": (
+        lambda: run(problem=je.HalfSpaces(
+            lambda theta: jnp.argmax(theta),
+            np.stack([np.eye(4)[i] - np.delete(np.eye(4), i, 0) for i in range(4)]),
+        )), "problem", "Rows or Levels",
+    ),
+    "huge noise": (lambda: run(noise=np.full((2, 50), 1e101)), "noise", "at most 1e+100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name):
+    call, argument, sentence = REFUSED[name]
+    with pytest.raises(je.ArgumentError) as caught:
+        call()
+    assert caught.value.argument == argument and sentence in str(caught.value)
+
+
+def test_equal_rewards_are_an_error_of_the_model():
+    """The call names the run and the arm. LUCB and the LLR never tell such an arm apart."""
+    noise = np.random.default_rng(6).standard_normal((60, 260))
+    noise[9, 2::4] = 0.25  # the rewards of arm 2 under uniform sampling
+    given = dict(noise=noise, runs=60, engine=ONE, stopping=list(STOPS.values())[:3], delta=0.2)
+    with pytest.raises(je.ArgumentError, match="noise: .* rewards of arm 2 in run 9 are all equal"):
+        run(**given, max_samples=1000)
+    noise[9, 50] = 1.0
+    assert run(**given, max_samples=1000).samples[0, 0, 9] > 50
+    with pytest.raises(je.ArgumentError, match="arm 0 in run 0 are all equal"):
+        je.trace(INSTANCE, je.BestArm(), je.LUCB(), noise=np.zeros(200), delta=0.2, initial_pulls=3)

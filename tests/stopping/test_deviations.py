@@ -1,0 +1,275 @@
+"""Thresholds from deviation inequalities, against independent forms of their formulas."""
+
+import math
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import lambertw, zeta
+
+import jaxelim as je
+from jaxelim import catalogue, cli, scope
+from jaxelim.stopping import deviations
+
+ROOT = Path(__file__).parents[2]
+XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
+
+
+def at(f, x, dtype=np.float64):
+    """f of an array, as the engine traces it, in float64."""
+    with scope.engine():
+        return np.asarray(jax.jit(f)(jnp.asarray(x, dtype)), np.float64)
+
+
+def beta(threshold, t, delta, dtype=np.float64):
+    with scope.engine():
+        t, delta = (jnp.asarray(one, dtype) for one in np.broadcast_arrays(t, delta))
+        return np.asarray(jax.jit(threshold)(t, delta), np.float64)
+
+
+def g_gaussian(l):
+    """g_G(lambda) as written, with SciPy's zeta."""
+    return 2 * l - 2 * l * math.log(4 * l) + math.log(zeta(2 * l)) - math.log1p(-l) / 2
+
+
+def c_gaussian(x):
+    """min over lambda of (g_G(lambda) + x)/lambda, by search."""
+    found = minimize_scalar(
+        lambda l: (g_gaussian(l) + x) / l, bounds=(0.5 + 1e-9, 1 - 1e-9), method="bounded",
+        options={"xatol": 1e-12},
+    )  # fmt: skip
+    return found.fun
+
+
+def t_exponential(x):
+    """min over lambda and xi in (0, 1/2] of (g_xi(lambda) + x)/lambda, by search.
+
+    g_xi(lambda) = lambda (1 + xi) log(pi^2/(3 log(1 + xi)^2)) - log(1 - lambda (1 + xi)).
+    """
+
+    def value(point):
+        l, xi = point
+        a = l * (1 + xi)
+        if not (0 < a < 1 and 0 < xi <= 0.5):
+            return np.inf
+        return (a * math.log(math.pi**2 / (3 * math.log1p(xi) ** 2)) - math.log1p(-a) + x) / l
+
+    options = {"xatol": 1e-10, "fatol": 1e-13, "maxiter": 2000}
+    starts = [[0.5 / (1 + xi), xi] for xi in (0.05, 0.3, 0.499)]
+    return min(minimize(value, s, method="Nelder-Mead", options=options).fun for s in starts)
+
+
+def test_h_inverse():
+    found = at(deviations.h_inverse, XS)
+    np.testing.assert_allclose(found - np.log(found), 1 + XS, rtol=1e-15)
+    some = XS[(XS > 1e-2) & (XS < 600)]
+    np.testing.assert_allclose(
+        at(deviations.h_inverse, some), -lambertw(-np.exp(-1 - some), -1).real, rtol=1e-14
+    )
+    assert at(deviations.h_inverse, 0.0) == 1
+
+
+@pytest.mark.parametrize("x", [0.02, 0.3, 1.0, 2.5, 8.0, 60.0, 700.0])
+def test_t_is_the_least_over_lambda_and_xi(x):
+    """Both branches of h~, below and above x = 0.65."""
+    np.testing.assert_allclose(at(deviations.exponential_family, x), t_exponential(x), rtol=1e-9)
+
+
+def test_t_is_continuous_and_rises():
+    # (h^-1(1 + x) + log(2 zeta(2)))/2 = h(1/log(3/2)) here.
+    log = math.log(1.5)
+    u = 2 * (1 / log + math.log(log)) - math.log(2 * zeta(2))
+    turn = u - math.log(u) - 1
+    assert 0.1 < turn < 1
+    low, high = at(deviations.exponential_family, turn * np.array([1 - 1e-9, 1 + 1e-9]))
+    assert 0 < high - low < 1e-7
+    assert (np.diff(at(deviations.exponential_family, XS)) > 0).all()
+    # The paper's approximation, good from x = 5 on.
+    x = np.geomspace(5, 700, 20)
+    near = x + 4 * np.log(1 + x + np.sqrt(2 * x))
+    np.testing.assert_allclose(at(deviations.exponential_family, x), near, rtol=0.1)
+
+
+def test_c_is_the_least_over_lambda():
+    np.testing.assert_allclose(
+        at(deviations.gaussian, XS), [c_gaussian(x) for x in XS], rtol=1e-13
+    )
+    # Beyond the table some lambda is still used, so the bound stays valid.
+    far = at(deviations.gaussian, 5000.0)
+    assert c_gaussian(5000.0) <= far <= 1.001 * c_gaussian(5000.0)
+
+
+@pytest.mark.parametrize("f", [
+    deviations.h_inverse, deviations.exponential_family, deviations.gaussian,
+])  # fmt: skip
+def test_float32(f):
+    xs = XS.astype(np.float32)
+    with scope.engine():
+        assert jax.eval_shape(f, jax.ShapeDtypeStruct((3,), np.float32)).dtype == np.float32
+    np.testing.assert_allclose(at(f, xs, np.float32), at(f, xs), rtol=2e-6)
+
+
+TIMES = np.array([2.0, 5, 40, 1e3, 1e6, 1e9])
+DELTAS = np.array([0.9, 0.1, 1e-3, 1e-30, 1e-300])
+
+
+@pytest.mark.parametrize("arms, pieces", [(1, 4), (2, 1), (2, 6), (5, 1)])
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_kaufmann_koolen(arms, pieces, gaussian):
+    found = beta(je.KaufmannKoolen(pieces, arms, gaussian), TIMES, DELTAS[:, None])
+    for row, delta in zip(found, DELTAS, strict=True):
+        x = (math.log(pieces) - math.log(delta)) / arms
+        n = np.maximum(TIMES / arms, 1)
+        if gaussian:
+            right = arms * c_gaussian(x) + 2 * arms * np.log(4 + np.log(n))
+        else:
+            right = arms * t_exponential(x) + 3 * arms * np.log(1 + np.log(n))
+        np.testing.assert_allclose(row, right, rtol=1e-8)
+    assert (np.diff(found, axis=0) > 0).all() and (np.diff(found, axis=1) >= 0).all()
+
+
+def test_values():
+    """Two numbers, so that no change of both formula and reference goes unseen."""
+    two = beta(je.KaufmannKoolen(4), 1000.0, 0.1), beta(je.KaufmannKoolen(4, 2, True), 1000.0, 0.1)
+    np.testing.assert_allclose(two, [33.0841063841192, 16.12794599590908], rtol=1e-12)
+
+
+def test_equal_counts_are_the_largest_sum():
+    rng = np.random.default_rng(0)
+    for arms in (2, 5):
+        counts = rng.integers(1, 10 ** rng.integers(1, 6, (200, 1)), (200, arms)).astype(float)
+        t = counts.sum(1)
+        for gaussian, term in (
+            (False, lambda n: 3 * np.log(1 + np.log(n))),
+            (True, lambda n: 2 * np.log(4 + np.log(n))),
+        ):
+            threshold = je.KaufmannKoolen(1, arms, gaussian)
+            start = beta(threshold, float(arms), 0.1) - arms * term(1.0)
+            assert (beta(threshold, t, 0.1) >= start + term(counts).sum(1) - 1e-9).all()
+
+
+COINS = je.Instance.unstructured([0.5, 0.4, 0.3, 0.2, 0.1], je.Bernoulli())
+MEANS = je.Instance.unstructured([1.0, 0.5, 0.2, 0.0, -1.0])
+LINEAR = je.Instance([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.2])
+
+
+@pytest.mark.parametrize("instance, problem, right", [
+    (COINS, je.BestArm(), (4, 2, False)), (COINS, je.TopM(2), (6, 2, False)),
+    (COINS, je.Thresholding(0.35), (5, 1, False)), (MEANS, je.BestArm(), (4, 2, True)),
+    (MEANS, je.TopM(3), (6, 2, True)), (MEANS, je.Thresholding(0.1), (5, 1, True)),
+    (LINEAR, je.BestArm(), (1, 3, True)), (LINEAR, je.TopM(2), (1, 3, True)),
+])  # fmt: skip
+def test_pieces_and_arms_of_an_instance(instance, problem, right):
+    made = je.KaufmannKoolen.of(instance, problem)
+    assert made == je.KaufmannKoolen(*right)
+    assert eval(repr(made), vars(je)) == made and hash(eval(repr(made), vars(je))) == hash(made)
+
+
+def test_other_problems_and_families_are_refused():
+    quadrants = je.HalfSpaces(lambda theta: jnp.int32(theta[0] > 0), np.eye(5)[None, :1])
+    with pytest.raises(je.UnsupportedError, match="for others give pieces and arms"):
+        je.KaufmannKoolen.of(MEANS, quadrants)
+
+    class Unknown:
+        name = "unknown variance"
+
+    class Other:
+        family, K, structure = Unknown(), 3, "unstructured"
+
+    with pytest.raises(je.UnsupportedError, match="gaussian of known variance, or a one-par"):
+        je.KaufmannKoolen.of(Other(), je.BestArm())
+
+
+@pytest.mark.parametrize("arguments, name", [
+    (dict(pieces=0), "pieces"), (dict(pieces=2.5), "pieces"), (dict(pieces=1, arms=0), "arms"),
+    (dict(pieces=1, arms=True), "arms"), (dict(pieces=1, gaussian=1), "gaussian"),
+])  # fmt: skip
+def test_bad_arguments_of_kaufmann_koolen(arguments, name):
+    with pytest.raises(je.ArgumentError, match=f"^{name}: "):
+        je.KaufmannKoolen(**arguments)
+
+
+@pytest.mark.parametrize("arguments, name", [
+    (dict(arms=1), "arms"), (dict(arms=3, racing="yes"), "racing"),
+    (dict(arms=3, alpha=1.0), "alpha"), (dict(arms=3, k1=405.4), "k1"),
+    (dict(arms=3, k1=math.nan), "k1"), (dict(arms=3, alpha=1.05), "k1"),
+    (dict(arms=3, k1=10.9, racing=True), "k1"),
+])  # fmt: skip
+def test_bad_arguments_of_kaufmann_kalyanakrishnan(arguments, name):
+    with pytest.raises(je.ArgumentError, match=f"^{name}: "):
+        je.KaufmannKalyanakrishnan(**arguments)
+
+
+def test_kaufmann_kalyanakrishnan():
+    x = np.log(405.5 * 5) + 1.1 * np.log(TIMES) - np.log(DELTAS[:, None])
+    lucb, racing = je.KaufmannKalyanakrishnan(5), je.KaufmannKalyanakrishnan.of(COINS, racing=True)
+    np.testing.assert_allclose(beta(lucb, TIMES, DELTAS[:, None]), x + np.log(x), rtol=1e-14)
+    np.testing.assert_allclose(beta(racing, TIMES, DELTAS[:, None]), x, rtol=1e-14)
+    assert je.KaufmannKalyanakrishnan(3, racing=True, k1=11.1).k1 == 11.1
+    assert je.KaufmannKalyanakrishnan(3, alpha=2.0, k1=14.0).least == pytest.approx(4 * math.e + 2)
+
+
+@pytest.mark.parametrize("racing", [False, True])
+def test_what_the_intervals_may_miss_sums_to_delta(racing):
+    """The union over t and arms is at most delta, with the default k1.
+
+    P(an interval misses on one side at t) is at most e (beta log t + 1) e^-beta, and
+    e^-beta where all counts are equal. Beyond T the sum of 1/t^alpha and of
+    log(t)/t^alpha is bounded by its integral.
+    """
+    k, delta, last, alpha = 7, 0.1, 10**6, 1.1
+    threshold = je.KaufmannKalyanakrishnan(k, racing)
+    t = np.arange(1.0, last + 1)
+    level = beta(threshold, t, delta)
+    missed = np.exp(-level) if racing else math.e * (level * np.log(t) + 1) * np.exp(-level)
+    tail_1 = last ** (1 - alpha) / (alpha - 1)
+    tail_log = tail_1 * (math.log(last) + 1 / (alpha - 1))
+    rest = tail_1 if racing else (math.e + 1) * tail_log + math.e * tail_1
+    total = k * missed.sum() + delta * rest / threshold.k1
+    assert 0.01 * delta < total < delta
+
+
+EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
+
+
+def test_runs_and_their_settings():
+    """The same runs as with the threshold written as a function, and a repr in the settings."""
+    threshold = je.KaufmannKoolen.of(EASY, je.BestArm())
+    common = dict(runs=20, delta=1e-300, max_samples=500, stopping=je.LLR())
+    found = je.simulate(EASY, je.BestArm(), je.Uniform(), threshold=threshold, **common)
+    level = c_gaussian((math.log(2) - math.log(1e-300)) / 2)
+    plain = je.simulate(
+        EASY, je.BestArm(), je.Uniform(), **common,
+        threshold=lambda t, delta: 2 * level + 4 * jnp.log(4 + jnp.log(t / 2)) + 0 * delta,
+    )  # fmt: skip
+    assert found.stopped.all() and found.settings["threshold"] == repr(threshold)
+    assert len(np.unique(found.samples)) > 3
+    np.testing.assert_array_equal(found.samples, plain.samples)
+
+
+def test_command_line(capsys, tmp_path):
+    path = tmp_path / "easy.json"
+    EASY.to_json(path)
+    words = ["run", str(path), "--rule", "uniform", "--runs", "2", "--max-samples", "50"]
+    words += ["--threshold", "kaufmann-koolen"]
+    assert cli.main(words) == 0 and "llr" in capsys.readouterr().out
+    assert cli.main([*words[:-1], "kaufmann-kolen"]) == 2
+    assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
+    found = catalogue.find_threshold("kaufmann-koolen", COINS, None, je.TopM(2))
+    assert found == je.KaufmannKoolen(6)
+    name = "kaufmann-kalyanakrishnan"
+    for rule, racing in ((je.LUCB(), False), (je.Racing(), True)):
+        made = catalogue.find_threshold(name, COINS, None, je.BestArm(), rule)
+        assert made == je.KaufmannKalyanakrishnan(5, racing)
+
+
+def test_the_table_of_thresholds_is_printed_from_the_code():
+    text = (ROOT / "docs" / "definitions.md").read_text()
+    found = re.search(r"<!-- thresholds: .*? -->\n(.*?)<!-- /thresholds -->", text, re.S)
+    assert found and found[1].strip() == catalogue.markdown(catalogue.threshold_rows()).strip()
+    for name in catalogue.THRESHOLDS:
+        catalogue.find_threshold(name, MEANS, None, je.BestArm())
