@@ -14,22 +14,17 @@ vector (up/c_a, -down/c_b)/sqrt(V(u) (n_a + n_b)), up = m_a - u, down = u - m_b.
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import scope
 from jaxelim.families import GaussianByArm, OneParameter
-from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.information import product
-from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.lower_bound.solver import Solution, interior_point
 
-_LANES_CPU, _LANES_OTHER = 8, 256
 _CLOSE = 1e-9  # of Newton's method; see `best_arm_weights`
 
 
@@ -232,20 +227,6 @@ def _inverse(x, live):
     return jnp.where(live & (x > 0), 1 / _positive(x), 0)
 
 
-def model_of(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, ...]:
-    """Means and costs [I, K], directions [I, P, K] and offsets [I, P] of a batch's models."""
-    means = instance.means.reshape(-1, instance.K)
-    with scope.float64():
-        costs = [costs_of(family_of(instance), jnp.asarray(row)) for row in means]
-    return means, np.stack(jax.device_get(costs)), pieces.directions, pieces.offsets
-
-
-def family_of(instance: Instance) -> OneParameter:
-    """The instance's family, asserted to be a one-parameter family."""
-    assert isinstance(instance.family, OneParameter)
-    return instance.family
-
-
 def costless(family: OneParameter) -> OneParameter:
     """The family without its costs, which programs take as arrays: one program serves all."""
     return GaussianByArm((1.0, 1.0)) if isinstance(family, GaussianByArm) else family
@@ -255,75 +236,3 @@ def costs_of(family: OneParameter, means: jax.Array) -> jax.Array:
     """c_k: [K]."""
     costs = family.costs(means)
     return jnp.ones_like(means) if costs is None else costs
-
-
-@functools.partial(jax.jit, static_argnames=("family", "kind", "max_iterations"))
-def _solve_lanes(
-    family, kind, means, costs, directions, offsets, valid, bonus, gap, max_iterations
-) -> Solution:
-    def one(means, costs, directions, offsets, valid, bonus):
-        model = ArmModel(family, means, costs, directions, offsets, kind)
-        return solve_arms(model, kind, valid, bonus, gap, max_iterations)
-
-    return jax.vmap(one)(means, costs, directions, offsets, valid, bonus)
-
-
-def solve_many_arms(
-    instance: Instance, pieces: Pieces, bonus=None, gap=1e-6, max_iterations: int = 100
-) -> Solution:
-    """`solve_arms` for I instances, in calls of one compiled shape; float64 NumPy.
-
-    Args:
-        instance: one instance or a batch.
-        pieces: of I instances.
-        bonus: [I, K] or None.
-        gap: relative duality gap.
-        max_iterations: bound on the interior-point steps of each solve.
-    """
-    given = model_of(instance, pieces)
-    size, K = given[0].shape
-    kinds = {kind_of(y[valid]) for y, valid in zip(pieces.directions, pieces.valid, strict=True)}
-    kind = kinds.pop() if len(kinds) == 1 else "any"
-    kind = kind if bonus is None else general(kind)
-    lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
-    bonus = np.zeros((size, K)) if bonus is None else bonus
-    given, parts = (*given, pieces.valid, bonus), []
-    family = costless(family_of(instance))
-    with scope.float64():
-        for start in range(0, size, lanes):
-            index = np.minimum(np.arange(start, start + lanes), size - 1)
-            arrays = [jnp.asarray(array[index]) for array in given]
-            parts.append(_solve_lanes(family, kind, *arrays, jnp.float64(gap), max_iterations))
-        parts = jax.device_get(parts)
-    return Solution(
-        *(
-            np.concatenate([np.asarray(x) for x in field])[:size]
-            for field in zip(*parts, strict=True)
-        )
-    )
-
-
-@functools.partial(jax.jit, static_argnames="family")
-def _information_lanes(family, means, costs, directions, offsets, gaps, weights):
-    model = ArmModel(family, means, costs, directions, offsets)
-    return jax.vmap(lambda w: model.information(w, gaps).value)(weights)
-
-
-def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
-    """H_p(w), inf on padding, float64 NumPy: [I, n, P].
-
-    Args:
-        instance: one instance or a batch.
-        pieces: of I instances.
-        weights: [I, n, K], not negative, of any sum.
-    """
-    given = model_of(instance, pieces)
-    out = []
-    with scope.float64():
-        for i, w in enumerate(weights):
-            means, costs, directions, offsets = (x[i] for x in given)
-            margin = directions @ means - offsets
-            gaps = (pieces.valid[i] & (margin > 0)).astype(np.float64)
-            arrays = map(jnp.asarray, (means, costs, directions, offsets, gaps, w))
-            out.append(jax.device_get(_information_lanes(costless(family_of(instance)), *arrays)))
-    return np.where(pieces.valid[:, None], np.stack(out), np.inf)

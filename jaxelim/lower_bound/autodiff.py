@@ -19,18 +19,17 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxelim import checks, scope
-from jaxelim.errors import ArgumentError
-from jaxelim.families import Gaussian, OneParameter
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
+from jaxelim.lower_bound.arm_solves import model_of, solve_many_arms
 from jaxelim.lower_bound.arms import (
     ArmInputs,
     costless,
     costs_of,
     general,
     kind_of,
-    model_of,
-    solve_many_arms,
 )
 from jaxelim.lower_bound.derivatives import GAP, Inputs
 from jaxelim.lower_bound.information import product
@@ -131,6 +130,8 @@ def optimal_allocation(
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
     if isinstance(family, Gaussian):
         noise_std, family = family.std, None
+    if not isinstance(family, OneParameter | None):
+        raise ArgumentError("family", family, "a OneParameter such as Bernoulli(), or None")
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
@@ -297,6 +298,9 @@ def complexity_gradients(
     pieces = pieces_of(instance, problem)
     K = instance.K
     extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
+    if isinstance(instance.family, GaussianUnknownVariance):
+        allowed = f"a family with one unknown an arm: H* has no derivatives for {instance.family!r}"
+        raise UnsupportedError("family", instance.family, allowed)
     if isinstance(instance.family, OneParameter):
         return _arm_gradients(instance, pieces, extra, gap, jacobian)
     arms, theta, unit = scaled(instance, pieces)
