@@ -14,22 +14,17 @@ vector (up/c_a, -down/c_b)/sqrt(V(u) (n_a + n_b)), up = m_a - u, down = u - m_b.
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import scope
-from jaxelim.families import OneParameter
-from jaxelim.instances.instance import Instance
+from jaxelim.families import GaussianByArm, OneParameter
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.information import product
-from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.lower_bound.solver import Solution, interior_point
 
-_LANES_CPU, _LANES_OTHER = 8, 256
 _CLOSE = 1e-9  # of Newton's method; see `best_arm_weights`
 
 
@@ -54,6 +49,7 @@ class ArmModel:
     costs: jax.Array  # [K]
     directions: jax.Array  # [P, K] entries 1, -1 and 0; zeros on padding
     offsets: jax.Array  # [P]
+    kind: str = "any"  # as of `kind_of`
 
     @property
     def margins(self) -> jax.Array:
@@ -72,13 +68,26 @@ class ArmModel:
         n = weights / self.costs
         n_a, n_b = product(plus, n), product(minus, n)
         live = gaps > 0
-        both = jnp.any(self.directions > 0, 1) & jnp.any(self.directions < 0, 1)
-        pair, level = live & both, live & ~both
+        if self.kind in ("best-arm", "pairs"):
+            pair, level = live, jnp.zeros_like(live)
+        elif self.kind == "levels":
+            pair, level = jnp.zeros_like(live), live
+        else:
+            both = jnp.any(self.directions > 0, 1) & jnp.any(self.directions < 0, 1)
+            pair, level = live & both, live & ~both
         # Two means inside the range replace those of other places: derivatives stay finite.
         low, high = inside(family)
-        x, y = jnp.where(level, a + b, high), jnp.where(level, self.offsets * self._sign, low)
-        a, b = jnp.where(pair, a, high), jnp.where(pair, b, low)
+        d = jnp.zeros_like(a)
+        if self.kind in ("levels", "any"):
+            line = self.offsets * jnp.sum(self.directions, 1)
+            d = family.divergence(jnp.where(level, a + b, high), jnp.where(level, line, low))
+        scale = jnp.square(gaps)
+        if self.kind == "levels":
+            slope = jnp.where(level, scale * d, 0)
+            gradient = (jnp.abs(self.directions) * slope[:, None]).T / self.costs[:, None]
+            return ArmInformation((n_a + n_b) * slope, gradient, jnp.zeros_like(gradient))
         n_k = n_a + n_b
+        a, b = jnp.where(pair, a, high), jnp.where(pair, b, low)
         n_a, n_b = jnp.where(pair, n_a, 1), jnp.where(pair, n_b, 1)
         total = n_a + n_b
         positive = jnp.where(total > 0, total, 1)
@@ -86,8 +95,6 @@ class ArmModel:
         seen = (n_a > 0) & (n_b > 0)  # H_p of a pair is 0 elsewhere
         safe_up, safe_down = (jnp.where(seen, z, (a - b) / 2) for z in (up, down))
         d_a, d_b, variance = family.around(a, safe_up, b, safe_down)
-        d = family.divergence(x, y)
-        scale = jnp.square(gaps)
         value = jnp.where(seen, n_a * d_a + n_b * d_b, 0)
         value = jnp.where(pair, value, jnp.where(level, n_k * d, 0))
         by_a, by_b = (jnp.where(pair, z, jnp.where(level, d, 0)) for z in (d_a, d_b))
@@ -96,11 +103,6 @@ class ArmModel:
         bend = plus * (size * up)[:, None] - minus * (size * down)[:, None]
         c = self.costs[:, None]
         return ArmInformation(scale * value, gradient.T / c, bend.T / c)
-
-    @property
-    def _sign(self) -> jax.Array:
-        """The sum of a direction's entries: 1 or -1 for a level."""
-        return jnp.sum(self.directions, 1)
 
 
 def inside(family: OneParameter) -> tuple[float, float]:
@@ -114,7 +116,9 @@ def inside(family: OneParameter) -> tuple[float, float]:
 
 
 def kind_of(directions: np.ndarray) -> str:
-    """How the pieces of an answer are solved: "best-arm", "levels" or "any".
+    """What the pieces of an answer are: "best-arm", "pairs", "levels" or "any".
+
+    "levels" has at most one an arm. The first and the third have closed forms.
 
     Args:
         directions: [P, K] of one answer.
@@ -126,7 +130,12 @@ def kind_of(directions: np.ndarray) -> str:
         return "best-arm"
     if not pair.any() and (np.abs(directions).sum(0) <= 1).all():
         return "levels"
-    return "any"
+    return "pairs" if pair.all() else "any"
+
+
+def general(kind: str) -> str:
+    """The kind without closed form, as a bonus has none."""
+    return "pairs" if kind in ("best-arm", "pairs") else "any"
 
 
 def solve_arms(
@@ -142,7 +151,7 @@ def solve_arms(
         model: the arms and their pieces.
         kind: as of `kind_of`; static.
         valid: [P] bool, False on padding.
-        bonus: [K] c; read for the kind "any" only.
+        bonus: [K] c; read for the kinds "pairs" and "any" only.
         gap: relative duality gap.
         max_iterations: bound on the interior-point steps.
 
@@ -152,7 +161,7 @@ def solve_arms(
     margin = model.margins
     solvable = jnp.all(jnp.where(valid, margin > 0, True)) & jnp.any(valid)
     gaps = (valid & (margin > 0)).astype(model.means.dtype)
-    if kind == "any":
+    if kind in ("pairs", "any"):
         return interior_point(model, gaps, bonus, gap, max_iterations, 8, solvable)
     live = gaps > 0
     K = model.means.shape[0]
@@ -189,7 +198,7 @@ class ArmInputs:
     costs: jax.Array  # [K]
     directions: jax.Array  # [P, K]
     offsets: jax.Array  # [P]
-    bonus: jax.Array  # [K]; 0 unless the kind is "any"
+    bonus: jax.Array  # [K]; read for the kinds "pairs" and "any" only
 
     def solve(self, valid, gap: float) -> Solution:
         """Solve for the saddle point."""
@@ -205,7 +214,9 @@ class ArmInputs:
 
     @property
     def _model(self) -> ArmModel:
-        return ArmModel(self.family, self.means, self.costs, self.directions, self.offsets)
+        return ArmModel(
+            self.family, self.means, self.costs, self.directions, self.offsets, self.kind
+        )
 
 
 def _positive(x):
@@ -216,87 +227,12 @@ def _inverse(x, live):
     return jnp.where(live & (x > 0), 1 / _positive(x), 0)
 
 
-def model_of(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, ...]:
-    """Means and costs [I, K], directions [I, P, K] and offsets [I, P] of a batch's models."""
-    means = instance.means.reshape(-1, instance.K)
-    with scope.float64():
-        costs = [costs_of(instance.family, jnp.asarray(row)) for row in means]
-    return means, np.stack(jax.device_get(costs)), pieces.directions, pieces.offsets
+def costless(family: OneParameter) -> OneParameter:
+    """The family without its costs, which programs take as arrays: one program serves all."""
+    return GaussianByArm((1.0, 1.0)) if isinstance(family, GaussianByArm) else family
 
 
 def costs_of(family: OneParameter, means: jax.Array) -> jax.Array:
     """c_k: [K]."""
     costs = family.costs(means)
     return jnp.ones_like(means) if costs is None else costs
-
-
-@functools.partial(jax.jit, static_argnames=("family", "kind", "max_iterations"))
-def _solve_lanes(
-    family, kind, means, costs, directions, offsets, valid, bonus, gap, max_iterations
-) -> Solution:
-    def one(means, costs, directions, offsets, valid, bonus):
-        model = ArmModel(family, means, costs, directions, offsets)
-        return solve_arms(model, kind, valid, bonus, gap, max_iterations)
-
-    return jax.vmap(one)(means, costs, directions, offsets, valid, bonus)
-
-
-def solve_many_arms(
-    instance: Instance, pieces: Pieces, bonus=None, gap=1e-6, max_iterations: int = 100
-) -> Solution:
-    """`solve_arms` for I instances, in calls of one compiled shape; float64 NumPy.
-
-    Args:
-        instance: one instance or a batch.
-        pieces: of I instances.
-        bonus: [I, K] or None.
-        gap: relative duality gap.
-        max_iterations: bound on the interior-point steps of each solve.
-    """
-    given = model_of(instance, pieces)
-    size, K = given[0].shape
-    kinds = {kind_of(y[valid]) for y, valid in zip(pieces.directions, pieces.valid, strict=True)}
-    kind = kinds.pop() if len(kinds) == 1 and bonus is None else "any"
-    lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
-    bonus = np.zeros((size, K)) if bonus is None else bonus
-    given, parts = (*given, pieces.valid, bonus), []
-    with scope.float64():
-        for start in range(0, size, lanes):
-            index = np.minimum(np.arange(start, start + lanes), size - 1)
-            arrays = [jnp.asarray(array[index]) for array in given]
-            parts.append(
-                _solve_lanes(instance.family, kind, *arrays, jnp.float64(gap), max_iterations)
-            )
-        parts = jax.device_get(parts)
-    return Solution(
-        *(
-            np.concatenate([np.asarray(x) for x in field])[:size]
-            for field in zip(*parts, strict=True)
-        )
-    )
-
-
-@functools.partial(jax.jit, static_argnames="family")
-def _information_lanes(family, means, costs, directions, offsets, gaps, weights):
-    model = ArmModel(family, means, costs, directions, offsets)
-    return jax.vmap(lambda w: model.information(w, gaps).value)(weights)
-
-
-def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
-    """H_p(w), inf on padding, float64 NumPy: [I, n, P].
-
-    Args:
-        instance: one instance or a batch.
-        pieces: of I instances.
-        weights: [I, n, K], not negative, of any sum.
-    """
-    given = model_of(instance, pieces)
-    out = []
-    with scope.float64():
-        for i, w in enumerate(weights):
-            means, costs, directions, offsets = (x[i] for x in given)
-            margin = directions @ means - offsets
-            gaps = (pieces.valid[i] & (margin > 0)).astype(np.float64)
-            arrays = map(jnp.asarray, (means, costs, directions, offsets, gaps, w))
-            out.append(jax.device_get(_information_lanes(instance.family, *arrays)))
-    return np.where(pieces.valid[:, None], np.stack(out), np.inf)

@@ -19,11 +19,18 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxelim import checks, scope
-from jaxelim.errors import ArgumentError
-from jaxelim.families import Gaussian, OneParameter
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
-from jaxelim.lower_bound.arms import ArmInputs, costs_of, kind_of, model_of, solve_many_arms
+from jaxelim.lower_bound.arm_solves import model_of, solve_many_arms
+from jaxelim.lower_bound.arms import (
+    ArmInputs,
+    costless,
+    costs_of,
+    general,
+    kind_of,
+)
 from jaxelim.lower_bound.derivatives import GAP, Inputs
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.optimum import scaled, solve_many
@@ -123,6 +130,8 @@ def optimal_allocation(
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
     if isinstance(family, Gaussian):
         noise_std, family = family.std, None
+    if not isinstance(family, OneParameter | None):
+        raise ArgumentError("family", family, "a OneParameter such as Bernoulli(), or None")
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
@@ -130,7 +139,9 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
     )
     traced = [name for name, x in given.items() if isinstance(x, Tracer)]
     if arms is None:
-        arms = np.eye(np.shape(theta)[-1])
+        if not isinstance(theta, Tracer):
+            theta = checks.real_array("theta", theta, ndim=1)
+        arms = np.eye(theta.shape[-1])
         del given["arms"]
     elif family is not None:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
@@ -173,12 +184,11 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
     if family is None:
         inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
     else:
-        kind = "any"
-        if bonus is None:
-            rng = np.random.default_rng(0)
-            kind = kind_of(half_spaces(problem, np.eye(len(theta)), rng.random(len(theta)))[0])
+        point = np.random.default_rng(0).random(len(theta))
+        kind = kind_of(half_spaces(problem, np.eye(len(theta)), point)[0])
+        kind = kind if bonus is None else general(kind)
         costs = costs_of(family, jax.lax.stop_gradient(theta))
-        inputs = ArmInputs(family, kind, theta, costs, directions, offsets, extra)
+        inputs = ArmInputs(costless(family), kind, theta, costs, directions, offsets, extra)
     return function(
         inputs,
         jnp.ones(offsets.shape, dtype),
@@ -288,6 +298,9 @@ def complexity_gradients(
     pieces = pieces_of(instance, problem)
     K = instance.K
     extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
+    if isinstance(instance.family, GaussianUnknownVariance):
+        allowed = f"a family with one unknown an arm: H* has no derivatives for {instance.family!r}"
+        raise UnsupportedError("family", instance.family, allowed)
     if isinstance(instance.family, OneParameter):
         return _arm_gradients(instance, pieces, extra, gap, jacobian)
     arms, theta, unit = scaled(instance, pieces)
@@ -318,13 +331,14 @@ def _arm_gradients(
     if ends.size:
         allowed = f"means inside ({family.low:g}, {family.high:g}), where H* has derivatives"
         raise ArgumentError("instance", instance, allowed, f"{ends[0]:g} is not")
-    kind = kind_of(directions[0][pieces.valid[0]]) if bonus is None else "any"
+    kind = kind_of(directions[0][pieces.valid[0]])
+    kind = kind if bonus is None else general(kind)
     extra = np.zeros(instance.K) if bonus is None else bonus
     parts = []
     with scope.float64():
         for i in range(len(means)):
             given = [jnp.asarray(x) for x in (means[i], costs[i], directions[i], offsets[i], extra)]
-            inputs = ArmInputs(family, kind, *given)
+            inputs = ArmInputs(costless(family), kind, *given)
             marks = jnp.asarray(pieces.valid[i], jnp.float64)
             parts.append(_gradients_by_mean(inputs, marks, gap, jacobian))
         parts = jax.device_get(parts)

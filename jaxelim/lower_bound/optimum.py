@@ -10,9 +10,9 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError
-from jaxelim.families import OneParameter
+from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.arms import arm_information, solve_many_arms
+from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solver import Solution, solve
 
@@ -128,7 +128,7 @@ def information_of(
 
 def informations(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
     """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
-    if isinstance(instance.family, OneParameter):
+    if not isinstance(instance.family, Gaussian):
         return arm_information(instance, pieces, weights)
     arms, theta, unit = scaled(instance, pieces)
     return np.stack([
@@ -175,11 +175,11 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
                 "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
             )
         bonus = np.broadcast_to(bonus, shape)
-    if isinstance(instance.family, OneParameter):
+    if not isinstance(instance.family, Gaussian):
         solution = solve_many_arms(instance, pieces, bonus, gap)
     else:
         solution = solve_many(*scaled(instance, pieces), bonus, gap)
-    information = informations(instance, pieces, solution.allocation[:, None])[:, 0]
+    information = informations(instance, pieces, np.asarray(solution.allocation)[:, None])[:, 0]
     fields = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
-from jaxelim.families import Gaussian, OneParameter
+from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
@@ -101,13 +101,13 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         TieError: theta lies in a piece or on its boundary: the answer is not
             unique, H* = 0.
         ArgumentError: no pieces, or features that do not span a direction of a piece.
-        UnsupportedError: rewards of a family without divergence, or pieces that the
-            family knows no evidence about; or a problem with `shared_answers`.
+        UnsupportedError: rewards of a family of one's own that is no `OneParameter`, or
+            pieces that the family knows no evidence about; or a problem with `shared_answers`.
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    if not isinstance(instance.family, Gaussian | OneParameter):
-        allowed = f"a family with a divergence: H* is not defined for {instance.family!r}"
+    if not isinstance(instance.family, Gaussian | OneParameter | GaussianUnknownVariance):
+        allowed = f"a OneParameter: H* is not defined for {instance.family!r}"
         raise UnsupportedError("family", instance.family, allowed)
     if getattr(problem, "shared_answers", False):
         allowed = "a problem with one answer for each public answer: where several share one, the "
@@ -129,12 +129,14 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     for index, (y, c) in enumerate(each):
         directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
     pieces = Pieces(directions, offsets, valid)
-    if isinstance(instance.family, OneParameter):
+    if not isinstance(instance.family, Gaussian):
         _refuse_other_pieces(problem, instance.family, pieces)
     return pieces
 
 
-def _refuse_other_pieces(problem: object, family: OneParameter, pieces: Pieces) -> None:
+def _refuse_other_pieces(
+    problem: object, family: OneParameter | GaussianUnknownVariance, pieces: Pieces
+) -> None:
     """Refuse all but pairs of arms, and arms with a level inside the range of means."""
     directions = pieces.directions
     plus, minus = (directions > 0).sum(-1), (directions < 0).sum(-1)
