@@ -152,6 +152,11 @@ class StudentEvidence(Evidence):
         """The same pieces under weights w [K], positive, of any sum."""
         return dataclasses.replace(self, freedom=weights)
 
+    def pair(self, i: Array, k: Array) -> Array:
+        lanes, given = self.space.lanes, (self.freedom, self.means, self.variances)
+        own, other = ([lanes.take(x, j) for x in given] for j in (i, k))
+        return pair(*own, *other)  # type: ignore[call-arg]
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

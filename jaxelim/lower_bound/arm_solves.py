@@ -108,7 +108,9 @@ def _finish(found: Solution, i: int, given: list[np.ndarray], gap: float) -> Non
 
     with scope.float64():
         arrays = [jnp.asarray(x) for x in given[:5]]
-        weights, mixture, value, reached = cutting_planes(cuts, bonus, found.allocation[i], gap)
+        weights, mixture, value, reached = cutting_planes(
+            cuts, bonus, np.asarray(found.allocation[i]), gap
+        )
     if reached < found.gap[i]:
         whole = np.zeros(valid.size)
         whole[valid] = mixture
