@@ -26,7 +26,7 @@ _INTEGER = 2.0**52 + 2.0**51
 
 @jax.custom_jvp
 def log(x: Array) -> Array:
-    """The natural logarithm of x; any shape."""
+    """The natural logarithm of x, at least 0; any shape."""
     if x.dtype != jnp.float64:
         return jnp.log(x)
     value = _of_normal(jnp.maximum(x, np.finfo(np.float64).tiny))
@@ -40,7 +40,7 @@ def _log_jvp(of, toward):
 
 @jax.custom_jvp
 def log1p(r: Array) -> Array:
-    """log(1 + r), accurate near r = 0 too; any shape."""
+    """log(1 + r) of r, at least -1, accurate near r = 0 too; any shape."""
     if r.dtype != jnp.float64:
         return jnp.log1p(r)
     u = 1 + r
@@ -70,6 +70,5 @@ def _of_normal(x: Array) -> Array:
 
 
 def _at_ends(x: Array, value: Array) -> Array:
-    """The value, but -inf at 0, inf at inf, NaN below 0 and of NaN."""
-    value = jnp.where(x == 0, -jnp.inf, jnp.where(x == jnp.inf, jnp.inf, value))
-    return jnp.where(x >= 0, value, jnp.nan)
+    """The value, but -inf at and below 0, inf at inf, NaN of NaN."""
+    return jnp.where(x < jnp.inf, jnp.where(x > 0, value, -jnp.inf), x)

@@ -47,7 +47,7 @@ def inside(family: OneParameter, rng: Generator, n: int) -> np.ndarray:
         kept = np.concatenate([kept, means if allowed(family, means) else _allowed(family, means)])
         if kept.size >= n:
             return kept[:n]
-    require(False, "check refuses most means inside the range")
+    require(False, "check refuses means inside the range, and most of those drawn")
     return kept
 
 

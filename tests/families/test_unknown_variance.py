@@ -259,9 +259,10 @@ def test_errors(problem):
     A rate of 0.1 would fail by luck with probability 1e-6; a rate of 0.14 would be seen
     with probability 0.7.
     """
-    near = je.Instance.unstructured([0.7, 0.3, 0.1, -0.2], je.GaussianUnknownVariance((1, 1, 2, 1)))
+    family = je.GaussianUnknownVariance((1, 1, 0.8, 1))
+    near = je.Instance.unstructured([1.1, 0.5, -0.1, -1], family)
     result = je.simulate(
-        near, problem, je.Uniform(), delta=0.1, runs=2000, max_samples=20_000,
+        near, problem, je.Uniform(), delta=0.1, runs=2000, max_samples=5000,
         stopping=list(STOPS.values())[:3],
     )  # fmt: skip
     assert result.stopped.mean() > 0.95

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, linprog, minimize
 
 from tests.twin import families as stops
 from tests.twin.solver import maximin
@@ -149,8 +149,32 @@ def active(sets, labels):
     return labels[sets.active[labels[:, 0]]]
 
 
+def clear(x):
+    """Whether rounding cannot decide which entry is the largest; exact ties are clear."""
+    others = x.max() - x[x < x.max()]
+    return others.size == 0 or others.min() > 1e-9 * max(abs(x.max()), 1e-9)
+
+
+def unique(payoffs):
+    """Whether only one z maximises the least entry of payoffs @ z over the simplex."""
+    z, value = maximin(payoffs)
+    slack, K = 1e-8 * np.abs(payoffs).max(), payoffs.shape[1]
+    toward = np.random.default_rng(0).normal(size=K)
+    ends = [
+        linprog(sign * toward, -payoffs, np.full(len(payoffs), slack - value), np.ones((1, K)),
+                [1.0], method="highs").x
+        for sign in (1, -1)
+    ]  # fmt: skip
+    return all(end is not None and np.abs(end - z).max() < 1e-4 for end in ends)
+
+
 class Rule:
-    """A rule: `choose(counts, means, t, labels)` gives the arm of sample t."""
+    """A rule: `choose(counts, means, t, labels)` gives the arm of sample t.
+
+    `sure` turns False where several choices are right, up to rounding.
+    """
+
+    sure = True
 
     def __init__(self, problem, counts, truth, **settings):
         self.problem, self.K, self.truth = problem, problem.K, truth
@@ -219,9 +243,12 @@ class Fws(Rule):
             self.rows.append(len(near))
             if len(near) == 1:
                 z = np.eye(self.K)[np.argmax(grads[0])]
+                self.sure &= clear(grads[0])
             else:
+                self.sure &= unique(grads - (grads @ self.x)[:, None])
                 z = maximin(grads - (grads @ self.x)[:, None])[0]
         self.x = ((t - 1) * self.x + z) / t
+        self.sure &= clear(self.x / counts)
         return int(np.argmax(self.x / counts))
 
 
@@ -235,8 +262,10 @@ class LazyTas(Rule):
         w = self.w
         for i in range(1, 1001):
             inside = np.maximum(w, FLOOR)
-            label, _ = self.cheapest(labels, inside, means)
-            k = np.argmax(self.problem.gradient(label, inside, means))
+            label, values = self.cheapest(labels, inside, means)
+            slope = self.problem.gradient(label, inside, means)
+            self.sure &= clear(-values) and clear(slope)
+            k = np.argmax(slope)
             w = w * (i / (i + 1)) + np.eye(self.K)[k] * (1 / (i + 1))
             if 1 / ((i + 1) * np.sqrt(np.sum(w**2))) < 0.001:
                 break
@@ -248,6 +277,7 @@ class LazyTas(Rule):
         self.W = self.W + self.w
         if np.min(counts / self.problem.costs) < math.sqrt(t) / math.sqrt(self.K):
             return (t - 1 - self.K) % self.K
+        self.sure &= clear(self.W - counts)
         return int(np.argmin(counts - self.W))
 
 
@@ -298,8 +328,11 @@ def best_arm_weights(problem, means, among):
     return w / w.sum()
 
 
-def piece_weights(problem, means, labels, tolerance=1e-9):
-    """w* over any pieces, by cutting planes; each gradient bounds H from above everywhere."""
+def piece_weights(problem, means, labels, tolerance=1e-5):
+    """w* over any pieces, by cutting planes, then by sequential quadratic programs.
+
+    Each gradient bounds H from above everywhere.
+    """
     cuts, w, best, best_w = np.zeros((0, problem.K)), np.full(problem.K, 1 / problem.K), -1.0, None
     for _ in range(500):
         grads = np.array([problem.gradient(label, np.maximum(w, FLOOR), means) for label in labels])
@@ -309,9 +342,27 @@ def piece_weights(problem, means, labels, tolerance=1e-9):
         cuts = np.vstack([cuts, grads[values <= 2 * values.min()]])
         point, upper = maximin(cuts)
         if upper - best <= tolerance * upper:
-            return best_w
+            return polished(problem, means, labels, best_w, best)
         w = (best_w + point) / 2
     raise ArithmeticError(f"between {best} and {upper}")
+
+
+def polished(problem, means, labels, w, value):
+    """The most accurate w near the given one: maximise s subject to H_p(w) >= s."""
+    inside = lambda x: np.maximum(x[:-1], FLOOR)  # noqa: E731
+    grads = lambda x: np.array(  # noqa: E731
+        [np.append(problem.gradient(label, inside(x), means) / value, -1) for label in labels]
+    )
+    total = {"type": "eq", "fun": lambda x: x[:-1].sum() - 1,
+             "jac": lambda x: np.append(np.ones(problem.K), 0.0)}  # fmt: skip
+    above = {"type": "ineq", "fun": lambda x: grads(x)[:, :-1] @ x[:-1] - x[-1], "jac": grads}
+    start, toward = np.append(w, 1.0), np.append(np.zeros(problem.K), -1.0)
+    found = minimize(
+        lambda x: -x[-1], start, jac=lambda _: toward, method="SLSQP", constraints=[total, above],
+        bounds=[(0, 1)] * problem.K + [(0, None)], options={"ftol": 1e-15, "maxiter": 200},
+    )  # fmt: skip
+    better = found.x[:-1] / found.x[:-1].sum()
+    return better if problem.ratios(labels, np.maximum(better, FLOOR), means).min() >= value else w
 
 
 def weights_of(problem, means, labels, last):
@@ -416,8 +467,9 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
       settings: of the rule, as a dictionary.
 
     Returns:
-      A namespace: `arms` [T], `rewards` [T], the rule, and `stops` by name: samples,
-      answer, stopped, pulls [K], tests.
+      A namespace: `arms` [T], `rewards` [T], the rule, `sure`, up to which sample the
+      choices are the only right ones, and `stops` by name: samples, answer, stopped,
+      pulls [K], tests.
     """
     mu = np.asarray(mu, float)
     K, costs = len(mu), np.ones(len(mu)) if costs is None else np.asarray(costs, float)
@@ -437,7 +489,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
 
     for k in range(K):
         pull(k)
-    sampler = RULES[rule](problem, counts, mu, **dict(settings))
+    sampler, sure = RULES[rule](problem, counts, mu, **dict(settings)), K
     while True:
         t, means = len(arms), sums / counts
         for name, pieces in sets.items():
@@ -452,9 +504,11 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
                     )  # fmt: skip
         if len(ended) == len(stopping):
             return SimpleNamespace(
-                arms=np.array(arms), rewards=np.array(rewards), stops=ended, rule=sampler
-            )
+                arms=np.array(arms), rewards=np.array(rewards), stops=ended, rule=sampler,
+                sure=sure,
+            )  # fmt: skip
         labels = problem.by_rank(problem.pieces(problem.answer(means)), means)
         if elimination is not None:
             labels = active(sets[elimination], labels)
         pull(sampler.choose(counts, means, t + 1, labels))
+        sure += sampler.sure

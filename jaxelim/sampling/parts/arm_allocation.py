@@ -6,6 +6,7 @@ last solution. Signs: w_k ~ c_k/d(m_k, level). Top m: the interior-point method 
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jax import Array
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import View
 from jaxelim.families.arm_evidence import ArmEvidence
+from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.arm_newton import best_arm_weights
@@ -94,7 +96,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
         allowed = among[k] & (upper[k] > highest)
         at = jnp.where((each == k) & allowed, upper, lower)
         found = best_arm_weights(
-            view.family, at, None if c is None else _wide(c), counted=among, lanes=lanes
+            _family(view), at, None if c is None else _wide(c), counted=among, lanes=lanes
         )
         # An arm must do better by more than rounding, so that the lowest of equals stays.
         better = allowed & (found.value > value * (1 + 1e-12))
@@ -107,6 +109,11 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     once = jnp.where(go, 1, jnp.zeros_like(view.t))
     weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
     return ArmAllocation(weights, last.dual, once)
+
+
+def _family(view: View) -> OneParameter:
+    family: Any = view.family  # `needs` of the rules refuses others
+    return family
 
 
 def costs(view: View) -> Array | None:
@@ -131,7 +138,7 @@ def _rounded(weights: Array, like: Array) -> Array:
 def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
     c = costs(view)
     found = best_arm_weights(
-        view.family, _wide(view.means), None if c is None else _wide(c), last.dual,
+        _family(view), _wide(view.means), None if c is None else _wide(c), last.dual,
         counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
     )  # fmt: skip
     once = jnp.ones_like(view.t)
@@ -159,12 +166,12 @@ def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAlloca
         each = np.arange(arms, dtype=np.int32)
         directions = (each == first[:, None])[:, None].astype(means.dtype) - np.eye(arms)
         directions = directions.reshape(-1, arms)
-        model = ArmModel(view.family, means, c, directions, jnp.zeros(directions.shape[0]))
+        model = ArmModel(_family(view), means, c, directions, jnp.zeros(directions.shape[0]))
         ahead = model.margins > 0
         solvable = jnp.all(ahead | ~active) & jnp.any(active)
         live = active & ahead
         live = jnp.where(jnp.any(live), live, ahead)
-        found = climb(
+        found: Any = climb(
             model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
             last.dual, gap, MAX_ITERATIONS, now & solvable,
         )  # fmt: skip
