@@ -100,7 +100,7 @@ def _cuts(means, variances, directions, offsets, valid, weights):
 
 def _finish(found: Solution, i: int, given: list[np.ndarray], gap: float) -> None:
     """Solve instance i of a batch by cutting planes, in place."""
-    valid, bonus = np.tile(given[4], 2), given[5]
+    valid, bonus, start = np.tile(given[4], 2), given[5], np.asarray(found.allocation[i])
 
     def cuts(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = jax.device_get(_cuts(*arrays, jnp.asarray(weights)))
@@ -108,9 +108,7 @@ def _finish(found: Solution, i: int, given: list[np.ndarray], gap: float) -> Non
 
     with scope.float64():
         arrays = [jnp.asarray(x) for x in given[:5]]
-        weights, mixture, value, reached = cutting_planes(
-            cuts, bonus, np.asarray(found.allocation[i]), gap
-        )
+        weights, mixture, value, reached = cutting_planes(cuts, bonus, start, gap)
     if reached < found.gap[i]:
         whole = np.zeros(valid.size)
         whole[valid] = mixture
