@@ -10,7 +10,7 @@ SLOW = pytest.mark.slow
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
             "osi": (je.Thresholding(0.45), ("osi", 0.45))}  # fmt: skip
-STD = [1.0, 0.5, 2.0, 1.0, 0.7]
+STD = [0.8, 0.5, 1.0, 0.9, 0.6]  # a run is in units of the largest
 FAMILIES = {
     "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
     "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
@@ -132,9 +132,9 @@ def test_order_of_the_stops_and_layouts(family, rule, problem):
 
 @SLOW
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["oracle", "optimistic-tas"])
 def test_permuted_arms_permute_the_pulls(rule, problem):
-    """Exponential rewards never tie. Exploration in index order is left out of the comparison."""
+    """Exponential rewards never tie; the other rules explore, or begin, with ties of arms."""
     if not defined(rule, problem, False):
         pytest.skip("not defined")
     means, order = np.array([2.0, 0.3, 1.0, 0.8, 0.1]), np.array([3, 0, 4, 2, 1])
@@ -148,9 +148,7 @@ def test_permuted_arms_permute_the_pulls(rule, problem):
         )
         for m, u in ((means, noise), (means[order], permuted))
     )  # fmt: skip
-    # Uniform blocks of FWS, and turns of the explored arms, follow the index.
-    apart = np.abs(other.pulls - one.pulls[..., order]).max()
-    assert apart <= (2 if rule in ("fws", "lazy-tas") else 1 if "learner" in rule else 0)
+    np.testing.assert_array_equal(other.pulls, one.pulls[..., order])
 
 
 @pytest.mark.parametrize(

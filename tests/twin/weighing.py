@@ -183,6 +183,17 @@ class Rule:
     def start(self, counts):
         """Set up; counts [K] after the first pulls."""
 
+    def tracked(self, counts, target):
+        """The lowest index of the least N_k - target_k, within 1e-6 counted as equal.
+
+        w* is found by another method than the library's, so ties that are exact on paper
+        differ in their last digits. They are sure between arms with equal targets alone.
+        """
+        due = counts - target
+        tied = np.flatnonzero(due <= due.min() + 1e-6)
+        self.sure &= np.ptp(target[tied]) < 1e-6
+        return int(tied[0])
+
     def cheapest(self, labels, weights, means):
         """The piece of least H, and all values of H."""
         values = self.problem.ratios(labels, weights, means)
@@ -398,17 +409,7 @@ class Tas(Rule):
         self.W = self.W + w
         if self.exploration == "paper" and counts.min() < math.sqrt(t):
             return int(np.argmin(counts))
-        due = counts - (self.W if self.tracking == "C" else (t - 1) * w)
-        return lowest(due)
-
-
-def lowest(x):
-    """The lowest index of the least entry, entries within 1e-8 counted as equal.
-
-    w* is found by another method than the library's, so ties that are exact on paper
-    differ in their last digits.
-    """
-    return int(np.argmax(x <= x.min() + 1e-8))
+        return self.tracked(counts, self.W if self.tracking == "C" else (t - 1) * w)
 
 
 class OptimisticTas(Rule):
@@ -432,7 +433,7 @@ class OptimisticTas(Rule):
             if value > best + 1e-12:
                 best, found = value, w
         self.W = self.W + found
-        return lowest(counts - self.W)
+        return self.tracked(counts, self.W)
 
 
 class Oracle(Rule):
@@ -443,7 +444,7 @@ class Oracle(Rule):
         self.w = weights_of(self.problem, self.truth, labels, None)
 
     def choose(self, counts, means, t, labels):
-        return lowest(counts - (t - 1) * self.w)
+        return self.tracked(counts, (t - 1) * self.w)
 
 
 RULES = {"k-learner": KLearner, "fws": Fws, "lazy-tas": LazyTas, "tas": Tas,
