@@ -131,7 +131,7 @@ def find_threshold(
         "linear": lambda: stopping.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
         "kaufmann-koolen": lambda: stopping.KaufmannKoolen.of(instance, problem),
         "kaufmann-kalyanakrishnan": lambda: stopping.KaufmannKalyanakrishnan.of(
-            instance, isinstance(rule, sampling.Racing)
+            instance, isinstance(rule, rules()["racing"])
         ),
     }
     return known[_known("threshold", name, known)]()

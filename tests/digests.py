@@ -64,6 +64,11 @@ def scaled(instance: je.Instance, factor: float) -> je.Instance:
     return je.Instance(instance.arms, factor * instance.theta)
 
 
+COINS = je.Instance.unstructured([0.8, 0.5, 0.4, 0.1], je.Bernoulli())
+COUNTS = je.Instance.unstructured([4.0, 2.5, 1.0], je.Poisson())
+TIMES = je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential())
+
+
 def log_threshold(t, delta):
     """A user-defined threshold."""
     return jnp.log((1 + t) / delta)
@@ -288,6 +293,23 @@ JOBS = (
                max_samples=500),
     simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
+    # Other reward families.
+    simulation("family bernoulli chernoff-racing", COINS, je.BestArm(), je.ChernoffRacing(),
+               stopping=NATIVE, ridge=None),
+    simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL,
+               ridge=None),
+    simulation("family bernoulli tas", COINS, je.BestArm(), je.TrackAndStop(),
+               stopping=(LLR, SELECTIVE), ridge=None),
+    simulation("family poisson k-learner", COUNTS, je.Thresholding(2.0), je.LinGame(),
+               stopping=SELECTIVE, elimination=SELECTIVE, ridge=None),
+    simulation("family exponential fws", TIMES, je.BestArm(), je.FWS(), stopping=(LLR, FULL),
+               ridge=None),
+    simulation("family gaussian-by-arm uniform", je.Instance.unstructured(
+        [1.0, 0.3, -0.2], je.Gaussian(std=[1.0, 0.5, 2.0])), je.BestArm(), je.Uniform(),
+               stopping=ALL, ridge=None),
+    simulation("family unknown-variance lucb", je.Instance.unstructured(
+        [1.0, 0.3, -0.2], je.GaussianUnknownVariance()), je.BestArm(), je.LUCB(),
+               stopping=ALL, ridge=None),
     # Traces, and the lower bound.
     one_run("trace lingape linear-d20", D20, je.BestArm(), je.LinGapE(), stopping=SELECTIVE),
     one_run("trace lucb unstructured top-m", SCALED, je.TopM(2), je.LUCB(), stopping=SELECTIVE,

@@ -39,6 +39,10 @@ class Family:
         own = getattr(type(self), method, None)
         return own is not None and own is not getattr(Family, method, None)
 
+    def for_arms(self, arms: int) -> "Family":
+        """The family for this number of arms, where its settings are those of each arm."""
+        return self
+
     def check(self, instance: "Instance") -> None:
         """Refuse means out of the family's range."""
 

@@ -189,10 +189,6 @@ class OneParameter(Family):
         costs = self.costs(means)
         return counts if costs is None else counts / costs
 
-    def for_arms(self, arms: int) -> "OneParameter":
-        """The family for this number of arms, where its settings are those of each arm."""
-        return self
-
     # The contract of families.
 
     def check(self, instance: "Instance") -> None:

@@ -249,6 +249,7 @@ StackFrames
     }
 
 
+@pytest.mark.slow
 def test_a_profile_names_the_functions_of_a_step():
     case = Case("lucb", instance="unstructured-k40", runs=64, max_samples=whole_chunks(1, 40))
     found = kernels.of(*arguments(case))

@@ -313,6 +313,7 @@ def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
     assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
 
 
+@pytest.mark.slow
 def test_few_runs_take_few_lanes():
     """By default a lane takes about eight runs; runs do not depend on the lanes."""
     few = jax.default_backend() == "cpu"  # a GPU takes a lane per run

@@ -318,6 +318,7 @@ def test_a_table_that_is_killed_at_random_moments(tmp_path):
     compare_with_undisturbed(tmp_path / "disturbed", tmp_path / "whole", many, 200)
 
 
+@pytest.mark.slow
 def test_sharded_tables_equal_the_whole(tmp_path, capsys):
     arguments = [
         "--runs", "4", "--block", "2", "--rules", "oracle", "--problems", "bai",
@@ -434,6 +435,7 @@ def test_figure1_middle(tmp_path, capsys, monkeypatch):
     assert all(Path(name).stat().st_size > 5000 for name in said.out.split())
 
 
+@pytest.mark.slow
 def test_figure1_right(tmp_path, capsys):
     """The ratios are those of the runs, none is below 1; deltas share a trajectory."""
     arguments = [

@@ -134,6 +134,7 @@ def watched():
     return je.simulate(HARD, je.BestArm(), je.LUCB(), **COMMON)
 
 
+@pytest.mark.slow
 def test_order_of_the_stops(watched):
     llr, selective, full, native = watched.samples[:, 0]
     assert (full <= selective).all() and (selective <= llr).all() and (llr <= native).all()

@@ -266,6 +266,7 @@ def lanes(shape, seed):
     return counts * 1.0, sums / counts, rng.uniform(0.1, 12, shape) / counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_alone_as_in_a_batch(dtype):
     """Bit for bit, in the engine's groups of 16 lanes and as [K] of one run."""

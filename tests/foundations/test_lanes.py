@@ -200,6 +200,7 @@ def test_products(method, n):
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owned", [False, True])
 def test_designs(owned):
     """Three forms of V^-1 after the same pulls, against a recomputed inverse."""

@@ -116,6 +116,7 @@ def test_random_instances_against_linear_programs_and_scipy(problem):
         assert -answer.fun == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_thousand_small_instances_all_converge():
     # Newton steps with a second-order correction cycle on some of these.
     for problem in (TopM(2), Thresholding(0.1)):
@@ -177,6 +178,7 @@ def test_batch_equals_single_instances_and_scaling():
     )
 
 
+@pytest.mark.slow
 def test_optimistic_form_is_certified():
     batch = small(3, seed=3)
     bonus = np.random.default_rng(4).uniform(0, 0.2, 6)

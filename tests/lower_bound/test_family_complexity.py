@@ -160,6 +160,7 @@ def test_batches_and_single_instances(problem):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_bonus_of_the_optimistic_form():
     means, bonus = np.array([0.6, 0.5, 0.3]), np.array([0.0, 0.02, 0.05])
     found = complexity(arms(means, Bernoulli()), je.BestArm(), 1e-9, bonus=bonus)
