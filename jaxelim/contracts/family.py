@@ -39,7 +39,7 @@ class Family:
         own = getattr(type(self), method, None)
         return own is not None and own is not getattr(Family, method, None)
 
-    def for_arms(self, arms: int) -> "Family":
+    def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""
         return self
 

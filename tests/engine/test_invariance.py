@@ -338,6 +338,7 @@ def test_few_runs_take_few_lanes():
     np.testing.assert_array_equal(results[1000, None].pulls[..., :100, :], results[100, None].pulls)
 
 
+@pytest.mark.slow
 def test_lanes_do_not_change_the_last_digit():
     """A rule's state is bitwise equal on any number of lanes, else long runs differ."""
     inside = {}

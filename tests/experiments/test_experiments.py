@@ -190,6 +190,7 @@ def test_table4(tmp_path, capsys):
     assert all(path.read_bytes() == contents for path, contents in before.items())
 
 
+@pytest.mark.slow
 def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     """At 2000 samples every run of the oracle is cut off.
 

@@ -119,6 +119,7 @@ def test_noise_that_runs_out():
     np.testing.assert_allclose(trace.rewards, hard.means[trace.arms] + noise[1], atol=1e-14)
 
 
+@pytest.mark.slow
 def test_common_random_numbers():
     """Rules share the noise of a seed, and a trace of run r is that run."""
     result = je.simulate(EASY, je.BestArm(), je.LinGapE(), runs=[4, 9], seed=3)
@@ -257,6 +258,7 @@ def test_public_names_are_documented():
         assert getattr(je, name).__doc__, name
 
 
+@pytest.mark.slow
 def test_efficiency():
     result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=5, delta=[0.1, 0.05])
     ratio, distance = result.efficiency()

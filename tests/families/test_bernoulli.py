@@ -586,6 +586,7 @@ def test_other_rules_are_refused(name, nothing_compiles):
                 kind=je.UnsupportedError)
 
 
+@pytest.mark.slow
 def test_efficiency(watched):
     """Against the lower bound of a certified solve."""
     ratio, distance = watched.efficiency()

@@ -86,6 +86,7 @@ def test_gathers():
     )
 
 
+@pytest.mark.slow
 def test_an_axis_before_the_lanes():
     """An extra axis before the lanes equals separate calls, in a single run too."""
     rng = np.random.default_rng(1)

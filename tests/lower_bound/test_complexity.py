@@ -124,6 +124,7 @@ def test_a_thousand_small_instances_all_converge():
         assert found.converged.all() and found.iterations.max() < 40
 
 
+@pytest.mark.slow
 def test_two_dimensional_example():
     for eps in (0.3, 0.01):
         found = complexity(two_dimensional(5, eps), BestArm(), gap=1e-10)
@@ -192,6 +193,7 @@ def test_optimistic_form_is_certified():
         assert np.max(q @ slope + bonus) <= found.value[i] * (1 + 2e-9)
 
 
+@pytest.mark.slow
 def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
     arms = small(1).arms[0]
     theta = np.random.default_rng(5).uniform(-0.5, 0.5, (3, 3))
@@ -206,6 +208,7 @@ def test_float64_under_any_flag_and_the_flag_is_unchanged():
     assert jax.config.jax_enable_x64 == flag
 
 
+@pytest.mark.slow
 def test_oracle_weights_and_the_value_of_a_fixed_allocation():
     batch = small(3, seed=2)
     weights, gap = oracle_weights(batch, BestArm())

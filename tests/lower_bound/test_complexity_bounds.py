@@ -45,6 +45,7 @@ def test_information_of_the_far_arms_in_the_two_dimensional_example(example):
         assert (level[1:] >= ((1 - eps) / eps) ** 2 * level[0] * (1 - 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_near_optimal_allocations_of_the_two_dimensional_example(region):
     eps = 0.1
     gamma = eps**2 / 16

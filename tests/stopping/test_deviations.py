@@ -236,6 +236,7 @@ def test_what_the_intervals_may_miss_sums_to_delta(racing):
 EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
 
 
+@pytest.mark.slow
 def test_runs_and_their_settings():
     """The same runs as with the threshold written as a function, and a repr in the settings."""
     threshold = je.KaufmannKoolen.of(EASY, je.BestArm())
