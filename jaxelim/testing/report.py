@@ -3,7 +3,10 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from jaxelim.errors import JaxelimError
+from jaxelim.simulation.result import Result
 
 LUCK = 1e-6
 """The chance that a statistical check fails what is right."""
@@ -30,3 +33,10 @@ def require(holds: Any, sentence: str) -> None:
     """
     if not holds:
         raise ContractError(sentence)
+
+
+def same_runs(one: Result, other: Result, what: str, take: Any = slice(None)) -> None:
+    """Require that two results have the same runs; `take`: which runs of the first."""
+    for name in ("samples", "stopped", "answer", "pulls"):
+        equal = np.array_equal(getattr(one, name)[:, :, take], getattr(other, name))
+        require(equal, f"{name} differ: {what}")

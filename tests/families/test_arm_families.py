@@ -18,7 +18,7 @@ from jaxelim import cli, engine, scope, store
 from jaxelim.families.one_parameter import itakura
 from jaxelim.lanes import LaneOps
 from jaxelim.store.settings import canonical
-from jaxelim.testing import check_family, family_checks
+from jaxelim.testing import check_family, family_checks, whole_family
 from tests import twin
 from tests.families.family_cases import Geometric
 from tests.twin import arm_families, families
@@ -365,7 +365,7 @@ def test_a_capped_range_is_drawn_from():
         for seed in range(20):
             means = family_checks.inside(family, np.random.default_rng(seed), 9)
             assert means.shape == (9,) and means.max() <= 2.5
-        assert max(je.testing._spaced(family)) <= 2.5
+        assert max(whole_family._spaced(family)) <= 2.5
         with pytest.raises(je.testing.ContractError, match="check refuses means inside"):
             family_checks.inside(wrong(Geometric, check=_capped_low), np.random.default_rng(0), 400)
 

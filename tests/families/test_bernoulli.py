@@ -14,8 +14,9 @@ import xarray as xr
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim import catalogue, cli, engine
+from jaxelim import catalogue, cli, engine, scope
 from jaxelim.instances.instance import stack
+from jaxelim.lanes import LaneOps
 from jaxelim.store.settings import canonical, digest
 from tests import twin
 from tests.families.family_cases import Binomial, Geometric, Numbered
@@ -278,11 +279,11 @@ def test_a_larger_mean_has_a_larger_reward(family, means, dtype):
 def drawn(family, means, noise):
     """Rewards [K, n] of all arms from the same noise [n]."""
     nature = np.asarray(family.nature(je.Instance.unstructured(means, family)))[0]
-    with je.testing.scope.engine():
+    with scope.engine():
         nature = jnp.asarray(nature.astype(noise.dtype))
         zero = jnp.zeros(noise.shape, jnp.int32)
         of = lambda k: family.draw(  # noqa: E731
-            je.testing.LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise)
+            LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise)
         )
         return np.stack([of(k) for k in range(len(means))])
 

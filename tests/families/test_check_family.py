@@ -11,7 +11,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.arm_evidence import PairEvidence, evidence_of
 from jaxelim.families.one_parameter import poisson
-from jaxelim.testing import ContractError, check_family, family_checks
+from jaxelim.testing import ContractError, check_family, family_checks, whole_family
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
@@ -264,7 +264,7 @@ def test_divergence_and_variance_of_other_rewards():
 
 
 def _runs(family, rng):
-    return je.testing._check_family_runs(family, rng)
+    return whole_family._check_family_runs(family, rng)
 
 
 INHERITED = {

@@ -1,0 +1,161 @@
+"""The check of a reward family: its laws, its settings and whole runs."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from jaxelim import checks, families, sampling, scope
+from jaxelim.contracts import Family
+from jaxelim.errors import JaxelimError, in_words
+from jaxelim.families import OneParameter, noise
+from jaxelim.problems import BestArm
+from jaxelim.simulation.api import Engine, simulate
+from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
+from jaxelim.stopping.llr import LLR
+from jaxelim.testing import family_checks, other_family_checks
+from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
+from jaxelim.testing.settings import check_docstring, check_repr
+
+
+def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
+    """Certify a reward family: a subclass of `OneParameter`, or one with methods of its own.
+
+    d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
+    numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
+    them. Rewards are finite, in the range, of mean mu and variance V(mu). All of this holds at ends
+    of the range that are means. Statistics keep counts, sums and means. The evidence's gradient is
+    that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
+    tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
+
+    A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
+    Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
+    that are cuts; its intervals hold the means and grow with beta. Statistics and runs
+    are checked as above.
+
+    Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
+    is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
+    fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
+    n d(mean, mu), their variance by seven standard errors.
+
+    Args:
+        family: the family.
+        seed: of means, counts, noise and runs.
+        draws: rewards drawn at each of five means, at least 1000.
+
+    Returns:
+        A `Report`; it says which defects of the rewards would have been seen.
+
+    Raises:
+        ContractError: the first law that is broken, or a method that raises, in a sentence.
+        ArgumentError: seed or draws is no such integer.
+    """
+    seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    if not isinstance(family, OneParameter):
+        return _check_other_family(family, seed, draws)
+    parts: tuple[tuple[str, Callable[..., str]], ...] = (
+        ("divergence or variance", family_checks.check_divergence),
+        ("pair or level", family_checks.check_cost),
+        ("bracket", family_checks.check_bounds),
+        ("nature or draw", partial(family_checks.check_draws, draws=draws)),
+        ("start or update", family_checks.check_update),
+        ("the evidence", family_checks.check_gradient),
+        ("a run", _check_family_runs),
+    )
+    return _checked_by(parts, family, seed)
+
+
+def _check_other_family(family: Any, seed: int, draws: int) -> Report:
+    """`check_family` for a family that is no `OneParameter`."""
+    kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
+    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+    parts = (
+        ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
+        ("start or update", family_checks.check_update),
+        ("the evidence", other_family_checks.check_evidence),
+        ("interval", other_family_checks.check_interval),
+        ("a run", other_family_checks.check_runs),
+    )
+    return _checked_by(parts, family, seed)
+
+
+def _checked_by(parts: Any, family: Any, seed: int) -> Report:
+    """The report of the parts, pairs of a name and a check."""
+    lines = [_check_family_settings(family)]
+    for name, part in parts:
+        rng = np.random.default_rng([seed, len(lines)])
+        try:
+            with scope.engine():
+                lines.append(part(family, rng))
+        except JaxelimError:
+            raise
+        except Exception as error:
+            raise ContractError(f"{family!r}: {name} raised {in_words(error)}") from error
+    return Report(repr(family), tuple(lines))
+
+
+def _check_family_settings(family: Any) -> str:
+    kind = type(family)
+    own = vars(kind).get("__dataclass_params__")
+    sentence = f"{kind.__name__} is no frozen dataclass: write @dataclasses.dataclass(frozen=True)"
+    require(own is not None and own.frozen, sentence)
+    check_repr(family)
+    check_docstring(kind)
+    good = isinstance(family.name, str) and family.name
+    good = good and families.known().get(family.name, kind) is kind
+    require(good, f"name is {family.name!r}; rules know a family by it, so it has to be its own")
+    known = tuple(noise.SAMPLERS)
+    require(family.noise in known, f"noise is {family.noise!r}; it has to be one of {known}")
+    require(family.low < family.high, f"no mean is between {family.low} and {family.high}")
+    family_checks.inside(family, np.random.default_rng(0), 20)
+    ends = " and ".join(f"{end:g}" for end in family_checks.ends(family)) or "none"
+    means = f"means from {family.low:g} to {family.high:g}, ends included: {ends}"
+    return f"a frozen dataclass; {means}"
+
+
+def _spaced(family: Any) -> list[float]:
+    """Four means that `check` allows, each at divergence 1/4 from the next."""
+    first = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
+    bounds = jax.jit(family.bounds)
+    for side in (0, 1):
+        means = [first]
+        for _ in range(3):
+            means.append(float(bounds(jnp.asarray(means[-1]), jnp.asarray(0.25))[side]))
+        if family_checks.allowed(family, np.array(means)):
+            return means
+    require(False, f"check refuses means such as {means}")
+    return means
+
+
+def _check_family_runs(family: Any, rng: np.random.Generator) -> str:
+    runs, delta, cap = 40, 0.1, 3000
+    means = _spaced(family)
+    given: Any = dict(
+        delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
+        stopping=(LLR(), SelectiveElimination(), FullElimination()),
+        engine=Engine(lanes=16, devices=1),
+    )  # fmt: skip
+    job = family_checks.of(family, means), BestArm(), sampling.Uniform()
+    many = simulate(*job, runs=runs, **given)
+    one = runs // 2
+    alone = simulate(*job, runs=[one], **given)
+    same_runs(many, alone, "a run alone and the same run in a batch", np.array([one]))
+    llr, selective, full = many.samples[:, 0]
+    family_checks.law(
+        (full <= selective) & (selective <= llr),
+        "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
+        full=full, selective=selective, llr=llr,
+    )  # fmt: skip
+    errors = int((many.stopped & ~many.correct).sum(-1).max())
+    limit = int(stats.binom.isf(LUCK / 10, runs, delta))
+    sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
+    require(errors <= limit, sentence)
+    return (
+        f"{runs} runs with Uniform, {int(many.stopped[0].sum())} of them stopped within {cap} "
+        "samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
+        f"{errors} errors at delta = {delta}"
+    )
