@@ -22,12 +22,12 @@ from jaxelim.store import Held, write_whole
 
 DELTA = 0.01
 M = 3
-_SPREAD = np.concatenate([[1.0, 0.9, 0.8], np.linspace(0.6, 0.0, 17)])
-"""Shape of the instances: three good arms and 17 others, on [0, 1]."""
+_SPREAD = np.concatenate([[1.0, 0.9, 0.8], np.linspace(0.6, 0.0, 7)])
+"""Shape of the instances: three good arms and seven others, on [0, 1]."""
 
 
 def instances() -> dict[str, tuple[je.Instance, float]]:
-    """An instance of twenty arms of each family, and the level of its thresholding problem."""
+    """An instance of ten arms of each family, and the level of its thresholding problem."""
     unstructured = je.Instance.unstructured
     return {
         "bernoulli": (unstructured(0.1 + 0.5 * _SPREAD, je.Bernoulli()), 0.37),
@@ -60,7 +60,7 @@ COLUMNS = {
 class Table(cells.Options):
     """Samples, tests and time that elimination saves, for each reward family."""
 
-    runs: int = 500
+    runs: int = 200
     """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
     families: tuple[str, ...] = tuple(instances())
     """Families; by default all, and Gaussian rewards of known variance beside them."""
@@ -182,7 +182,7 @@ def markdown(lines: list[dict], options: Table) -> str:
     notes = [
         f"delta = {DELTA}, threshold log((1 + t)/delta), {options.runs} runs, seed {options.seed}, "
         f"cap {options.max_samples} samples; mean ± standard error.",
-        "Twenty arms: three good ones and 17 others. topm: the top 3. osi: a level between them.",
+        "Ten arms: three good ones and seven others. topm: the top 3. osi: a level between them.",
         "none: LLR stopping. stopping: the set of pieces ends the run, and sampling does not read "
         "it. both: sampling reads it too. saved: of the samples, and of the tests, of none.",
         "us/sample: wall time of one device; the three columns that share a trajectory share it.",
