@@ -36,6 +36,7 @@ SectionName = Literal[
     "devices",
     "deltas",
     "elimination",
+    "families",
     "cold",
     "gpu",
 ]

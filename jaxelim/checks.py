@@ -128,6 +128,21 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     return number
 
 
+def refuse_off_simplex(name: str, given: Any, weights: np.ndarray) -> None:
+    """Refuse weights, [.., K], that are negative or do not sum to 1, both within 1e-9.
+
+    Raises:
+        ArgumentError: they are, they do not, or there are none.
+    """
+    allowed = "non-negative numbers that sum to 1, to within 1e-9"
+    if weights.size == 0:
+        raise ArgumentError(name, given, allowed)
+    off = np.abs(weights.sum(axis=-1) - 1).max()
+    if weights.min() < -1e-9 or off > 1e-9:
+        note = f"the smallest weight is {weights.min():.3g}, the sum is off by {off:.3g}"
+        raise ArgumentError(name, given, allowed, note)
+
+
 def deltas(value: Any) -> np.ndarray:
     """Convert error probabilities, a number or a 1-D array, to a float64 array [deltas].
 

@@ -199,10 +199,5 @@ def weights_on_simplex(name: str, value: Any, K: int, batch: int | None = None) 
     """
     shape = (K,) if batch is None else (batch, K)
     array = checks.real_array(name, value, shape=shape)
-    if (array < -1e-9).any() or (np.abs(array.sum(axis=-1) - 1) > 1e-9).any():
-        worst = np.max(np.abs(array.sum(axis=-1) - 1))
-        note = f"the smallest weight is {array.min():.3g}, the sum is off by {worst:.3g}"
-        raise ArgumentError(
-            name, value, f"non-negative weights {list(shape)} that sum to 1 within 1e-9", note
-        )
+    checks.refuse_off_simplex(name, value, array)
     return np.maximum(array, 0)

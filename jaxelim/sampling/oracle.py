@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxelim.checks import real_array
+from jaxelim.checks import real_array, refuse_off_simplex
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
@@ -46,11 +46,7 @@ class Oracle(SamplingRule):
         if self.weights is None:
             return
         weights = real_array("weights", self.weights, ndim=(1, 2))
-        off = np.abs(weights.sum(-1) - 1).max(initial=0.0)
-        if weights.size == 0 or weights.min() < -1e-9 or off > 1e-9:
-            raise ArgumentError(
-                "weights", self.weights, "non-negative numbers that sum to 1, to within 1e-9"
-            )
+        refuse_off_simplex("weights", self.weights, weights)
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
 
