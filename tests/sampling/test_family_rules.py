@@ -99,7 +99,9 @@ def test_pulls_are_those_of_the_twin(family, problem, rule, eliminates):
             (stop,) = known.stops.values()
             assert (run.samples, run.stopped) == (stop.samples, stop.stopped)
             np.testing.assert_array_equal(run.answer, stop.answer)
-    assert compared > 10 + (20 if rule not in ("fws", "lazy-tas") else 0)
+    # Ties decide early for these rules, and for w* of top m.
+    early = rule in ("fws", "lazy-tas") or ("tas" in rule and problem == "topm")
+    assert compared > 10 + (0 if early else 20)
 
 
 def test_quick_cases_exist():
