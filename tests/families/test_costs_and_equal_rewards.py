@@ -1,0 +1,49 @@
+"""Costs in the gradient of a level, and the arm whose rewards are all equal."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.shapes import Levels
+from jaxelim.contracts.views import ArmContext
+from jaxelim.families.arm_evidence import evidence_of
+from jaxelim.families.unknown_variance import StudentStatistics
+from jaxelim.lanes import LaneOps
+
+
+def test_the_gradient_of_a_level_is_that_of_its_value():
+    """dH_p/dw_k = d(m_k, l)/c_k with costs c_k = std_k^2."""
+    std = (1.0, 0.5, 2.0)
+    family = je.Gaussian(std=std)
+    with scope.engine():
+        means, weights = jnp.asarray([1.0, -0.5, 0.3]), jnp.asarray([0.2, 0.5, 0.3])
+        shape = Levels(means > 0.1, jnp.ones(3, bool), 0.1)
+        evidence = evidence_of(family, ArmContext(LaneOps(), jnp.eye(3)), shape, means, weights)
+        for piece in range(3):
+            found = np.asarray(evidence.gradient(jnp.int32(piece)))
+            known = np.zeros(3)
+            known[piece] = (float(means[piece]) - 0.1) ** 2 / 2
+            known /= np.square(family.std)
+            np.testing.assert_allclose(found, known, rtol=1e-12)
+            value = lambda w, p=piece: evidence.weighted(w).values()[p]  # noqa: E731
+            np.testing.assert_allclose(found, jax.grad(value)(weights), rtol=1e-12)
+
+
+@pytest.mark.parametrize("counts, said", [((2, 2, 5), 0), ((2, 3, 5), 2), ((4, 3, 5), 1)])
+def test_an_arm_of_equal_rewards_is_told_from_three_on(counts, said):
+    """Two rewards may be equal by rounding; from three on it is an error of the model."""
+    family = je.GaussianUnknownVariance()
+    with scope.engine():
+        counts = jnp.asarray(counts, jnp.float64)
+        given = dict(
+            t=jnp.sum(counts).astype(jnp.int32), counts=counts, means=jnp.zeros(3),
+            reward_sums=jnp.zeros(3), squares=jnp.asarray([0.0, 0.0, 1.0]),
+        )  # fmt: skip
+        names = {one.name for one in dataclasses.fields(StudentStatistics)}
+        stats = StudentStatistics(**{name: given.get(name) for name in names})
+        assert int(family.degenerate(stats)) == said
