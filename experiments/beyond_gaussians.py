@@ -14,8 +14,7 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells
-from experiments.gk16 import comma_separated
-from experiments.tables import clopper_pearson
+from experiments.tables import clopper_pearson, comma_separated
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole

@@ -5,9 +5,7 @@ stops by LLR; the other rules have tests of their own. Written as gk16.md, gk16.
 a figure of the stopping times, gk16.png and gk16.pdf.
 """
 
-import csv
 import dataclasses
-import io
 import math
 import sys
 from typing import Any
@@ -16,7 +14,7 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells
-from experiments.tables import clopper_pearson
+from experiments.tables import clopper_pearson, comma_separated
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -192,18 +190,6 @@ def markdown(lines: list[dict], options: Table) -> str:
             "restricted mean E[min(tau, cap)]."
         )
     return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
-
-
-def comma_separated(lines: list[dict]) -> str:
-    """All measures as CSV in full precision; empty if undefined."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow(
-            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
-        )
-    return text.getvalue()
 
 
 def stopping_times(held: Held) -> np.ndarray:

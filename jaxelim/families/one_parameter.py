@@ -17,12 +17,12 @@ from jax import Array
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.families.logarithm import log, log1p
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
-from jaxelim.stopping.thresholds import LinearThreshold
+from jaxelim.stopping.thresholds import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -207,9 +207,7 @@ class OneParameter(Family):
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
     ) -> float | None:
-        if isinstance(threshold, LinearThreshold):
-            allowed = f"a threshold without a ridge for {self!r}, such as Heuristic() or GK16()"
-            raise UnsupportedError("threshold", threshold, allowed)
+        refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:

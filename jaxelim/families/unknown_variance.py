@@ -13,10 +13,11 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import ArgumentError
+from jaxelim.families.noise import refuse_large
 from jaxelim.families.student_evidence import StudentEvidence, pair
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
-from jaxelim.stopping.thresholds import LinearThreshold
+from jaxelim.stopping.thresholds import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -90,17 +91,12 @@ class GaussianUnknownVariance(Family):
             raise ArgumentError("theta", instance.means, allowed)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        most = 1e100 if precision == "float64" else 1e15
-        if np.any(np.abs(noise) > most):
-            allowed = f"standard normals, at most {most:g} in absolute value in {precision}"
-            raise ArgumentError("noise", noise, allowed)
+        refuse_large(noise, precision)
 
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
     ) -> float | None:
-        if isinstance(threshold, LinearThreshold):
-            allowed = f"a threshold without a ridge for {self!r}, such as Heuristic() or GK16()"
-            raise UnsupportedError("threshold", threshold, allowed)
+        refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
 
     def settled(self, **job: Any) -> "GaussianUnknownVariance":

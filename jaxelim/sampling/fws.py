@@ -124,8 +124,8 @@ class FWS(SamplingRule):
         if state.design is None:
             return arm, FWSState(x, None)
         design = self._towards(view, state.design, jnp.where(uniform, 0, z))
-        afresh = lambda: where(uniform, weighted(view.linear.space, x), design)  # noqa: E731
-        return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), afresh, lambda: design))
+        recomputed = lambda: where(uniform, weighted(view.linear.space, x), design)  # noqa: E731
+        return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
         """The design of ((t - 1) x + z)/t, by one update for each vertex of z; z has few."""

@@ -8,14 +8,14 @@ threshold must not decrease in t, nor increase in delta. (Paper, section on Assu
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -83,6 +83,17 @@ class LinearThreshold:
             * jnp.log(1 + t * (self.feature_bound**2 / (self.ridge * self.dimension)))
         )
         return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
+
+
+def refuse_linear(threshold: Any, family: Any) -> None:
+    """Refuse a `LinearThreshold` for a family that has no ridge.
+
+    Raises:
+        UnsupportedError: it is one.
+    """
+    if isinstance(threshold, LinearThreshold):
+        allowed = f"a threshold without a ridge for {family!r}, such as Heuristic() or GK16()"
+        raise UnsupportedError("threshold", threshold, allowed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.stats import binom
 
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Rows
@@ -19,12 +18,9 @@ from jaxelim.contracts.views import Snapshot
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.problems import BestArm, Thresholding, TopM
-from jaxelim.sampling import Uniform
-from jaxelim.simulation.api import Engine, simulate
-from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
-from jaxelim.stopping.llr import LLR
 from jaxelim.testing import family_checks
-from jaxelim.testing.report import LUCK, require
+from jaxelim.testing.report import require
+from jaxelim.testing.whole_runs import check_whole_runs
 
 METHODS = ("nature", "draw", "start", "update", "evidence", "refuted_pairs", "interval")
 """What such a family has to define, beside `low` and `high`."""
@@ -151,31 +147,5 @@ def check_interval(family: Any, rng: np.random.Generator) -> str:
 
 def check_runs(family: Any, rng: np.random.Generator) -> str:
     """Whole runs: the order of the three stops, errors, and a run alone as in a batch."""
-    runs, delta, cap = 40, 0.1, 3000
     middle = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
-    given: Any = dict(
-        delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
-        stopping=(LLR(), SelectiveElimination(), FullElimination()),
-        engine=Engine(lanes=16, devices=1),
-    )  # fmt: skip
-    job = Instance.unstructured(middle - np.arange(4), family), BestArm(), Uniform()
-    many = simulate(*job, runs=runs, **given)
-    alone = simulate(*job, runs=[runs // 2], **given)
-    for name in ("samples", "stopped", "answer", "pulls"):
-        same = np.array_equal(getattr(many, name)[:, :, [runs // 2]], getattr(alone, name))
-        require(same, f"{name} differ: a run alone and the same run in a batch")
-    llr, selective, full = many.samples[:, 0]
-    family_checks.law(
-        (full <= selective) & (selective <= llr),
-        "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
-        full=full, selective=selective, llr=llr,
-    )  # fmt: skip
-    errors = int((many.stopped & ~many.correct).sum(-1).max())
-    limit = int(binom.isf(LUCK / 10, runs, delta))
-    sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
-    require(errors <= limit, sentence)
-    return (
-        f"{runs} runs with Uniform, {int(many.stopped[0].sum())} of them stopped within {cap} "
-        "samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
-        f"{errors} errors at delta = {delta}"
-    )
+    return check_whole_runs(Instance.unstructured(middle - np.arange(4), family), rng)

@@ -7,19 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
-from jaxelim import checks, families, sampling, scope
+from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
 from jaxelim.errors import JaxelimError, in_words
 from jaxelim.families import OneParameter, noise
-from jaxelim.problems import BestArm
-from jaxelim.simulation.api import Engine, simulate
-from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
-from jaxelim.stopping.llr import LLR
 from jaxelim.testing import family_checks, other_family_checks
-from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
+from jaxelim.testing.report import ContractError, Report, require
 from jaxelim.testing.settings import check_docstring, check_repr
+from jaxelim.testing.whole_runs import check_whole_runs
 
 
 def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
@@ -132,30 +128,4 @@ def _spaced(family: Any) -> list[float]:
 
 
 def _check_family_runs(family: Any, rng: np.random.Generator) -> str:
-    runs, delta, cap = 40, 0.1, 3000
-    means = _spaced(family)
-    given: Any = dict(
-        delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
-        stopping=(LLR(), SelectiveElimination(), FullElimination()),
-        engine=Engine(lanes=16, devices=1),
-    )  # fmt: skip
-    job = family_checks.of(family, means), BestArm(), sampling.Uniform()
-    many = simulate(*job, runs=runs, **given)
-    one = runs // 2
-    alone = simulate(*job, runs=[one], **given)
-    same_runs(many, alone, "a run alone and the same run in a batch", np.array([one]))
-    llr, selective, full = many.samples[:, 0]
-    family_checks.law(
-        (full <= selective) & (selective <= llr),
-        "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
-        full=full, selective=selective, llr=llr,
-    )  # fmt: skip
-    errors = int((many.stopped & ~many.correct).sum(-1).max())
-    limit = int(stats.binom.isf(LUCK / 10, runs, delta))
-    sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
-    require(errors <= limit, sentence)
-    return (
-        f"{runs} runs with Uniform, {int(many.stopped[0].sum())} of them stopped within {cap} "
-        "samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
-        f"{errors} errors at delta = {delta}"
-    )
+    return check_whole_runs(family_checks.of(family, _spaced(family)), rng)

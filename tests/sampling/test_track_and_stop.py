@@ -211,11 +211,11 @@ def test_a_near_start_saves_iterations_and_a_certified_one_stays():
         again = solve(theta, cold.allocation, cold.mixture)
         near = jnp.asarray(np.asarray(theta) * (1 + 1e-4 * rng.standard_normal(4)))
         moved = solve(near, cold.allocation, cold.mixture)
-        afresh = solve(near, jnp.full(12, 1 / 12), jnp.zeros(11))
-    assert cold.converged and again.converged and moved.converged and afresh.converged
-    assert again.iterations == 0 and moved.iterations < afresh.iterations
+        from_even = solve(near, jnp.full(12, 1 / 12), jnp.zeros(11))
+    assert cold.converged and again.converged and moved.converged and from_even.converged
+    assert again.iterations == 0 and moved.iterations < from_even.iterations
     np.testing.assert_array_equal(again.allocation, cold.allocation)
-    np.testing.assert_allclose(moved.value, afresh.value, rtol=3e-9)
+    np.testing.assert_allclose(moved.value, from_even.value, rtol=3e-9)
 
 
 @pytest.mark.slow
