@@ -10,9 +10,8 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts import allocation, arm_allocation, tracking
-from jaxelim.sampling.parts.allocation import Allocation
+from jaxelim.sampling.parts.allocation import Allocation, Frame
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
 
 
@@ -42,10 +41,13 @@ class TrackAndStop(SamplingRule):
     interior-point method solves it from the last solution. Any mixture q over pieces
     certifies H* <= max_k sum_p q_p dH_p/dw_k.
 
-    Families without a design: best arm by Newton's method on the equations of Garivier &
-    Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k, level), c_k
-    the arm's cost. Arms that tie for the best, or lie on the level, share all weight
-    evenly. These weights are multiples of 2^-30.
+    Independent arms, whose solves are exact at every sample: best arm by the equations of
+    Garivier & Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k,
+    level), c_k the arm's cost. For Gaussian rewards in unstructured instances they are
+    one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
+    sum to 1. A ridge shrinks the estimates; no H_p contains it. Arms that tie for the
+    best, or lie on the level, share all weight evenly. These weights are multiples of
+    2^-30. Top m is solved by the interior-point method.
 
     Args:
         tracking: "D" or "C".
@@ -82,16 +84,18 @@ class TrackAndStop(SamplingRule):
         return ("divergence", "variance")
 
     def prepare(self, instance, problem, ridge):
-        """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
-        return allocation.frames(instance) if instance.family.has("design") else ()
+        """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""
+        if not instance.family.has("design") or arm_allocation.exact(instance, problem):
+            return ()
+        return allocation.frames(instance)
 
     def init(self, view):
-        kind = allocation if isinstance(view.evidence, LinearEvidence) else arm_allocation
+        kind = arm_allocation if _by_arms(view) else allocation
         return TrackState(kind.start(view), view.counts)
 
     def fast(self, view, state):
         due = allocation.due(self.schedule, view)
-        if not isinstance(view.evidence, LinearEvidence):
+        if _by_arms(view):
             found, solved = arm_allocation.solve(view, state.found, self.gap, due, quick=True)
             return *self._track(view, state, found), jnp.where(solved, OK, ASK)
         idle = dataclasses.replace(state.found, evaluations=jnp.zeros_like(view.t))
@@ -99,7 +103,7 @@ class TrackAndStop(SamplingRule):
 
     def choose(self, view, state):
         due = allocation.due(self.schedule, view)
-        if not isinstance(view.evidence, LinearEvidence):
+        if _by_arms(view):
             found, _ = arm_allocation.solve(view, state.found, self.gap, due)
             return self._track(view, state, found)
         return self._track(view, state, allocation.solve(view, state.found, self.gap, due))
@@ -119,3 +123,8 @@ class TrackAndStop(SamplingRule):
         if self.exploration == "paper":
             arm = jnp.where(lanes.min(counts) < jnp.sqrt(time), lanes.argmin(counts), arm)
         return arm, TrackState(found, target)
+
+
+def _by_arms(view):
+    """Whether `arm_allocation` solves: `prepare` has made no frame."""
+    return not isinstance(view.prepared, Frame)

@@ -86,6 +86,23 @@ def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, 
             np.testing.assert_array_equal(ours.pulls[i, 0, 0, run], theirs.stops[seen].pulls)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.Thresholding(0.35)], ids=["bai", "osi"])
+def test_layouts_of_exact_solves(problem):
+    """Unstructured Gaussian arms: the same runs in lanes, under vmap and in all designs."""
+    instance = je.Instance.unstructured([1.2, 0.2, 0.5, -0.3, 0.8, 0.1])
+    stop = je.SelectiveElimination()
+    common = dict(delta=0.01, stopping=stop, elimination=stop, runs=20, seed=3, max_samples=9000,
+                  ridge=1.0)  # fmt: skip
+    one = je.simulate(instance, problem, je.TrackAndStop(), **common)
+    assert one.stopped.all() and one.timings["choose_rounds"] == 0
+    for layout in (je.Engine(vmapped=True), je.Engine(form="square"), je.Engine(form="arms"),
+                   je.Engine(lanes=16, chunk=40)):  # fmt: skip
+        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **common)
+        for name in ("samples", "answer", "pulls", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
     """Stops at the first solve that misses its gap."""

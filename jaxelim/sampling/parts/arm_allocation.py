@@ -1,8 +1,9 @@
 """Optimal allocation at the estimates, for independent arms.
 
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
-last solution. Signs: w_k ~ c_k/d(m_k, level). Top m: the interior-point method of
-`jaxelim.lower_bound`. Arms without an active piece have weight 0.
+last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
+Top m: the interior-point method of `jaxelim.lower_bound`. Arms without an active piece
+have weight 0.
 """
 
 import dataclasses
@@ -13,14 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts import Problem
 from jaxelim.contracts.shapes import Levels, Rows
-from jaxelim.contracts.views import View
+from jaxelim.contracts.views import Estimate, View
 from jaxelim.families.arm_evidence import ArmEvidence
+from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import index_like
+from jaxelim.instances.instance import Instance
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.arms import ArmModel
+from jaxelim.lower_bound.secular import gaussian_weights
 from jaxelim.lower_bound.solver import climb
 from jaxelim.sampling.parts.allocation import MAX_ITERATIONS
 
@@ -35,15 +41,40 @@ class ArmAllocation:
     """The last solution."""
 
     weights: Array  # [K]
-    dual: Array  # what the next solve starts from: log x [K] of best arm, a mixture [Q] of top m
+    # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q].
+    dual: Array
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
+
+
+def exact(instance: Instance, problem: Problem) -> bool:
+    """Host: whether this module solves a problem of Gaussian rewards with a design.
+
+    It does for best arm and signs in an unstructured instance; the ridge biases the
+    estimates, but no H_p contains it.
+    """
+    if instance.structure != "unstructured":
+        return False
+    one = instance.unbatched[0]
+
+    def shape(means, theta):
+        seen = Estimate(LaneOps(), means, theta, problem.constants())
+        return problem.shape(seen, problem.answer(seen))
+
+    found = jax.eval_shape(shape, one.means, one.theta)
+    return type(found) is Levels or (type(found) is Rows and not found.several)
 
 
 def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
-    dual = jnp.zeros_like(view.active, view.means.dtype)
-    return ArmAllocation(uniform, _wide(dual), jnp.zeros_like(view.t))
+    dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
+    return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), jnp.zeros_like(view.t))
+
+
+def _secular(view: View) -> bool:
+    """Whether the problem is best arm for Gaussian arms of known variances."""
+    gaussian = isinstance(view.evidence, LinearEvidence) or isinstance(view.family, GaussianByArm)
+    return gaussian and isinstance(view.shape, Rows) and not view.shape.several
 
 
 def solve(
@@ -72,6 +103,8 @@ def solve(
         if quick:
             return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
         found, solved = _top_m(view, last, gap, now), jnp.ones_like(now)
+    elif _secular(view):
+        found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
     else:
         found, solved = _best_arm(view, last, quick)
     idle = dataclasses.replace(last, evaluations=jnp.zeros_like(view.t))
@@ -144,6 +177,16 @@ def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocati
     once = jnp.ones_like(view.t)
     weights = _rounded(found.weights, last.weights)
     return ArmAllocation(weights, found.log_x, once), found.converged
+
+
+def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
+    c = costs(view)
+    found = gaussian_weights(
+        view.lanes, _wide(view.means), Rows.of(view.shape).first, counted(view),
+        None if c is None else _wide(c), last.dual,
+    )  # fmt: skip
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(_rounded(found.weights, last.weights), found.root, once)
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
