@@ -44,6 +44,7 @@ class ArmAllocation:
     # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q].
     dual: Array
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
+    solves: Array  # [] int32, whether this choice has solved
 
 
 def exact(instance: Instance, problem: Problem) -> bool:
@@ -68,7 +69,8 @@ def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
     dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
-    return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), jnp.zeros_like(view.t))
+    none = jnp.zeros_like(view.t)
+    return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), none, none)
 
 
 def _secular(view: View) -> bool:
@@ -78,7 +80,7 @@ def _secular(view: View) -> bool:
 
 
 def solve(
-    view: View, last: ArmAllocation, gap: float, now: Array, quick: bool = False
+    view: View, last: ArmAllocation, gap: Array, now: Array, quick: bool = False
 ) -> tuple[ArmAllocation, Array]:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
@@ -90,7 +92,7 @@ def solve(
     Args:
         view: of an unstructured family with evidence.
         last: the start of the solve.
-        gap: relative duality gap of top m.
+        gap: [] relative duality gap of top m, float64.
         now: [] bool.
         quick: take at most `QUICK` steps.
 
@@ -101,15 +103,20 @@ def solve(
         found, solved = _signs(view, last), jnp.ones_like(now)
     elif Rows.of(view.shape).several:
         if quick:
-            return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
+            return _idle(view, last), ~now
         found, solved = _top_m(view, last, gap, now), jnp.ones_like(now)
     elif _secular(view):
         found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
     else:
         found, solved = _best_arm(view, last, quick)
-    idle = dataclasses.replace(last, evaluations=jnp.zeros_like(view.t))
     go = now & view.lanes.any(view.active)
-    return where_(go, found, idle), solved | ~go
+    return where_(go, found, _idle(view, last)), solved | ~go
+
+
+def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
+    """The last allocation, without a solve."""
+    none = jnp.zeros_like(view.t)
+    return dataclasses.replace(last, evaluations=none, solves=none)
 
 
 def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
@@ -141,7 +148,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     go = now & lanes.any(view.active)
     once = jnp.where(go, 1, jnp.zeros_like(view.t))
     weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
-    return ArmAllocation(weights, last.dual, once)
+    return ArmAllocation(weights, last.dual, once, once)
 
 
 def _family(view: View) -> OneParameter:
@@ -176,7 +183,7 @@ def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocati
     )  # fmt: skip
     once = jnp.ones_like(view.t)
     weights = _rounded(found.weights, last.weights)
-    return ArmAllocation(weights, found.log_x, once), found.converged
+    return ArmAllocation(weights, found.log_x, once, once), found.converged
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -186,7 +193,7 @@ def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
         None if c is None else _wide(c), last.dual,
     )  # fmt: skip
     once = jnp.ones_like(view.t)
-    return ArmAllocation(_rounded(found.weights, last.weights), found.root, once)
+    return ArmAllocation(_rounded(found.weights, last.weights), found.root, once, once)
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -196,16 +203,17 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
     weights = _rounded(weights / lanes.sum(weights), last.weights)
-    return ArmAllocation(weights, last.dual, jnp.ones_like(view.t))
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(weights, last.dual, once, once)
 
 
-def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
+def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
     lanes, arms = view.lanes, view.means.shape[0]
     first = Rows.of(view.shape).first
     c = costs(view)
     c = jnp.ones_like(view.means) if c is None else c
 
-    def one(means, c, first, active, last, now):
+    def one(means, c, first, active, last, gap, now):
         each = np.arange(arms, dtype=np.int32)
         directions = (each == first[:, None])[:, None].astype(means.dtype) - np.eye(arms)
         directions = directions.reshape(-1, arms)
@@ -218,14 +226,18 @@ def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAlloca
             model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
             last.dual, gap, MAX_ITERATIONS, now & solvable,
         )  # fmt: skip
+        once = jnp.ones_like(last.evaluations)
         return where_(
             solvable,
-            ArmAllocation(found.allocation, found.mixture, jnp.add(found.iterations, 1)),
-            dataclasses.replace(last, evaluations=jnp.ones_like(last.evaluations)),
+            ArmAllocation(
+                found.allocation, found.mixture, jnp.add(found.iterations, 1),
+                jnp.minimum(found.iterations, 1),
+            ),
+            dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once)),
         )
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(c), first, view.active, wide, now
+    given = _wide(view.means), _wide(c), first, view.active, wide, gap, now
     if view.means.ndim == 1:
         found = one(*given)
     elif lanes.flag is None:
