@@ -110,7 +110,7 @@ class GaussianByArm(OneParameter):
         return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
 
     def slack_middle(
-        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float
+        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
     ) -> tuple[Array, Array]:
         """a less a share of a - b + slack, and slack more."""
         x = a - (a - b + slack) * (n_b / (n_a + n_b))

@@ -346,7 +346,7 @@ class OneParameter(Family):
         return jnp.where(a > b, value, 0)
 
     def slack_middle(
-        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float
+        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
     ) -> tuple[Array, Array]:
         """The means x and x + slack of both arms at the closest point of {mu_b >= mu_a + slack}.
 

@@ -23,7 +23,7 @@ _MOST = 100
 
 
 def closest(
-    family: "OneParameter", n_a: Array, a: Array, n_b: Array, b: Array, slack: float
+    family: "OneParameter", n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
 ) -> Array:
     """The x above, for a > b - slack; Newton's method, guarded by bisection.
 
