@@ -53,7 +53,7 @@ class Family:
             allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
             raise UnsupportedError("problem", problem, allowed)
         if not isinstance(shape, self.shapes):
-            known = " or ".join(kind.__name__ for kind in self.shapes)
+            known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
             raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
