@@ -16,7 +16,7 @@ from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.optimum import complexity, scaled
-from jaxelim.lower_bound.pieces import Pieces, refuse_other_families
+from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
 
 Threshold = Callable[[Any, Any], Any]
@@ -273,6 +273,7 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
             variance; and as `complexity`.
     """
     refuse_other_families(instance, "bounds on elimination times are not defined")
+    refuse_slack(problem)
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     found = complexity(instance, problem, gap)

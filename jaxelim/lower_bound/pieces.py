@@ -40,9 +40,7 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
             entries are wrong.
         UnsupportedError: a problem with several right answers, such as `BestArm(epsilon=)`.
     """
-    if getattr(problem, "epsilon", 0):
-        allowed = "epsilon=0: this is not defined where several answers may be right"
-        raise UnsupportedError("problem", problem, allowed)
+    refuse_slack(problem)
     method = getattr(problem, "half_spaces", None)
     if method is None:
         raise ArgumentError(
@@ -65,6 +63,17 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     if not (np.isfinite(directions).all() and np.isfinite(offsets).all()):
         raise ArgumentError("problem", problem, allowed, "directions or offsets are not finite")
     return directions, offsets
+
+
+def refuse_slack(problem: Any) -> None:
+    """Refuse a problem with several right answers, of which each has pieces of its own.
+
+    Raises:
+        UnsupportedError: `BestArm(epsilon=)` with epsilon above 0.
+    """
+    if getattr(problem, "epsilon", 0):
+        allowed = "epsilon=0: this is not defined where several answers may be right"
+        raise UnsupportedError("problem", problem, allowed)
 
 
 def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:

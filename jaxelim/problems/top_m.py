@@ -64,6 +64,8 @@ def refuted_pairs(seen, beta) -> Array:
 
     def more(refuted, arms):
         for j, row in seen.family.refuted_pairs(seen, arms, beta):
+            if seen.shape.slack:  # else an arm is never refuted against itself
+                row = row & (index_like(row) != j)
             refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
         return refuted
 

@@ -13,8 +13,10 @@ import numpy as np
 from tests.twin import weighing
 from tests.twin.thresholds import heuristic
 
-VARIANCE = {"bernoulli": lambda y: y * (1 - y), "poisson": lambda y: y, "exponential": lambda y: y**2,
-            "gaussian": lambda y: 1.0}  # fmt: skip
+VARIANCE = {
+    "bernoulli": lambda y: y * (1 - y), "poisson": lambda y: y, "exponential": lambda y: y**2,
+    "gaussian": lambda y: 1.0,
+}  # fmt: skip
 
 
 class Problem(weighing.Problem):
