@@ -187,7 +187,7 @@ def masks(noise):
             ("pairs", found.any(1), best), ("arms", left.sum(1) <= 1, last),
         ):  # fmt: skip
             now = stops & (ends[name][0] == 0)
-            ends[name][:, now] = n * K, answer[now]
+            ends[name][0, now], ends[name][1, now] = n * K, answer[now]
     return ends
 
 
