@@ -153,7 +153,7 @@ def test_order_of_the_stops_and_layouts(family, rule):
 
 CHAIN, NOISE = np.array([0.0, 0.5, 1.0, 1.5, 2.0]), np.array([15.0, 1.0, 1.0, 1.0, 1.0])
 """A chain of arms in steps of half an epsilon (1). Arm 0, a bad one, is the noisiest."""
-ROUNDS, RUNS = 1200, 200
+ROUNDS, RUNS = 1800, 200
 
 
 @functools.cache
