@@ -45,7 +45,7 @@ class Problem(weighing.Problem):
 
     def right(self, means):
         """The answers without a piece that costs 0."""
-        return np.flatnonzero(means - means.max() + self.epsilon > 0)
+        return np.flatnonzero(means - means.max() + self.epsilon > 1e-9)
 
     def of(self, arm):
         """The pieces of an answer."""
