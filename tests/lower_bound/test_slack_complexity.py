@@ -65,13 +65,16 @@ def known_value(name, costs, means, w):
 
 def test_an_answer_that_is_not_the_best_may_have_the_largest_complexity():
     """The best arm is noisy: a precise one within epsilon is cheaper to certify."""
-    instance = je.Instance.unstructured([1.0, 0.95, 0.0], je.Gaussian([1.0, 1.0, 1.0]))
-    found = je.complexity(instance, je.BestArm(epsilon=0.3))
-    assert found.pieces.directions[0].sum(0).argmax() == 0
-    means = np.array([0.5, 0.48, 0.1])
-    coins = je.complexity(je.Instance.unstructured(means, je.Bernoulli()), je.BestArm(epsilon=0.3))
-    values = known_value("bernoulli", np.ones(3), means, coins.allocation)
-    assert coins.value >= min(values)
+    means, std, epsilon = np.array([0.8, 0.79, 0.78]), np.array([3.0, 1.0, 0.3]), 0.2
+    instance = je.Instance.unstructured(means, je.Gaussian(std))
+    found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
+    assert (found.pieces.directions[0] > 0).sum(0).argmax() == 2
+    known = slack.Problem(epsilon, 3, "gaussian", std**2)
+    w, value, clear = slack.best_weights(known, means)
+    assert clear
+    np.testing.assert_allclose(found.value, value, rtol=1e-6)
+    np.testing.assert_allclose(found.allocation, w, atol=1e-3)
+    assert known.ratios(known.of(0), np.array([0.9, 0.09, 0.01]), means).min() < value
 
 
 def test_bounds_count_the_right_answers():
@@ -92,11 +95,17 @@ def said(*arguments):
     return out.getvalue()
 
 
-def test_the_command_line():
-    text = said("complexity", "unstructured-k40", "--epsilon", "0.5")
-    instance, problem = je.load_instance("unstructured-k40"), je.BestArm(epsilon=0.5)
-    found = je.complexity(instance, problem, 1e-8)
-    assert text.startswith("BestArm(epsilon=0.5) on unstructured-k40: K = 40")
-    assert f"H* = {float(found.value):.8g}" in text
-    n = len(problem.right(instance.means))
-    assert ("right answers" in text) == (n > 1)
+def test_the_command_line(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text('{"theta": [0.6, 0.5, 0.1], "arms": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}')
+    instance = je.load_instance(file)
+    for epsilon, right in ((0.05, 1), (0.2, 2)):
+        text = said("complexity", str(file), "--epsilon", str(epsilon))
+        found = je.complexity(instance, je.BestArm(epsilon=epsilon), 1e-8)
+        assert text.startswith(f"BestArm(epsilon={epsilon}) on {file}: K = 3")
+        assert f"H* = {float(found.value):.8g}" in text
+        bound = je.kl_bound(0.01, found.value, right)
+        assert f"/H* = {float(bound):.1f}" in text and ("2 right answers" in text) == (right == 2)
+    text = said("run", str(file), "--epsilon", "0.2", "--rule", "lucb", "--runs", "2",
+                "--max-samples", "50")  # fmt: skip
+    assert text.startswith("LUCB() on ") and "BestArm(epsilon=0.2)" in text
