@@ -66,9 +66,11 @@ def closest(
         inner, outer = jnp.where(value < 0, x, inner), jnp.where(value < 0, outer, x)
         step = -value / jnp.where(rise > 0, rise, 1)
         new = x + step
-        newton = (rise > 0) & (new > inner) & (new < outer) & (2 * jnp.abs(step) <= last)
+        newton = (new > inner) & (new < outer) & (2 * jnp.abs(step) <= last)
+        # The last step may end beyond an earlier iterate, by rounding.
+        newton = (rise > 0) & (newton | (jnp.abs(step) <= enough * room(x)))
         middle = inner + (outer - inner) / 2
-        new = jnp.where(newton | (value == 0), new, middle)
+        new = jnp.where(newton | (value == 0), jnp.clip(new, inner, outer), middle)
         moved = jnp.abs(new - x)
         more = going & (moved > enough * room(new))
         return i + 1, jnp.where(going, new, x), inner, outer, jnp.where(going, moved, last), more

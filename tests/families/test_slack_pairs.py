@@ -36,6 +36,7 @@ def drawn(family, rng, size):
 def test_the_llr_is_the_least_cost(family):
     """At most 1e-12 from the cost at the x of 200 bisections; counts from 1 to 10^4."""
     rng, zero, jitted = np.random.default_rng(3), 0, jax.jit(FAMILIES[family].slack_pair)
+    point = FAMILIES[family].slack_middle
     for epsilon in EPSILONS:
         n_a, n_b = 10 ** rng.uniform(0, 4, (2, CASES))
         a, b = drawn(family, rng, (2, CASES))
@@ -46,10 +47,18 @@ def test_the_llr_is_the_least_cost(family):
         assert np.isfinite(got).all()
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
         zero += np.sum(np.asarray(got) == 0)
+        apart = np.asarray(got) > 0
+        x, y = point(n_a[apart], a[apart], n_b[apart], b[apart], epsilon)
+        pairs = zip(np.stack([n_a, n_b], 1)[apart], np.stack([a, b], 1)[apart], strict=True)
+        known = np.array([list(problem.closest((0, 1), w, m).values()) for w, m in pairs])
+        np.testing.assert_allclose(np.stack([x, y], 1), known, rtol=1e-10, atol=1e-13)
     assert 0 < zero < len(EPSILONS) * CASES / 2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(one, marks=() if one == "bernoulli" else pytest.mark.slow) for one in FAMILIES],
+)
 def test_evidence_values_pairs_gradients_and_closest_points(family):
     """H = w . gradient; the gradient is that of differences; the closest point costs H."""
     rng, epsilon, K, h = np.random.default_rng(5), 0.2, 5, 1e-5
