@@ -14,7 +14,7 @@ from tests.twin import slack
 FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
             "gaussian": je.Gaussian([1.0, 1.0])}  # fmt: skip
 EPSILONS = (0.001, 0.05, 0.3, 0.9)
-CASES = 150
+CASES = 50
 
 
 @pytest.fixture(autouse=True, scope="module")
