@@ -137,14 +137,15 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
-def find_problem(name: str, m: int | None, level: float) -> Any:
-    """The problem of a name; `m` for top-m, `level` for thresholding.
+def find_problem(name: str, m: int | None, level: float, items: Any = None) -> Any:
+    """The problem of a name; `m` for top-m, `level` for thresholding, `items` for best-item.
 
     Raises:
         UnknownNameError: no problem has this name.
     """
     known = {
         "best-arm": problems.BestArm,
+        "best-item": lambda: problems.BestItem(items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
@@ -180,6 +181,7 @@ def rule_rows() -> list[dict[str, str]]:
                 "name": ", ".join([name, *sorted(traits.aliases)]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
+                "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),
                 "own problem": mark(traits.problems is None),

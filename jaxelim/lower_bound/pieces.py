@@ -68,8 +68,10 @@ def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarra
     None where they are no such combinations. Best arm, top m and thresholding have
     directions that move with the features; a user's half-spaces may be fixed in
     parameter space. A problem of the first kind gives the same combinations on the
-    canonical basis with theta set to the means, which is the test.
+    canonical basis with theta set to the means, which is the test. Items do not move.
     """
+    if not getattr(problem, "made_of_arms", True):
+        return None
     try:
         rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
         directions, _ = half_spaces(problem, arms, theta)
@@ -117,6 +119,10 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         raise UnsupportedError("problem", problem, allowed)
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
+    if not getattr(problem, "made_of_arms", True):
+        refuse_other_families(instance, "items are not defined")
+        for pair in zip(arms, theta, strict=True):
+            problem.check(*pair)  # names items where the checks below name pieces
     each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):
         label = f"instance {index}: " if instance.batched else ""
