@@ -55,7 +55,7 @@ class Table(cells.Options):
     """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
     rules: tuple[str, ...] = tuple(RULES)
     """Sampling rules; by default all."""
-    sizes: tuple[int, ...] = (5, 20)
+    sizes: tuple[int, ...] = (5,)
     """Numbers n: the instance has 2n arms in 2n dimensions, and 2n items."""
 
     def __post_init__(self) -> None:

@@ -157,11 +157,13 @@ def _high(t, delta):
 
 def test_a_problem_without_items_is_as_it_was():
     plain = je.BestArm(items=None)
-    assert plain == je.BestArm() and repr(plain) == "BestArm()" and hash(plain) == hash(je.BestArm())
+    assert plain == je.BestArm() and hash(plain) == hash(je.BestArm())
+    assert repr(plain) == "BestArm()"
     assert dataclasses.fields(plain) == () and type(plain) is je.BestArm
     one, other = (je.BestArm(items=z) for z in ([[1, 0], [0, -0.0]], [[1.0, 0.0], [0.0, 0.0]]))
     assert type(one) is BestItem and one == other and hash(one) == hash(other)
-    assert repr(one) == "BestArm(items=[[1.0, 0.0], [0.0, 0.0]])" and str(one) == "BestArm(items=<2x2>)"
+    assert repr(one) == "BestArm(items=[[1.0, 0.0], [0.0, 0.0]])"
+    assert str(one) == "BestArm(items=<2x2>)"
     assert eval(repr(one), {"BestArm": je.BestArm}) == one  # noqa: S307
     assert one != je.BestArm(items=[[1, 0], [0, 1]]) and one != plain
 

@@ -197,4 +197,5 @@ def elimination_set(problem, name):
     full = name.startswith("full")
     if name.endswith("definition"):
         return Definition(problem, full)
-    return {"bai": BaiArms, "items": BaiArms, "topm": TopmPairs, "osi": OsiArms}[problem.kind](problem, full)
+    sets = {"bai": BaiArms, "items": BaiArms, "topm": TopmPairs, "osi": OsiArms}
+    return sets[problem.kind](problem, full)
