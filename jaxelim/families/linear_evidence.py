@@ -144,6 +144,7 @@ class ItemEvidence(LinearEvidence):
 
     @property
     def candidates(self) -> Array:
+        assert self.theta_hat is not None  # kept, as the problem's `uses_theta` is on
         return self.space.lanes.dot(items.items_of(self.space), self.theta_hat)
 
     def toward(self, i: Array) -> Array:

@@ -113,7 +113,9 @@ class BestItem(Problem):
         return directions, np.zeros(len(directions))
 
     def answer(self, seen):
-        return seen.lanes.argmax(seen.lanes.dot(seen.constants, seen.theta_hat))
+        theta_hat = seen.theta_hat
+        assert theta_hat is not None  # kept, as `uses_theta` is on
+        return seen.lanes.argmax(seen.lanes.dot(seen.constants, theta_hat))
 
     def _each(self, answer):
         """0, 1, .., P - 1, [P] or [P, 1], to compare with the answer."""

@@ -1,12 +1,14 @@
 """The transductive instance at a tiny size, from its command line."""
 
 import csv
+import dataclasses
 
 import numpy as np
 import pytest
 
 import jaxelim as je
 from experiments import transductive
+from jaxelim.store import Store, canonical, digest
 
 TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--no-processes"]
 
@@ -31,8 +33,23 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
         assert f"| uniform | {line['stopping']} | {tau.mean():.0f} ± " in page
     assert (tmp_path / "transductive.md").read_text() in page
     assert all((tmp_path / f"transductive_2.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
+    (cell,) = Store(tmp_path).cells()
+    assert cell.held.data["answer"].dims[-1] == "item" and cell.name == "transductive/2/uniform"
+    assert cell.held.data["elimination_times"].dims[-1] == "item"
     assert transductive.main(arguments) == 0
     assert "0 runs computed, 4 were there already" in capsys.readouterr().err
+
+
+def test_blocks_are_named_by_the_items():
+    """Other items, other settings; names of problems without items stay."""
+    cell = transductive.jobs(transductive.Table(sizes=(2,)))[2, "uniform"]
+    items = cell.problem.items.copy()
+    same = dataclasses.replace(cell, problem=je.BestArm(items=items))
+    items[3, 0] += 1e-9
+    other = dataclasses.replace(cell, problem=je.BestArm(items=items))
+    assert digest(same.settings()) == digest(cell.settings()) != digest(other.settings())
+    assert canonical(je.BestArm()) == {"class": "jaxelim.BestArm"}
+    assert same.program == other.program  # one compiled program serves both
 
 
 def test_the_instance():
