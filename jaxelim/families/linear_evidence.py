@@ -104,17 +104,17 @@ class LinearEvidence(Evidence):
         """phi_k' V^-1 phi_i for every k: [K]."""
         return self.design.cross(self.space, i)
 
-    def distances_from(self, i: Array, toward: Array) -> Array:
+    def distances_from(self, toward: Array, i: Array) -> Array:
         """`distances(i)`, given `toward(i)`: [K]."""
         return self.design.distances(self.space, toward, i)
 
-    def difference(self, i: Array, toward: Array, j: Array) -> Array:
+    def difference(self, toward: Array, i: Array, j: Array) -> Array:
         """`along_pair(i, j)`, given `toward(i)`: [K]."""
         return self.design.difference(self.space, toward, i, j)
 
     def distances(self, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
-        return self.distances_from(i, self.toward(i))
+        return self.distances_from(self.toward(i), i)
 
     def margins(self, i: Array) -> Array:
         """(phi_i - phi_k) . theta_hat for every k: [K]."""
@@ -122,7 +122,7 @@ class LinearEvidence(Evidence):
 
     def along_pair(self, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
-        return self.difference(i, self.toward(i), j)
+        return self.difference(self.toward(i), i, j)
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each arm of a block: i, `margins(i)` [K] and `distances(i)` [K]."""
@@ -152,11 +152,11 @@ class ItemEvidence(LinearEvidence):
         lanes = self.space.lanes
         return lanes.dot(self.space.features, lanes.row(self.cross, i))
 
-    def distances_from(self, i: Array, toward: Array) -> Array:
+    def distances_from(self, toward: Array, i: Array) -> Array:
         """||z_i - z_p||^2_{V^-1} for every item p: [P]."""
         return items.distances(self.space, self.cross, i)
 
-    def difference(self, i: Array, toward: Array, j: Array) -> Array:
+    def difference(self, toward: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (z_i - z_j) for every arm k: [K]."""
         lanes, z = self.space.lanes, items.items_of(self.space)
         return self.design.along(self.space, lanes.row(z, i) - lanes.row(z, j))

@@ -79,8 +79,8 @@ class RAGE(SamplingRule):
 
     def init(self, view):
         none = jnp.zeros(view.means.shape, jnp.int32)
-        active = jnp.ones_like(view.linear.candidates, bool)
-        return RAGEState(jnp.zeros_like(view.t), active, none)
+        phase = jnp.zeros_like(view.t)
+        return RAGEState(phase, jnp.ones_like(view.linear.candidates, bool), none)
 
     def _pull(self, view, state):
         """The arm with most remaining pulls, and the state after its pull."""

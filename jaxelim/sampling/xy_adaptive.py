@@ -114,11 +114,11 @@ class XYAdaptive(SamplingRule):
         held = each < lanes.sum(active)
         norm = 1 / (1 + linear.design.g)
         along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
-        apart = jax.lax.map(lambda c: linear.distances_from(*c), (order, along))
+        apart = jax.lax.map(lambda c: linear.distances_from(*c), (along, order))
 
         def pair(n, m, worst):
             if space.cancellation_safe:
-                fall = linear.difference(order[n], along[n], order[m])
+                fall = linear.difference(along[n], order[n], order[m])
             else:
                 fall = along[n] - along[m]
             left = lanes.take(apart[n], order[m]) - fall**2 * norm
