@@ -19,8 +19,6 @@ from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
-# The features do not span a direction where more than this share of it is orthogonal to them.
-_REACH = 1e-10
 
 
 class Pieces(NamedTuple):
@@ -183,13 +181,10 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
 
 
 def _refuse_out_of_reach(label, instance, arms, directions) -> None:
-    _, s, vt = np.linalg.svd(arms, full_matrices=False)
-    basis = vt[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
-    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
-    out = left > _REACH * np.linalg.norm(directions, axis=1)
+    out, rank = checks.outside_span(arms, directions)
     if out.any():
         note = (
-            f"{label}the features have rank {len(basis)} and do not span the direction of piece "
+            f"{label}the features have rank {rank} and do not span the direction of piece "
             f"{np.argmax(out)}"
         )
         raise ArgumentError(

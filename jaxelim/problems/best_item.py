@@ -4,18 +4,15 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax import numpy as jnp
 
-from jaxelim.checks import real_array
+from jaxelim.checks import outside_span, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.items import Items
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.lanes import index_like
 from jaxelim.problems.arm_sets import ArmMask, ArmSet
-
-_REACH = 1e-10
-"""Share of a direction that may be orthogonal to all arms, by rounding."""
 
 
 @jax.tree_util.register_static
@@ -101,7 +98,7 @@ class BestItem(Problem):
             raise TieError("instance", tied, "one best item")
         # A difference of two items is one of two differences from item 0.
         y = self.items[1:] - self.items[0]
-        outside = _outside(arms, y)
+        outside, _ = outside_span(arms, y)
         if outside.any():
             pair = f"z_0 - z_{1 + int(np.argmax(outside))}"
             allowed = "items whose differences lie in the span of the arms: no arm tells others"
@@ -132,11 +129,3 @@ class BestItem(Problem):
 
     def plain_pieces(self, seen):
         return ArmMask(jnp.ones(seen.shape.exists.shape, bool))
-
-
-def _outside(arms: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The directions y [n, d] with a part orthogonal to the span of the arms: [n] bool."""
-    _, s, vt = np.linalg.svd(arms, full_matrices=False)
-    basis = vt[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
-    left = np.linalg.norm(y - y @ basis.T @ basis, axis=1)
-    return left > _REACH * np.linalg.norm(y, axis=1)

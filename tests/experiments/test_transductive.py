@@ -8,6 +8,7 @@ import pytest
 
 import jaxelim as je
 from experiments import transductive
+from jaxelim import figures
 from jaxelim.store import Store, canonical, digest
 
 TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--no-processes"]
@@ -25,6 +26,8 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
     known = je.simulate(
         instance, problem, je.Uniform(), delta=0.05, stopping=transductive.OBSERVERS, runs=4
     )
+    drawn = figures.active_arms_figure({"uniform": known})
+    assert drawn.axes[0].get_ylabel().startswith("active items")
     for place, line in enumerate(lines):
         tau = known.samples[place, 0]
         assert float(line["mean"]) == pytest.approx(tau.mean())

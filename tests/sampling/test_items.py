@@ -168,6 +168,16 @@ def test_a_problem_without_items_is_as_it_was():
     assert one != je.BestArm(items=[[1, 0], [0, 1]]) and one != plain
 
 
+def test_the_threshold_of_kaufmann_and_koolen():
+    """A piece compares means of all K arms, also where the arms are the canonical basis."""
+    arms, theta, items = layout("basis")
+    problem = je.BestArm(items=items)
+    instance = je.Instance(arms[0], theta[0])
+    assert instance.structure == "unstructured"
+    assert je.KaufmannKoolen.of(instance, problem) == je.KaufmannKoolen(1, 5, True)
+    assert je.KaufmannKoolen.of(instance, je.BestArm()) == je.KaufmannKoolen(4, 2, True)
+
+
 def test_the_problem_is_certified():
     """Answers, pieces and sets agree, on the arms of a random instance."""
     arms, theta, items = layout("linear")
