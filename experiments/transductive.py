@@ -145,7 +145,6 @@ def shown(line: dict) -> dict[str, str]:
         "errors [95%]": f"{line['errors']}/{line['stopped']}"
         + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
         "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "us/sample": f"{line['us_per_sample']:.2f}",
     }
 
 
