@@ -40,7 +40,7 @@ from jaxelim.families import (
     OneParameter,
     Poisson,
 )
-from jaxelim.instances import load_instance
+from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
     PrecisionError,
@@ -146,6 +146,7 @@ __all__ = [
     "instances",
     "kl_bound",
     "load_instance",
+    "load_items",
     "optimal_allocation",
     "optimal_information",
     "practical_time",

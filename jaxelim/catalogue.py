@@ -137,17 +137,22 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
-def find_problem(name: str, m: int | None, level: float, epsilon: float = 0.0) -> Any:
-    """The problem of a name; `m` for top-m, `level` for thresholding, `epsilon` for best-arm.
+def find_problem(
+    name: str, m: int | None, level: float, epsilon: float = 0.0, items: Any = None
+) -> Any:
+    """The problem of a name, with those of the settings that it has.
+
+    `m` is for top-m, `level` for thresholding, `epsilon` for best-arm, `items` for best-item.
 
     Raises:
         UnknownNameError: no problem has this name.
         ArgumentError: a setting that the problem refuses; an epsilon for another problem.
     """
-    if epsilon and name in ("top-m", "thresholding"):
+    if epsilon and name in ("best-item", "top-m", "thresholding"):
         raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     known = {
         "best-arm": lambda: problems.BestArm(epsilon=epsilon),
+        "best-item": lambda: problems.BestItem(items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
@@ -184,6 +189,7 @@ def rule_rows() -> list[dict[str, str]]:
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
+                "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),
                 "own problem": mark(traits.problems is None),

@@ -17,12 +17,13 @@ import jax
 import tyro
 
 from jaxelim import __version__, catalogue, checks, instances, scope, store
-from jaxelim.contracts import StoppingRule
+from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
+from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.result import BIASED, aligned
 
@@ -60,7 +61,7 @@ class Asked:
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
     problem: str = "best-arm"
-    """best-arm, top-m or thresholding."""
+    """best-arm, best-item, top-m or thresholding. best-item: of the items in the file."""
     m: int | None = None
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
@@ -181,16 +182,23 @@ def _instance(config: Asked) -> Instance:
     return Instance(given.arms, given.theta, None, given.name, family)
 
 
+def _problem(config: Asked) -> Problem:
+    """The problem, with the items of the file for best-item."""
+    m = _m_of(config.instance, config.problem, config.m)
+    items = instances.load_items(config.instance) if config.problem == "best-item" else None
+    return catalogue.find_problem(config.problem, m, config.level, config.epsilon, items)
+
+
 def _complexity(config: Hardness) -> None:
     checks.real("delta", config.delta, low=0, high=1, open=True)
     if config.figure is not None:
         figure_file("figure", config.figure)
     instance = _instance(config)
-    m = _m_of(config.instance, config.problem, config.m)
-    problem = catalogue.find_problem(config.problem, m, config.level, config.epsilon)
+    problem = _problem(config)
     found = complexity(instance, problem, gap=config.gap)
     bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
-    right = len(problem.right(instance.means)) if problem.epsilon else 1
+    slack = isinstance(problem, EpsilonBestArm)
+    right = len(problem.right(instance.means)) if slack else 1
     practical = practical_time(config.delta, float(found.value))
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
     print(
@@ -218,7 +226,7 @@ def _complexity(config: Hardness) -> None:
 
 def _run(config: Run) -> None:
     instance = _instance(config)
-    m = _m_of(config.instance, config.problem, config.m)
+    problem = _problem(config)
     known = catalogue.stopping_rules()
     stopping: list[StoppingRule] = [
         catalogue.find("stopping", name, known)() for name in config.stopping
@@ -226,7 +234,6 @@ def _run(config: Run) -> None:
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
-    problem = catalogue.find_problem(config.problem, m, config.level, config.epsilon)
     rule = catalogue.rule_with(config.rule, config.setting)
     result = simulate(
         instance,

@@ -36,6 +36,8 @@ class Problem:
     uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces not made of arms
     shared_answers: ClassVar[bool] = False  # several answers have one public form
     times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
+    made_of_arms: ClassVar[bool] = True  # directions of pieces move with the arms' features
+    answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
     epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
 

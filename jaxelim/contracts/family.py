@@ -54,7 +54,10 @@ class Family:
             raise UnsupportedError("problem", problem, allowed)
         if not isinstance(shape, self.shapes):
             known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
-            raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
+            allowed = f"pieces of {known} for {self!r}"
+            if not problem.made_of_arms:
+                allowed += "; items need linear Gaussian rewards of one standard deviation"
+            raise UnsupportedError("problem", problem, allowed)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         """Refuse given noise that `draw` does not take."""

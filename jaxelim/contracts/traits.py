@@ -7,7 +7,7 @@ from typing import Any
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 
-_PROBLEMS = ("best-arm", "top-m", "thresholding", "half-spaces")
+_PROBLEMS = ("best-arm", "best-item", "top-m", "thresholding", "half-spaces")
 _STRUCTURES = ("linear", "unstructured")
 KNOWN_STOPPING = ("llr", "selective", "full", "native")
 """The stopping rules that traits allow or refuse; any other is allowed."""

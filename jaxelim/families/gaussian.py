@@ -18,6 +18,7 @@ from jax import Array
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
@@ -106,7 +107,7 @@ class Gaussian(Family):
     name: ClassVar[str] = "gaussian"
     noise: ClassVar[str] = "normal"
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows)
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows, Items)
 
     def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
         by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)

@@ -214,7 +214,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     Args:
         instance: one instance or a batch (one compile serves the batch).
         problem: what to identify: an object with half_spaces(arms, theta). Families other
-            than the Gaussian of one variance take pairs of arms and levels.
+            than the Gaussian of one variance take pairs of arms and levels. The items of
+            `BestArm(items=..)` stay as they are where features change, as in derivatives.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.

@@ -20,8 +20,6 @@ from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
-# The features do not span a direction where more than this share of it is orthogonal to them.
-_REACH = 1e-10
 
 
 class Pieces(NamedTuple):
@@ -82,8 +80,10 @@ def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarra
     None where they are no such combinations. Best arm, top m and thresholding have
     directions that move with the features; a user's half-spaces may be fixed in
     parameter space. A problem of the first kind gives the same combinations on the
-    canonical basis with theta set to the means, which is the test.
+    canonical basis with theta set to the means, which is the test. Items do not move.
     """
+    if not getattr(problem, "made_of_arms", True):
+        return None
     try:
         rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
         directions, _ = half_spaces(problem, arms, theta)
@@ -131,6 +131,10 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         raise UnsupportedError("problem", problem, allowed)
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
+    if not getattr(problem, "made_of_arms", True):
+        refuse_other_families(instance, "items are not defined")
+        for pair in zip(arms, theta, strict=True):
+            problem.check(*pair)  # names items where the checks below name pieces
     each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):
         label = f"instance {index}: " if instance.batched else ""
@@ -202,13 +206,10 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
 
 
 def _refuse_out_of_reach(label, instance, arms, directions) -> None:
-    _, s, vt = np.linalg.svd(arms, full_matrices=False)
-    basis = vt[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
-    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
-    out = left > _REACH * np.linalg.norm(directions, axis=1)
+    out, rank = checks.outside_span(arms, directions)
     if out.any():
         note = (
-            f"{label}the features have rank {len(basis)} and do not span the direction of piece "
+            f"{label}the features have rank {rank} and do not span the direction of piece "
             f"{np.argmax(out)}"
         )
         raise ArgumentError(

@@ -41,7 +41,7 @@ def simulate(
 
     Args:
         instance: one instance, or a batch of them.
-        problem: `BestArm()`, `BestArm(epsilon=..)`, `TopM(m)`, `Thresholding(level)` or
+        problem: `BestArm()`, with `epsilon=` or `items=`, `TopM(m)`, `Thresholding(level)` or
             `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.

@@ -79,14 +79,15 @@ class Result:
     """The result of `simulate`.
 
     Arrays are [stopping, delta, run], with a batch [instance, stopping, delta, run]. K
-    is the number of arms; in `answer` of `HalfSpaces` it is the number of answers.
+    is the number of arms. In `answer` of `HalfSpaces` it is the number of answers, with
+    `BestArm(items=..)` in `answer` and `elimination_times` the number P of items.
 
     Attributes:
         samples: int32, samples drawn until the run was over (tau where it stopped).
         stopped: bool, whether its stopping rule ended the run.
         truncated: bool, whether max_samples or the end of its noise ended the run. Then
             `answer` is the empirical one, without guarantee.
-        answer: bool [..., K]: the best arm, the top m, or mean >= level.
+        answer: bool [..., K]: the best arm or item, the top m, or mean >= level.
         correct: bool, whether the answer is that of the true theta. For
             `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
         pulls: int32 [..., K], pulls of each arm.
@@ -277,7 +278,9 @@ class Result:
 
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
-        of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+        of_answer = self.problem.answer_axis or (
+            "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+        )
         data: dict[str, Any] = {
             name: (dims, getattr(self, name))
             for name in (
@@ -344,12 +347,12 @@ class Trace:
         arms: int32 [samples], every pull in order, the initial ones first.
         rewards: float64 [samples], in the units of the instance.
         active: int32 [checks], what is left at each check, of which the first follows
-            the initial pulls. Best arm and thresholding: active arms. Top m: ordered
-            pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
+            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
+            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
             nothing.
         samples: int, samples drawn.
         stopped: bool, whether the stopping rule ended the run.
-        answer: bool [K].
+        answer: bool [K]; [P] of items.
         pulls: int32 [K].
         elimination_times: int32, as in `Result`; None where nothing was recorded.
         theta_hat_0: float64 [d], the estimate after the initial pulls.

@@ -15,7 +15,9 @@ FAMILIES = {"bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential":
             "gaussian": je.Gaussian([1.0, 1.0])}  # fmt: skip
 EPSILONS = (0.001, 0.05, 0.3, 0.9)
 CASES = 50
-LATER = [pytest.param(one, marks=() if one == "bernoulli" else pytest.mark.slow) for one in FAMILIES]
+LATER = [
+    pytest.param(one, marks=() if one == "bernoulli" else pytest.mark.slow) for one in FAMILIES
+]
 
 
 @pytest.fixture(autouse=True, scope="module")
