@@ -80,6 +80,9 @@ class LinearEvidence(Evidence):
         lanes = self.space.lanes
         return likelihood_ratio(lanes.take(self.margins(i), k), lanes.take(self.distances(i), k))
 
+    def about(self, shape: Shape) -> "LinearEvidence":
+        return self.of(self.space, shape, self.design, self.means, self.theta_hat)
+
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
         given = self.space, self.shape, design, self.means, self.theta_hat, self.margin
