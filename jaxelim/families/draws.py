@@ -5,30 +5,22 @@ and rounded to the type of the parameters. Rejection samplers repeat until every
 of every lane is accepted; accepted entries do not change.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.families import threefry
 from jaxelim.families.logarithm import log
 
 
 def fold(key: Array, n: Array | int) -> Array:
-    """The n-th key that follows from `key`, n >= 0: [], or [B] with lanes."""
-    one = lambda key: jax.random.fold_in(key, n)  # noqa: E731
-    return jax.vmap(one)(key) if key.ndim else one(key)
-
-
-def _of(sample: Callable, key: Array, n: int) -> Array:
-    """n numbers of each key: [n] or [n, B]; float64."""
-    one = lambda key: sample(key, (n,), jnp.float64)  # noqa: E731
-    return jax.vmap(one, out_axes=-1)(key) if key.ndim else one(key)
+    """The n-th key that follows from `key`, n >= 0: [], or [B] with lanes; n [] or [B]."""
+    return threefry.typed(threefry.fold(threefry.words(key), n))
 
 
 def normal(key: Array, like: Array) -> Array:
     """Standard normals of the shape and type of `like`, [K]."""
-    return _of(jax.random.normal, key, like.shape[0]).astype(like.dtype)
+    return threefry.normal(threefry.words(key), like.shape[0]).astype(like.dtype)
 
 
 def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
@@ -43,13 +35,14 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
         least: a number that no shape is below.
     """
     a, n, boosted = shape.astype(jnp.float64), shape.shape[0], least < 1
+    words = threefry.words(key)
     d = (jnp.where(a < 1, a + 1, a) if boosted else a) - 1 / 3
     c = 1 / jnp.sqrt(9 * d)
 
     def proposed(attempt: Array) -> tuple[Array, Array]:
         """v, and whether it is accepted, in one attempt of every entry."""
-        own = fold(key, attempt)
-        z, u = _of(jax.random.normal, fold(own, 0), n), _of(jax.random.uniform, fold(own, 1), n)
+        z = threefry.normal(threefry.fold(words, 2 * attempt), n)
+        u = threefry.uniform(threefry.fold(words, 2 * attempt + 1), n)
         v = (1 + c * z) ** 3
         inside = v > 0
         bound = z * z / 2 + d * ((1 - v) + log(jnp.where(inside, v, 1)))
@@ -63,7 +56,7 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
     first = jnp.int32(2), *proposed(jnp.int32(1))
     _, v, _ = jax.lax.while_loop(lambda carry: jnp.any(~carry[2]), again, first)
     if boosted:
-        u = 1 - _of(jax.random.uniform, fold(key, 0), n)  # above 0
+        u = 1 - threefry.uniform(threefry.fold(words, 0), n)  # above 0
         v = v * jnp.where(a < 1, jnp.exp(log(u) / jnp.minimum(a, 1)), 1)
     return (d * v).astype(shape.dtype)
 

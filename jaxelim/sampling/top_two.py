@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim import checks
@@ -147,9 +148,10 @@ class TopTwo(SamplingRule):
             return i, state
         if self.challenger == "rs":
             j = self._redrawn(view, i, j)
-        share = jnp.asarray(self.share, view.means.dtype) if self.share != "ids" else (
-            view.family.share(view, i, j)
-        )
+        if self.share == "ids":
+            share = view.family.share(view, i, j)
+        else:
+            share = jnp.asarray(self.share, view.means.dtype)
         if self.select == "sampling":
             assert view.chance is not None  # drawn, as `uses_chance` says
             return jnp.where(view.chance < share, i, j), state
@@ -166,26 +168,57 @@ class TopTwo(SamplingRule):
         if self.leader == "ts":
             return view.at(self._drawn(view, 0))
         level = BONUS * jnp.log(view.time)
-        return view.at(_playing(view, view.family.interval(view, view.means, level).upper))
+        return view.at(_among(_playing(view), view.family.interval(view, view.means, level).upper))
 
     def _drawn(self, view, n):
-        """The n-th draw from the posterior: [K]."""
-        return _playing(view, view.family.posterior(fold(view.key, n), view.counts, view.means))
+        """The n-th draw from the posterior, -inf at arms that do not play: [K]."""
+        drawn = view.family.posterior(fold(view.key, n), view.counts, view.means)
+        return _among(_playing(view), drawn)
 
     def _redrawn(self, view, i, otherwise):
         """The best arm of the first further draw in which it is not i."""
+        none = jnp.full_like(i, view.means.shape[0])
 
         def again(carry):
-            n, j = carry
-            best = view.lanes.argmax(self._drawn(view, n))
-            return n + 1, jnp.where(j == i, best, j)
+            tried, found = carry
+            if i.ndim:
+                return self._attempts(view, i, tried, found)
+            return self._attempt(view, i, tried)
 
         def goes_on(carry):
-            n, j = carry
-            return (n <= REDRAWS) & jnp.any(j == i)
+            tried, found = carry
+            return jnp.any((tried < REDRAWS) & (found == none))
 
-        _, j = jax.lax.while_loop(goes_on, again, (jnp.int32(1), i))
-        return jnp.where(j == i, otherwise, j)
+        _, found = jax.lax.while_loop(goes_on, again, (jnp.zeros_like(i), none))
+        return jnp.where(found == none, otherwise, found)
+
+    def _attempt(self, view, i, tried):
+        """The number of draws after one more, and its best arm; K if that is i."""
+        best = view.lanes.argmax(self._drawn(view, tried + 1))
+        return tried + 1, jnp.where(best == i, view.means.shape[0], best).astype(i.dtype)
+
+    def _attempts(self, view, i, tried, found):
+        """The same in lanes: those without a challenger share B draws among them evenly.
+
+        So the loop is as long as all lanes need together, not as the longest of them needs.
+        """
+        (arms, size), each = view.means.shape, jnp.arange(i.shape[0], dtype=i.dtype)
+        waiting = (tried < REDRAWS) & (found == arms)
+        count = jnp.maximum(jnp.sum(waiting, dtype=i.dtype), 1)
+        order = jnp.argsort(~waiting, stable=True).astype(i.dtype)
+        several = size // count  # draws for each waiting lane
+        lane = order[jnp.minimum(each // several, count - 1)]
+        n = tried[lane] + 1 + each % several
+        key, counts, means = view.key[lane], view.counts[:, lane], view.means[:, lane]
+        playing = _playing(view)
+        playing = None if playing is None else playing[:, lane]
+        drawn = view.family.posterior(fold(key, n), counts, means)
+        best = view.lanes.argmax(_among(playing, drawn))
+        good = (each < several * count) & (n <= REDRAWS) & (best != i[lane])
+        late = np.iinfo(np.int32).max
+        first = jnp.full_like(i, late).at[lane].min(jnp.where(good, n * arms + best, late))
+        found = jnp.where(waiting & (first < late), first % arms, found)
+        return jnp.where(waiting, tried + several, tried), found
 
     def _penalised(self, view, shape, values):
         """The values, and for "tci" the log counts of the arms: [Q]."""
@@ -198,12 +231,16 @@ class TopTwo(SamplingRule):
         return values + logs  # the leader's own is common to all pieces of a row
 
 
-def _playing(view, scores):
-    """Scores [K], -inf at arms of no active piece; the empirical best stays."""
+def _playing(view):
+    """The arms of active pieces, and the empirical best: [K] bool; None: all arms."""
     if view.elimination is None:
-        return scores
-    playing = view.active | (index_like(view.means) == view.answer)
-    return jnp.where(playing, scores, -jnp.inf)
+        return None
+    return view.active | (index_like(view.means) == view.answer)
+
+
+def _among(playing, scores):
+    """The scores [K], -inf at arms that do not play."""
+    return scores if playing is None else jnp.where(playing, scores, -jnp.inf)
 
 
 def TTTS(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
