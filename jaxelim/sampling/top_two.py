@@ -140,11 +140,10 @@ class TopTwo(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        led = self._led(view)
-        evidence = view.evidence if self.leader == "eb" else view.evidence.about(led.shape)
-        index = self._penalised(view, led.shape, evidence.values())
-        i, j = led.shape.pair(lanes, lanes.argmin(jnp.where(led.active, index, jnp.inf)))
-        if isinstance(led.shape, Levels):
+        shape, active, evidence = self._led(view)
+        index = jnp.where(active, self._penalised(view, shape, evidence.values()), jnp.inf)
+        i, j = shape.pair(lanes, lanes.argmin(index))
+        if isinstance(shape, Levels):
             return i, state
         if self.challenger == "rs":
             j = self._redrawn(view, i, j)
@@ -162,13 +161,19 @@ class TopTwo(SamplingRule):
         return jnp.where(first, i, j), Turns(due, taken)
 
     def _led(self, view):
-        """The view whose answer is the leader, or for "eb" whose pieces are the answer's."""
+        """The pieces of the leader, which of them count, and the evidence about them."""
         if self.leader == "eb":
-            return view
+            return view.shape, view.active, view.evidence
         if self.leader == "ts":
-            return view.at(self._drawn(view, 0))
-        level = BONUS * jnp.log(view.time)
-        return view.at(_among(_playing(view), view.family.interval(view, view.means, level).upper))
+            scores = self._drawn(view, 0)
+        else:
+            interval = view.family.interval(view, view.means, BONUS * jnp.log(view.time))
+            scores = _among(_playing(view), interval.upper)
+        leader, playing = view.lanes.argmax(scores), _playing(view)
+        others = index_like(view.means) != leader
+        shape = Rows(leader, others, view.means.shape[0] - 1)
+        active = others if playing is None else others & playing
+        return shape, active, view.evidence.about(shape)
 
     def _drawn(self, view, n):
         """The n-th draw from the posterior, -inf at arms that do not play: [K]."""
