@@ -51,7 +51,7 @@ def bits(key: Words, n: int | None = None) -> Array:
     """64 bits of each key, or n of them along a new first axis: uint64."""
     place = jnp.uint32(0)
     if n is not None:
-        place = np.arange(n, dtype=np.uint32).reshape((n,) + (1,) * key[0].ndim)
+        place = jnp.arange(n, dtype=jnp.uint32).reshape((n,) + (1,) * key[0].ndim)
     high, low = _block(key, jnp.zeros_like(place), place)
     return (high.astype(jnp.uint64) << np.uint64(32)) | low.astype(jnp.uint64)
 

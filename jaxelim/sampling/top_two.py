@@ -17,7 +17,8 @@ from jaxelim.families.draws import fold
 from jaxelim.families.logarithm import log
 from jaxelim.lanes import index_like
 
-LEADERS, CHALLENGERS, SELECTIONS = ("eb", "ucb", "ts"), ("tc", "tci", "rs"), ("sampling", "tracking")
+LEADERS, CHALLENGERS = ("eb", "ucb", "ts"), ("tc", "tci", "rs")
+SELECTIONS = ("sampling", "tracking")
 BONUS = 1.2 * (1 + 1.2)
 """alpha (1 + s), alpha = s = 1.2: the UCB leader's bounds are at level BONUS log t."""
 REDRAWS = 200
