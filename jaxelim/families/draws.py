@@ -7,20 +7,37 @@ of every lane is accepted; accepted entries do not change.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jaxelim.families import threefry
 from jaxelim.families.logarithm import log
 
 
 def fold(key: Array, n: Array | int) -> Array:
     """The n-th key that follows from `key`, n >= 0: [], or [B] with lanes; n [] or [B]."""
-    return threefry.typed(threefry.fold(threefry.words(key), n))
+    if not key.ndim:
+        return jax.random.fold_in(key, n)
+    return jax.vmap(jax.random.fold_in)(key, jnp.broadcast_to(n, key.shape))
+
+
+def uniform(key: Array, n: int) -> Array:
+    """n uniforms of each key, inside (0, 1): odd multiples of 2^-53; [n], float64."""
+    one = lambda key: jax.random.bits(key, (n,), jnp.uint64)  # noqa: E731
+    bits = jax.vmap(one, out_axes=-1)(key) if key.ndim else one(key)
+    exponent = np.float64(1).view(np.uint64)
+    return jax.lax.bitcast_convert_type((bits >> np.uint64(12)) | exponent, jnp.float64) - (
+        1 - 2.0**-53
+    )
+
+
+def _normal(u: Array) -> Array:
+    """Standard normals from uniforms inside (0, 1)."""
+    return np.sqrt(2.0) * jax.lax.erf_inv(2 * u - 1)
 
 
 def normal(key: Array, like: Array) -> Array:
     """Standard normals of the shape and type of `like`, [K]."""
-    return threefry.normal(threefry.words(key), like.shape[0]).astype(like.dtype)
+    return _normal(uniform(key, like.shape[0])).astype(like.dtype)
 
 
 def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
@@ -35,14 +52,13 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
         least: a number that no shape is below.
     """
     a, n, boosted = shape.astype(jnp.float64), shape.shape[0], least < 1
-    words = threefry.words(key)
     d = (jnp.where(a < 1, a + 1, a) if boosted else a) - 1 / 3
     c = 1 / jnp.sqrt(9 * d)
 
     def proposed(attempt: Array) -> tuple[Array, Array]:
         """v, and whether it is accepted, in one attempt of every entry."""
-        z = threefry.normal(threefry.fold(words, 2 * attempt), n)
-        u = threefry.uniform(threefry.fold(words, 2 * attempt + 1), n)
+        both = uniform(fold(key, attempt), 2 * n)
+        z, u = _normal(both[:n]), both[n:]
         v = (1 + c * z) ** 3
         inside = v > 0
         bound = z * z / 2 + d * ((1 - v) + log(jnp.where(inside, v, 1)))
@@ -56,8 +72,8 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
     first = jnp.int32(2), *proposed(jnp.int32(1))
     _, v, _ = jax.lax.while_loop(lambda carry: jnp.any(~carry[2]), again, first)
     if boosted:
-        u = 1 - threefry.uniform(threefry.fold(words, 0), n)  # above 0
-        v = v * jnp.where(a < 1, jnp.exp(log(u) / jnp.minimum(a, 1)), 1)
+        boost = jnp.exp(log(uniform(fold(key, 0), n)) / jnp.minimum(a, 1))
+        v = v * jnp.where(a < 1, boost, 1)
     return (d * v).astype(shape.dtype)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim.errors import ArgumentError
-from jaxelim.families import threefry
 
 _LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 
@@ -72,17 +71,14 @@ def given(
     return _rounded(kind, table[row, times], dtype)
 
 
-def _of_rule(key: Array, apart: int, run: Array, t: Array) -> threefry.Words:
-    """The key of a rule's own random numbers at t, [B]; no run has the index `apart`."""
-    own = threefry.words(jax.random.fold_in(key, np.uint32(apart)))
-    return threefry.fold(threefry.fold(own, run), t)
-
-
 def chance(key: Array, run: Array, t: Array, dtype) -> Array:
     """Draw uniforms on [0, 1), [B], for a rule's random choices at t; independent of the noise."""
-    return _rounded("uniform", threefry.uniform(_of_rule(key, 2**32 - 1, run, t)), dtype)
+    apart = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no run has this index
+    return _rounded("uniform", jax.vmap(_of_run(jax.random.uniform, apart))(run, t), dtype)
 
 
 def rule_key(key: Array, run: Array, t: Array) -> Array:
     """Keys [B] for a rule's own draws at t; independent of the noise and of `chance`."""
-    return threefry.typed(_of_rule(key, 2**32 - 2, run, t))
+    apart = jax.random.fold_in(key, np.uint32(2**32 - 2))  # no run has this index either
+    of_run = lambda run, t: jax.random.fold_in(jax.random.fold_in(apart, run), t)  # noqa: E731
+    return jax.vmap(of_run)(run, t)

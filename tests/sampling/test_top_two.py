@@ -10,7 +10,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import catalogue, scope
-from jaxelim.families import draws, noise, threefry
+from jaxelim.families import draws, noise
 from tests.twin import top_two, unknown_variance, weighing
 
 SLOW = pytest.mark.slow
@@ -219,26 +219,19 @@ def first_choices(rewards, pulls):
     return (result.pulls[0, 0] - pulls).mean(0)
 
 
-def test_random_numbers_are_those_of_jax():
-    """Keys, uniforms and normals of Threefry, and one lane's of many; keys follow (run, t)."""
+def test_keys_follow_seed_run_and_t():
+    """And the draws of a lane are those of its key alone."""
     with scope.engine():
-        keys = jax.random.split(noise.key(2**40 + 7), 5)
-        words = threefry.words(keys)
-        folded = jax.vmap(lambda key: jax.random.fold_in(key, 77))(keys)
-        assert (draws.fold(keys, 77) == folded).all()
-        for ours, theirs in ((threefry.uniform, jax.random.uniform),
-                             (threefry.normal, jax.random.normal)):
-            each = jax.vmap(lambda key, f=theirs: f(key, (9,), jnp.float64), out_axes=-1)(keys)
-            np.testing.assert_allclose(ours(words, 9), each, rtol=1e-15, atol=0)
-            np.testing.assert_allclose(ours(threefry.words(keys[2]), 9), each[:, 2], rtol=1e-15)
-        seed, runs, t = noise.key(4), jnp.arange(3), jnp.array([5, 5, 6])
-        made = jax.random.key_data(noise.rule_key(seed, runs, t))
+        seed, runs, t = noise.key(2**40 + 7), jnp.arange(3), jnp.array([5, 5, 6])
+        keys = noise.rule_key(seed, runs, t)
+        made = np.asarray(jax.random.key_data(keys))
         again = jax.random.key_data(noise.rule_key(seed, runs[2:], t[2:]))
+        other = jax.random.key_data(noise.rule_key(noise.key(8), runs, t))
         np.testing.assert_array_equal(made[2:], again)
-        assert len(np.unique(np.asarray(made), axis=0)) == 3
-        old = jax.vmap(noise._of_run(jax.random.uniform, jax.random.fold_in(
-            seed, np.uint32(2**32 - 1))))(runs, t)  # fmt: skip
-        np.testing.assert_array_equal(noise.chance(seed, runs, t, jnp.float64), old)
+        assert len(np.unique(np.concatenate([made, np.asarray(other)]), axis=0)) == 6
+        wide = draws.normal(draws.fold(keys, 4), jnp.zeros((9, 3)))
+        alone = draws.normal(draws.fold(keys[1], 4), jnp.zeros(9))
+        np.testing.assert_allclose(wide[:, 1], alone, rtol=1e-14)
 
 
 def test_gamma_variables_of_small_shapes():
