@@ -185,6 +185,7 @@ def test_draws_have_the_posteriors_law(name):
     assert np.abs(ranks[~np.eye(len(counts), dtype=bool)]).max() < 7 / N**0.5
 
 
+@SLOW
 def test_leaders_and_challengers_have_the_posteriors_law():
     """The first pulls of N = 40000 runs of TTTS, against exact probabilities.
 
@@ -234,6 +235,7 @@ def test_keys_follow_seed_run_and_t():
         np.testing.assert_allclose(wide[:, 1], alone, rtol=1e-14)
 
 
+@SLOW
 def test_gamma_variables_of_small_shapes():
     """Shapes 1/2 and 0.01, Kolmogorov's test at 1e-8 on n = 40000 draws: luck 2e-8."""
     shapes = np.array([0.5, 0.01, 1.0])
