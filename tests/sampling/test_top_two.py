@@ -1,5 +1,6 @@
 """Top-two rules: the twin, pull by pull; draws and shares; layouts; refusals; tables."""
 
+import dataclasses
 import functools
 
 import jax
@@ -280,18 +281,20 @@ def test_laws_of_all_runs(rule, eliminates):
 
 @SLOW
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", ["ebtc", "ebtci", "ebtci, ids", "ttucb", "ucb, tci"])
+@pytest.mark.parametrize("rule", ["ebtc", "ebtci", "ebtci, ids"])
 def test_permuted_arms_permute_the_result(rule, problem):
-    """Exponential rewards never tie. The noise of the initial pulls is permuted too."""
-    if not RULES[rule].traits.defined_for(PROBLEMS[problem][0].name):
-        pytest.skip("not defined")
+    """Exponential rewards never tie. The noise of the initial pulls is permuted too.
+
+    Other leaders may have several rivals of larger mean, whose L = 0 tie.
+    """
     means, order = np.array([6.0, 0.5, 2.5, 0.7, 0.2]), np.array([3, 0, 4, 2, 1])
     given = np.random.default_rng(4).random((8, 600))
     permuted = given.copy()
     permuted[:, :5] = given[:, order]
     one, other = (
         je.simulate(je.Instance.unstructured(m, je.Exponential()), PROBLEMS[problem][0],
-                    RULES[rule], noise=u, runs=8, delta=0.1, engine=je.Engine(devices=1))
+                    dataclasses.replace(RULES[rule], select="tracking"), noise=u, runs=8,
+                    delta=0.1, engine=je.Engine(devices=1))
         for m, u in ((means, given), (means[order], permuted))
     )  # fmt: skip
     assert one.stopped.any()
@@ -302,13 +305,16 @@ def test_permuted_arms_permute_the_result(rule, problem):
 
 @SLOW
 def test_eb_tc_can_starve_an_arm():
-    """Unlucky first rewards of the best arm: EB-TC runs into the cap, EB-TCI stops."""
-    given = np.random.default_rng(0).random((1, 5000))
-    given[0, :3] = [0.999, 0.0, 0.999]
-    common = dict(noise=given, runs=1, delta=0.1, max_samples=5000, threshold=je.GK16())
-    instance = je.Instance.unstructured([0.9, 0.6, 0.1], je.Bernoulli())
+    """A low first reward of the best arm: EB-TC runs into the cap, EB-TCI stops.
+
+    The two other arms are nearly tied, so their L stays below the best arm's, 6.
+    """
+    given = np.random.default_rng(0).standard_normal((1, 20_000))
+    given[0, :3] = [-4.0, 0.0, 0.0]
+    common = dict(noise=given, runs=1, delta=0.1, max_samples=20_000, threshold=je.GK16())
+    instance = je.Instance.unstructured([1.0, 0.5, 0.499], je.Gaussian())
     starved = je.simulate(instance, je.BestArm(), je.EBTC(select="tracking"), **common)
-    assert starved.truncated.all() and starved.pulls[0, 0, 0, 0] < 10
+    assert starved.truncated.all() and starved.pulls[0, 0, 0, 0] == 1
     other = je.simulate(instance, je.BestArm(), je.EBTCI(select="tracking"), **common)
     assert other.stopped.all() and other.correct.all()
 
