@@ -153,14 +153,17 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
-def find_problem(name: str, m: int | None, level: float) -> Any:
-    """The problem of a name; `m` for top-m, `level` for thresholding.
+def find_problem(name: str, m: int | None, level: float, epsilon: float = 0.0) -> Any:
+    """The problem of a name; `m` for top-m, `level` for thresholding, `epsilon` for best-arm.
 
     Raises:
         UnknownNameError: no problem has this name.
+        ArgumentError: a setting that the problem refuses; an epsilon for another problem.
     """
+    if epsilon and name in ("top-m", "thresholding"):
+        raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     known = {
-        "best-arm": problems.BestArm,
+        "best-arm": lambda: problems.BestArm(epsilon=epsilon),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
@@ -197,6 +200,7 @@ def rule_rows() -> list[dict[str, str]]:
                 "name": ", ".join([name, *sorted(traits.aliases), *named]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
+                "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),
                 "own problem": mark(traits.problems is None),

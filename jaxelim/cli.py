@@ -65,6 +65,8 @@ class Asked:
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
     """The level, for thresholding."""
+    epsilon: float = 0.0
+    """The slack of best-arm: any arm within it of the largest mean is right."""
     family: str | None = None
     """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
     poisson or exponential; default: the instance's own."""
@@ -185,19 +187,27 @@ def _complexity(config: Hardness) -> None:
         figure_file("figure", config.figure)
     instance = _instance(config)
     m = _m_of(config.instance, config.problem, config.m)
-    problem = catalogue.find_problem(config.problem, m, config.level)
+    problem = catalogue.find_problem(config.problem, m, config.level, config.epsilon)
     found = complexity(instance, problem, gap=config.gap)
     bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    right = len(problem.right(instance.means)) if problem.epsilon else 1
     practical = practical_time(config.delta, float(found.value))
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
     print(
         f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, "
         f"duality gap {float(found.gap):.1e} H*"
     )
-    print(
-        f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
-        f"kl(delta, 1 - delta)/H* = {kl:.1f}"
-    )
+    if right > 1:
+        kl = float(kl_bound(config.delta, found.value, right))
+        print(
+            f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+            f"at delta = {config.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+        )
+    else:
+        print(
+            f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+            f"kl(delta, 1 - delta)/H* = {kl:.1f}"
+        )
     print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
     largest = found.allocation.argsort()[::-1][:10]
     print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
@@ -216,7 +226,7 @@ def _run(config: Run) -> None:
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
-    problem = catalogue.find_problem(config.problem, m, config.level)
+    problem = catalogue.find_problem(config.problem, m, config.level, config.epsilon)
     rule = catalogue.rule_with(config.rule, config.setting)
     result = simulate(
         instance,

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps
@@ -48,8 +49,11 @@ class Family:
 
     def check_shape(self, problem: "Problem", shape: Shape) -> None:
         """Refuse pieces that the family knows no evidence about, such as levels out of range."""
+        if isinstance(shape, SlackRows) and SlackRows not in self.shapes:
+            allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
+            raise UnsupportedError("problem", problem, allowed)
         if not isinstance(shape, self.shapes):
-            known = " or ".join(kind.__name__ for kind in self.shapes)
+            known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
             raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
@@ -125,7 +129,10 @@ class Family:
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
-        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
+        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
+
+        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack.
+        """
         raise undefined(self, "refuted_pairs(seen, arms, beta)")
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:

@@ -60,6 +60,7 @@ class Shape:
 
     exists: Array  # [Q] bool: which places hold a piece
     count: int | None  # number of pieces, if it is static
+    slack: float = 0.0  # of pairs {mu_k >= mu_i + slack}, in the units of the means
 
     def total(self) -> Array:
         """The number of pieces: [] int32."""

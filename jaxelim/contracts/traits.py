@@ -29,6 +29,8 @@ class Traits:
         stopping: which of llr, selective, full and native may end its runs; "native"
             if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
+        slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
+            where pieces have slack and several answers may be right.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
             own trajectory.
@@ -56,6 +58,7 @@ class Traits:
     family_methods: tuple[str, ...] = ()
     stopping: tuple[str, ...] = ("llr", "selective", "full")
     elimination: bool = True
+    slack: bool = False
     always_native: bool = False
     uses_delta: bool = True
     uses_rewards: bool = True

@@ -77,7 +77,10 @@ class Evidence:
         raise undefined(self, "gradient(piece)")
 
     def pair(self, i: Array, k: Array) -> Array:
-        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: []."""
+        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: [].
+
+        Where the shape has slack it is that of {mu_k >= mu_i + slack}.
+        """
         raise undefined(self, "pair(i, k)")
 
     def weighted(self, weights: Array) -> "Evidence":

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
@@ -25,6 +27,7 @@ class Bernoulli(OneParameter):
     name: ClassVar[str] = "bernoulli"
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""

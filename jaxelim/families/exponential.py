@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, itakura
@@ -32,6 +34,7 @@ class Exponential(OneParameter):
 
     name: ClassVar[str] = "exponential"
     low: ClassVar[float] = 0.0  # not a mean itself: see `check`
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)

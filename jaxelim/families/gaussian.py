@@ -19,6 +19,7 @@ from jax import Array
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families import draws
@@ -106,7 +107,7 @@ class Gaussian(Family):
     name: ClassVar[str] = "gaussian"
     noise: ClassVar[str] = "normal"
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions)
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows)
 
     def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
         by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)
@@ -294,7 +295,8 @@ class LinearGaussian(Gaussian):
 
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
-        return [(i, refutes(margin, norm, beta)) for i, margin, norm in evidence.pairs(arms)]
+        pairs = [(i, evidence.loosened(x), norm) for i, x, norm in evidence.pairs(arms)]
+        return [(i, refutes(margin, norm, beta)) for i, margin, norm in pairs]
 
 
 def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool) -> str:

@@ -78,7 +78,12 @@ class LinearEvidence(Evidence):
     def pair(self, i: Array, k: Array) -> Array:
         """max(margin, 0)^2/(2 norm), as of a piece: []."""
         lanes = self.space.lanes
-        return likelihood_ratio(lanes.take(self.margins(i), k), lanes.take(self.distances(i), k))
+        margin = self.loosened(lanes.take(self.margins(i), k))
+        return likelihood_ratio(margin, lanes.take(self.distances(i), k))
+
+    def loosened(self, margins: Array) -> Array:
+        """Margins of pairs, with the slack of the shape."""
+        return margins + self.shape.slack if self.shape.slack else margins
 
     def about(self, shape: Shape) -> "LinearEvidence":
         return self.of(self.space, shape, self.design, self.means, self.theta_hat)

@@ -9,6 +9,8 @@ import numpy as np
 from jax import Array
 from scipy import special
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
@@ -33,6 +35,7 @@ class Poisson(OneParameter):
 
     name: ClassVar[str] = "poisson"
     low: ClassVar[float] = 0.0
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)

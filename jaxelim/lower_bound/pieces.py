@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxelim import checks
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
@@ -37,7 +38,9 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     Raises:
         ArgumentError: the object is no problem, there is no piece, or shapes or
             entries are wrong.
+        UnsupportedError: a problem with several right answers, such as `BestArm(epsilon=)`.
     """
+    refuse_slack(problem)
     method = getattr(problem, "half_spaces", None)
     if method is None:
         raise ArgumentError(
@@ -60,6 +63,17 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     if not (np.isfinite(directions).all() and np.isfinite(offsets).all()):
         raise ArgumentError("problem", problem, allowed, "directions or offsets are not finite")
     return directions, offsets
+
+
+def refuse_slack(problem: Any) -> None:
+    """Refuse a problem with several right answers, of which each has pieces of its own.
+
+    Raises:
+        UnsupportedError: `BestArm(epsilon=)` with epsilon above 0.
+    """
+    if getattr(problem, "epsilon", 0):
+        allowed = "epsilon=0: this is not defined where several answers may be right"
+        raise UnsupportedError("problem", problem, allowed)
 
 
 def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
@@ -137,12 +151,17 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
 def _refuse_other_pieces(
     problem: object, family: OneParameter | GaussianUnknownVariance, pieces: Pieces
 ) -> None:
-    """Refuse all but pairs of arms, and arms with a level inside the range of means."""
+    """Refuse all but pairs of arms, and arms with a level inside the range of means.
+
+    All pairs may have slack, offsets below 0, if the family knows it.
+    """
     directions = pieces.directions
     plus, minus = (directions > 0).sum(-1), (directions < 0).sum(-1)
     pair = (plus == 1) & (minus == 1)
     unit = np.isin(directions, (-1, 0, 1)).all(-1) & (plus <= 1) & (minus <= 1)
     fits = unit & (~pair | (pieces.offsets == 0))
+    if has_slack(pieces) and SlackRows in family.shapes:
+        fits = unit & pair & (pieces.offsets > family.low - family.high)
     if not (fits | ~pieces.valid).all():
         allowed = f"pieces that are pairs of arms, or one arm and a level, for {family!r}"
         raise UnsupportedError("problem", problem, allowed)
@@ -151,6 +170,12 @@ def _refuse_other_pieces(
     if out.size:
         allowed = f"a number inside ({family.low:g}, {family.high:g}) for {family!r}"
         raise ArgumentError("level", float(out[0]), allowed)
+
+
+def has_slack(pieces: Pieces) -> bool:
+    """Whether the pieces are pairs {mu_b >= mu_a + slack}, slack above 0."""
+    pair = (pieces.directions > 0).any(-1) & (pieces.directions < 0).any(-1)
+    return bool((pair & (pieces.offsets < 0))[pieces.valid].all())
 
 
 def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> None:

@@ -1,17 +1,19 @@
 """Best-arm identification."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.checks import real
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import TieError
 from jaxelim.lanes import index_like, over_arm_blocks
+from jaxelim.problems.epsilon_best_arm import LARGEST, EpsilonBestArm
 
 
 def refuted_against(seen, beta) -> Array:
@@ -88,10 +90,27 @@ class BestArm(Problem):
     Pieces: y = phi_i - phi_k, c = 0, for the best arm i and every other arm k; K - 1 of
     them. The set of pieces is one mask over the arms. (Paper, section 2 and appendix
     "Identification Problems".)
+
+    `BestArm(epsilon=..)`, above 0, makes an `EpsilonBestArm`: then every arm within epsilon
+    of the largest mean is right.
+
+    Args:
+        epsilon: the slack, from 0 to 1e15, in the units of the rewards.
+
+    Raises:
+        ArgumentError: epsilon is no such number.
     """
 
+    epsilon: dataclasses.InitVar[float] = 0.0
     name: ClassVar[str] = "best-arm"
     lanes_last: ClassVar[bool] = True
+
+    def __new__(cls, epsilon: float = 0.0) -> Any:
+        epsilon = real("epsilon", epsilon, low=0, high=LARGEST)
+        return EpsilonBestArm(epsilon) if epsilon else super().__new__(cls)
+
+    def __post_init__(self, epsilon: float) -> None:
+        """Keep nothing of epsilon, which is 0 here."""
 
     def check(self, arms, theta):
         means = arms @ theta

@@ -61,6 +61,7 @@ class TrackAndStop(SamplingRule):
     exploration: str = "wrapper"
     traits: ClassVar[Traits] = Traits(
         families=None,
+        slack=True,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,

@@ -371,6 +371,8 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
     if not traits.defined_for(problem.name):
         allowed = f"one that {name} is defined for: {', '.join(traits.problems)}"
         raise UnsupportedError("problem", problem, allowed)
+    if problem.epsilon and not traits.slack:
+        raise UnsupportedError("problem", problem, f"epsilon=0: {name} is not defined with slack")
     if instance.structure not in traits.structures:
         allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
         raise UnsupportedError("instance", instance.structure, allowed)
@@ -400,6 +402,9 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
             elimination,
             "None, SelectiveElimination(), FullElimination() or Resets(...)",
         )
+    if problem.epsilon:
+        allowed = "None: elimination at sampling is not defined with slack"
+        raise UnsupportedError("elimination", elimination, allowed)
     if not traits.elimination:
         raise UnsupportedError(
             "elimination", elimination, f"None: {name} does not look at pieces when it samples"

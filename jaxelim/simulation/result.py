@@ -28,6 +28,14 @@ def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     return np.stack(answers) if instance.batched else answers[0]
 
 
+def _correct(job: Any, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which public answers are right: bool of their leading axes."""
+    if not job.instance.batched:
+        return job.problem.correct(answers, truth, job.instance.means)
+    each = zip(answers, truth, job.instance.means, strict=True)
+    return np.stack([job.problem.correct(*one) for one in each])
+
+
 @jitted
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     seen = Estimate(LaneOps(), means, theta, constants)
@@ -79,7 +87,8 @@ class Result:
         truncated: bool, whether max_samples or the end of its noise ended the run. Then
             `answer` is the empirical one, without guarantee.
         answer: bool [..., K]: the best arm, the top m, or mean >= level.
-        correct: bool, whether the answer is that of the true theta.
+        correct: bool, whether the answer is that of the true theta. For
+            `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
         pulls: int32 [..., K], pulls of each arm.
         elimination_times: int32 [..., K], samples when this stopping rule eliminated
             each arm, 0 for never. For top m [..., K, K], ordered pairs, with
@@ -138,7 +147,6 @@ class Result:
             each = [np.zeros_like(found[0]) if x is None else x for x in arrays.times]
             times = np.concatenate(each, 1 if job.instance.batched else 0)
         truth = correct_answer(job.instance, job.problem)
-        truth = truth[:, None, None, None] if job.instance.batched else truth
         plan = {
             **spec.family.plan(),
             "lanes": spec.lanes,
@@ -173,7 +181,7 @@ class Result:
             samples=arrays.samples,
             stopped=arrays.stopped,
             answer=arrays.answer,
-            correct=np.all(arrays.answer == truth, -1),
+            correct=_correct(job, arrays.answer, truth),
             pulls=arrays.pulls,
             elimination_times=times,
             tests_stopping=arrays.tests_stopping,

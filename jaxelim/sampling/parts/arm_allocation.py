@@ -6,6 +6,7 @@ last solution. Signs: w_k ~ c_k/d(m_k, level). Top m: the interior-point method 
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import View
 from jaxelim.families.arm_evidence import ArmEvidence
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.lanes import index_like
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.arms import ArmModel
@@ -52,7 +53,8 @@ def solve(
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level; with a tie
-    across the boundary of top m, or without active pieces, the last weights stay. Weights
+    across the boundary of top m, or without active pieces, the last weights stay. With
+    slack it is the allocation of the answer of largest H*. Weights
     of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
     paper tie in tracking too.
 
@@ -66,7 +68,11 @@ def solve(
     Returns:
         The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
     """
-    if isinstance(view.shape, Levels):
+    if view.shape.slack:
+        if quick:
+            return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
+        found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
+    elif isinstance(view.shape, Levels):
         found, solved = _signs(view, last), jnp.ones_like(now)
     elif Rows.of(view.shape).several:
         if quick:
@@ -182,11 +188,54 @@ def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAlloca
         )
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(c), first, view.active, wide, now
-    if view.means.ndim == 1:
-        found = one(*given)
-    elif lanes.flag is None:
-        found = jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
-    else:
-        found = lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), wide)
+    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), first, view.active, wide, now)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+
+
+def _with_slack(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
+    """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
+
+    Each answer is solved from uniform weights, so that the result is a function of the
+    estimates.
+    """
+    lanes, slack, arms = view.lanes, view.shape.slack, view.means.shape[0]
+    c = costs(view)
+    c = jnp.ones_like(view.means) if c is None else c
+
+    def one(means, c, last, now):
+        even, each = jnp.full_like(means, 1 / arms), np.arange(arms, dtype=np.int32)
+
+        def body(i, best):
+            weights, value, evaluations = best
+            live = each != i
+            directions = (each == i).astype(means.dtype) - jnp.eye(arms, dtype=means.dtype)
+            directions = jnp.where(live[:, None], directions, 0)
+            offsets = jnp.where(live, -slack, jnp.zeros_like(means))
+            model = ArmModel(_family(view), means, c, directions, offsets, "slack")
+            go = now & (means[i] + slack > jnp.max(means))
+            live = jnp.where(go, live, live & (model.margins > 0))
+            found: Any = climb(
+                model, live.astype(means.dtype), live, jnp.zeros_like(means), even,
+                jnp.zeros_like(means), gap, MAX_ITERATIONS, go,
+            )  # fmt: skip
+            better = go & (found.value > value * (1 + gap))
+            more = jnp.where(go, jnp.add(found.iterations, 1), 0)
+            weights = jnp.where(better, found.allocation, weights)
+            return weights, jnp.where(better, found.value, value), evaluations + more
+
+        start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
+        found = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+        return ArmAllocation(_rounded(found[0], means), last.dual, found[2])
+
+    wide = dataclasses.replace(last, weights=_wide(last.weights))
+    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), wide, now)
+    return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+
+
+def _by_lane(lanes: LaneOps, one: Callable, like: ArmAllocation, *given: Any) -> ArmAllocation:
+    """one(*given) in each lane."""
+    if like.weights.ndim == 1:
+        return one(*given)
+    if lanes.flag is None:
+        return jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
+    return lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), like)
