@@ -163,7 +163,9 @@ __all__ = [
 for _name, _value in list(globals().items()):
     if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
         del globals()[_name]
-    elif isinstance(_value, type) and issubclass(_value, SamplingRule) and _name not in __all__:
+    elif (
+        getattr(_value, "__module__", "").startswith("jaxelim.sampling.") and _name not in __all__
+    ):  # rules, and functions that return one
         globals()["__all__"].append(_name)
 
 

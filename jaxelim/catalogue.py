@@ -1,8 +1,9 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
+import inspect
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxelim import families, problems, sampling, stopping
@@ -27,6 +28,15 @@ def rules() -> dict[str, type[SamplingRule]]:
     return {name_of(one): one for one in found if issubclass(one, SamplingRule)}
 
 
+def presets() -> dict[str, Callable[..., SamplingRule]]:
+    """Functions that return a rule set as in a paper, by command-line name."""
+    return {
+        name.lower(): one
+        for name, one in vars(sampling).items()
+        if inspect.isfunction(one) and one.__module__.startswith(sampling.__name__)
+    }
+
+
 def aliases() -> dict[str, str]:
     """Command-line names of rules by the papers' names for them."""
     return {alias: name for name, rule in rules().items() for alias in rule.traits.aliases}
@@ -39,18 +49,24 @@ def find_rule(name: str) -> type[SamplingRule]:
         UnknownNameError: no rule has this name.
     """
     known, others = rules(), aliases()
-    return known[_known("rule", others.get(name, name), [*known, *others])]
+    name = others.get(name, name)
+    return known[_known("rule", name, [*known, *others, *presets()])]
 
 
 def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
-    """The rule of a name with its settings NAME=VALUE, values in JSON or plain words.
+    """The rule or preset of a name with its settings NAME=VALUE, values in JSON or plain words.
 
     Raises:
         UnknownNameError: no rule, or no setting of the rule, has this name.
         ArgumentError: a setting without "=", given twice, or with a value that the
             rule refuses.
     """
-    return families.made(find_rule(name), _values(settings))
+    known, given = presets(), _values(settings)
+    if name not in known:
+        return families.made(find_rule(name), given)
+    for setting in given:
+        _known("setting", setting, inspect.signature(known[name]).parameters)
+    return known[name](**given)
 
 
 def find_family(name: str, settings: Iterable[str]) -> Family:
@@ -181,11 +197,12 @@ def rule_rows() -> list[dict[str, str]]:
     rows = []
     for name, rule in sorted(rules().items()):
         traits = rule.traits
+        named = sorted(key for key, one in presets().items() if one.__module__ == rule.__module__)
         structures = "both" if len(traits.structures) == 2 else traits.structures[0]
         rows.append(
             {
                 "rule": rule.__name__,
-                "name": ", ".join([name, *sorted(traits.aliases)]),
+                "name": ", ".join([name, *sorted(traits.aliases), *named]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),

@@ -145,3 +145,17 @@ class Family:
     def overlap(self, seen: View, beta: Array) -> Array:
         """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
         return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Draw the arms' means from their posteriors, after pulls [K] with estimates [K]: [K].
+
+        `key` is [], or [B] with lanes; see `jaxelim.families.draws`.
+        """
+        raise undefined(self, "posterior(key, counts, means)")
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
+
+        At equal estimates, its limit there.
+        """
+        raise undefined(self, "share(seen, i, k)")

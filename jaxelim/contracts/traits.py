@@ -36,6 +36,7 @@ class Traits:
             own trajectory.
         uses_rewards: reads `view.reward_sums`.
         uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
+        uses_key: reads `view.key`, a key of `jax.random` from (seed, run, t).
         tests_pieces: tests the active pieces at every pull.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
         batch: how many waiting lanes one call of `choose` serves, for a rule
@@ -62,6 +63,7 @@ class Traits:
     uses_delta: bool = True
     uses_rewards: bool = True
     uses_chance: bool = False
+    uses_key: bool = False
     tests_pieces: bool = True
     lanes_last: bool = False
     batch: int = 16

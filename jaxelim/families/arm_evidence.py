@@ -44,6 +44,9 @@ class ArmEvidence(Evidence):
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weights=weights)
 
+    def about(self, shape: Shape) -> "ArmEvidence":
+        return evidence_of(self.family, self.space, shape, self.means, self.weights)
+
     def closest(self, piece: Array) -> Array:
         """The closest point lambda of a piece, one mean an arm: [K]."""
         raise undefined(self, "closest(piece)")

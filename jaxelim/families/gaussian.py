@@ -23,6 +23,7 @@ from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, 
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.families import draws
 from jaxelim.families.designs import (
     ArmDesign,
     Design,
@@ -178,6 +179,15 @@ class Gaussian(Family):
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """means -+ sqrt(2 beta/counts)."""
         return SymmetricInterval.of(means, jnp.sqrt(2 * beta / seen.counts))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
+        return means + draws.normal(key, means) / jnp.sqrt(counts + self.ridge)
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""
+        n_i, n_k = (seen.lanes.take(seen.counts, j) + self.ridge for j in (i, k))
+        return n_k / (n_i + n_k)
 
 
 @jax.tree_util.register_static

@@ -13,6 +13,7 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
+from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 
@@ -108,6 +109,10 @@ class GaussianByArm(OneParameter):
     def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
         return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """N(m_k, std_k^2/N_k): the prior is flat."""
+        return means + draws.normal(key, means) / jnp.sqrt(self.precision(means, counts))
 
     def slack_middle(
         self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array

@@ -87,6 +87,9 @@ class LinearEvidence(Evidence):
         """Margins of pairs, with the slack of the shape."""
         return margins + self.shape.slack if self.shape.slack else margins
 
+    def about(self, shape: Shape) -> "LinearEvidence":
+        return self.of(self.space, shape, self.design, self.means, self.theta_hat)
+
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
         given = self.space, self.shape, design, self.means, self.theta_hat, self.margin

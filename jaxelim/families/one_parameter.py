@@ -292,6 +292,19 @@ class OneParameter(Family):
         lower = lower + shape.slack if shape.slack else lower
         return jnp.concatenate([upper - x for x in lower]) if shape.several else upper - lower
 
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """n_i d(m_i, u)/(n_i d(m_i, u) + n_k d(m_k, u)), u their middle: [].
+
+        n_k/(n_i + n_k) at equal means. (You, Qin, Wang & Yang 2023.)
+        """
+        lanes, means = seen.lanes, seen.means
+        n = self.precision(means, seen.counts)
+        (n_i, m_i), (n_k, m_k) = ((lanes.take(n, j), lanes.take(means, j)) for j in (i, k))
+        u = self.middle(n_i, m_i, n_k, m_k)
+        own, other = n_i * self.divergence(m_i, u), n_k * self.divergence(m_k, u)
+        apart = own + other > 0
+        return jnp.where(apart, own, n_k) / jnp.where(apart, own + other, n_i + n_k)
+
     # LLRs of pieces, and bounds on a mean.
 
     def middle(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:

@@ -361,6 +361,8 @@ def _check_alpha(
 _METHODS = {
     "design": "a design, such as Gaussian() with one standard deviation",
     "interval": "confidence intervals of means",
+    "posterior": "a posterior to draw means from",
+    "share": "an information-directed share",
 }
 """What methods of a family are called in messages."""
 

@@ -70,6 +70,9 @@ RULES = {
     "k-learner, optimistic": je.LinGame(optimistic=True),
     "fws": je.FWS(),
     "lazy-tas": je.LazyTaS(),
+    "eb-tci": je.EBTCI(),
+    "ttucb, ids": je.TTUCB("ids"),
+    "t3c": je.T3C(),
 }
 
 
@@ -91,7 +94,7 @@ def supported(family, problem, rule, eliminates):
     )
 
 
-VARIANTS = ("tas, C", "lucb, two pulls", "k-learner, optimistic")
+VARIANTS = ("tas, C", "lucb, two pulls", "k-learner, optimistic", "ttucb, ids")
 """Settings of rules that have rows of their own; on two families only."""
 
 
