@@ -40,7 +40,7 @@ from jaxelim.families import (
     OneParameter,
     Poisson,
 )
-from jaxelim.instances import load_instance
+from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
     PrecisionError,
@@ -148,6 +148,7 @@ __all__ = [
     "instances",
     "kl_bound",
     "load_instance",
+    "load_items",
     "optimal_allocation",
     "optimal_information",
     "practical_time",
@@ -164,7 +165,9 @@ __all__ = [
 for _name, _value in list(globals().items()):
     if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
         del globals()[_name]
-    elif isinstance(_value, type) and issubclass(_value, SamplingRule) and _name not in __all__:
+    elif (
+        getattr(_value, "__module__", "").startswith("jaxelim.sampling.") and _name not in __all__
+    ):  # rules, and functions that return one
         globals()["__all__"].append(_name)
 
 

@@ -1,8 +1,9 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
+import inspect
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxelim import families, problems, sampling, stopping
@@ -27,6 +28,15 @@ def rules() -> dict[str, type[SamplingRule]]:
     return {name_of(one): one for one in found if issubclass(one, SamplingRule)}
 
 
+def presets() -> dict[str, Callable[..., SamplingRule]]:
+    """Functions that return a rule set as in a paper, by command-line name."""
+    return {
+        name.lower(): one
+        for name, one in vars(sampling).items()
+        if inspect.isfunction(one) and one.__module__.startswith(sampling.__name__)
+    }
+
+
 def aliases() -> dict[str, str]:
     """Command-line names of rules by the papers' names for them."""
     return {alias: name for name, rule in rules().items() for alias in rule.traits.aliases}
@@ -39,18 +49,24 @@ def find_rule(name: str) -> type[SamplingRule]:
         UnknownNameError: no rule has this name.
     """
     known, others = rules(), aliases()
-    return known[_known("rule", others.get(name, name), [*known, *others])]
+    name = others.get(name, name)
+    return known[_known("rule", name, [*known, *others, *presets()])]
 
 
 def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
-    """The rule of a name with its settings NAME=VALUE, values in JSON or plain words.
+    """The rule or preset of a name with its settings NAME=VALUE, values in JSON or plain words.
 
     Raises:
         UnknownNameError: no rule, or no setting of the rule, has this name.
         ArgumentError: a setting without "=", given twice, or with a value that the
             rule refuses.
     """
-    return families.made(find_rule(name), _values(settings))
+    known, given = presets(), _values(settings)
+    if name not in known:
+        return families.made(find_rule(name), given)
+    for setting in given:
+        _known("setting", setting, inspect.signature(known[name]).parameters)
+    return known[name](**given)
 
 
 def find_family(name: str, settings: Iterable[str]) -> Family:
@@ -137,14 +153,22 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
-def find_problem(name: str, m: int | None, level: float) -> Any:
-    """The problem of a name; `m` for top-m, `level` for thresholding.
+def find_problem(
+    name: str, m: int | None, level: float, epsilon: float = 0.0, items: Any = None
+) -> Any:
+    """The problem of a name, with those of the settings that it has.
+
+    `m` is for top-m, `level` for thresholding, `epsilon` for best-arm, `items` for best-item.
 
     Raises:
         UnknownNameError: no problem has this name.
+        ArgumentError: a setting that the problem refuses; an epsilon for another problem.
     """
+    if epsilon and name in ("best-item", "top-m", "thresholding"):
+        raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     known = {
-        "best-arm": problems.BestArm,
+        "best-arm": lambda: problems.BestArm(epsilon=epsilon),
+        "best-item": lambda: problems.BestItem(items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
@@ -173,13 +197,16 @@ def rule_rows() -> list[dict[str, str]]:
     rows = []
     for name, rule in sorted(rules().items()):
         traits = rule.traits
+        named = sorted(key for key, one in presets().items() if one.__module__ == rule.__module__)
         structures = "both" if len(traits.structures) == 2 else traits.structures[0]
         rows.append(
             {
                 "rule": rule.__name__,
-                "name": ", ".join([name, *sorted(traits.aliases)]),
+                "name": ", ".join([name, *sorted(traits.aliases), *named]),
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
+                "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
+                "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),
                 "own problem": mark(traits.problems is None),

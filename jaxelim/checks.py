@@ -16,6 +16,7 @@ MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
 MAX_RUNS = 2**31  # run indices fit int32, in any precision
 MAX_SEED = 2**63  # seeds fit int64
+_REACH = 1e-10  # of a direction may be orthogonal to a span, by rounding
 
 
 def real_array(
@@ -273,3 +274,16 @@ def _real_in_words(low: float | None, high: float | None, open_low: bool, open_h
     if high is not None:
         return f"a finite number {'<' if open_high else '<='} {high}"
     return "a finite real number"
+
+
+def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, int]:
+    """Which directions [n, d] have a part outside the span of rows [K, d], beyond rounding.
+
+    Returns:
+        [n] bool, and the rank of the rows. The part is outside where it is more than
+        1e-10 of the direction.
+    """
+    _, s, vt = np.linalg.svd(rows, full_matrices=False)
+    basis = vt[s > max(rows.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
+    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
+    return left > _REACH * np.linalg.norm(directions, axis=1), len(basis)

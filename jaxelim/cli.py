@@ -17,12 +17,13 @@ import jax
 import tyro
 
 from jaxelim import __version__, catalogue, checks, instances, scope, store
-from jaxelim.contracts import StoppingRule
+from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
+from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.result import BIASED, aligned
 
@@ -60,11 +61,13 @@ class Asked:
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
     problem: str = "best-arm"
-    """best-arm, top-m or thresholding."""
+    """best-arm, best-item, top-m or thresholding. best-item: of the items in the file."""
     m: int | None = None
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
     """The level, for thresholding."""
+    epsilon: float = 0.0
+    """The slack of best-arm: any arm within it of the largest mean is right."""
     family: str | None = None
     """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
     poisson or exponential; default: the instance's own."""
@@ -179,25 +182,40 @@ def _instance(config: Asked) -> Instance:
     return Instance(given.arms, given.theta, None, given.name, family)
 
 
+def _problem(config: Asked) -> Problem:
+    """The problem, with the items of the file for best-item."""
+    m = _m_of(config.instance, config.problem, config.m)
+    items = instances.load_items(config.instance) if config.problem == "best-item" else None
+    return catalogue.find_problem(config.problem, m, config.level, config.epsilon, items)
+
+
 def _complexity(config: Hardness) -> None:
     checks.real("delta", config.delta, low=0, high=1, open=True)
     if config.figure is not None:
         figure_file("figure", config.figure)
     instance = _instance(config)
-    m = _m_of(config.instance, config.problem, config.m)
-    problem = catalogue.find_problem(config.problem, m, config.level)
+    problem = _problem(config)
     found = complexity(instance, problem, gap=config.gap)
     bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    slack = isinstance(problem, EpsilonBestArm)
+    right = len(problem.right(instance.means)) if slack else 1
     practical = practical_time(config.delta, float(found.value))
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
     print(
         f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, "
         f"duality gap {float(found.gap):.1e} H*"
     )
-    print(
-        f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
-        f"kl(delta, 1 - delta)/H* = {kl:.1f}"
-    )
+    if right > 1:
+        kl = float(kl_bound(config.delta, found.value, right))
+        print(
+            f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+            f"at delta = {config.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+        )
+    else:
+        print(
+            f"  at delta = {config.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+            f"kl(delta, 1 - delta)/H* = {kl:.1f}"
+        )
     print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
     largest = found.allocation.argsort()[::-1][:10]
     print("  largest weights: " + ", ".join(f"{k}: {found.allocation[k]:.4f}" for k in largest))
@@ -208,7 +226,7 @@ def _complexity(config: Hardness) -> None:
 
 def _run(config: Run) -> None:
     instance = _instance(config)
-    m = _m_of(config.instance, config.problem, config.m)
+    problem = _problem(config)
     known = catalogue.stopping_rules()
     stopping: list[StoppingRule] = [
         catalogue.find("stopping", name, known)() for name in config.stopping
@@ -216,7 +234,6 @@ def _run(config: Run) -> None:
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     if config.output is not None:
         writable_file("output", config.output)
-    problem = catalogue.find_problem(config.problem, m, config.level)
     rule = catalogue.rule_with(config.rule, config.setting)
     result = simulate(
         instance,

@@ -124,7 +124,7 @@ class InstanceFileError(ArgumentError):
     def __init__(self, path: Any, problem: str):
         allowed = (
             "a JSON file with an object that holds theta [d], arms [K][d] and optionally name, "
-            "noise_std or family"
+            "noise_std, family or items"
         )
         super().__init__("name_or_path", path, allowed, problem)
         self.args = (path, problem)

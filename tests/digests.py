@@ -296,6 +296,8 @@ JOBS = (
     # Other reward families.
     simulation("family bernoulli chernoff-racing", COINS, je.BestArm(), je.ChernoffRacing(),
                stopping=NATIVE, ridge=None),
+    simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"),
+               stopping=ALL, ridge=None),
     simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL,
                ridge=None),
     simulation("family bernoulli tas", COINS, je.BestArm(), je.TrackAndStop(),

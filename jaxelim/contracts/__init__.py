@@ -36,7 +36,10 @@ class Problem:
     uses_theta: ClassVar[bool] = False  # reads theta_hat, or has pieces not made of arms
     shared_answers: ClassVar[bool] = False  # several answers have one public form
     times_axes: ClassVar[tuple[str, ...]] = ("arm",)  # of what `PieceSet.times` gives
+    made_of_arms: ClassVar[bool] = True  # directions of pieces move with the arms' features
+    answer_axis: ClassVar[str | None] = None  # of a public answer, in tables; None: arms or answers
     m: int = 1  # number of arms in an answer of best arm or top m
+    epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
 
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
         """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
@@ -64,6 +67,13 @@ class Problem:
     def width(self, arms: int) -> int:
         """Length of a public answer."""
         return arms
+
+    def correct(self, answers: np.ndarray, truth: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Host: which public answers [.., W] bool are right, [..] bool, for means [K].
+
+        `truth` [W] bool is the answer at these means, the only right one by default.
+        """
+        return np.all(answers == truth, -1)
 
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""

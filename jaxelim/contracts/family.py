@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
 from jaxelim.lanes import ArmBlock, LaneOps
@@ -48,9 +49,15 @@ class Family:
 
     def check_shape(self, problem: "Problem", shape: Shape) -> None:
         """Refuse pieces that the family knows no evidence about, such as levels out of range."""
+        if isinstance(shape, SlackRows) and SlackRows not in self.shapes:
+            allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
+            raise UnsupportedError("problem", problem, allowed)
         if not isinstance(shape, self.shapes):
-            known = " or ".join(kind.__name__ for kind in self.shapes)
-            raise UnsupportedError("problem", problem, f"pieces of {known} for {self!r}")
+            known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
+            allowed = f"pieces of {known} for {self!r}"
+            if not problem.made_of_arms:
+                allowed += "; items need linear Gaussian rewards of one standard deviation"
+            raise UnsupportedError("problem", problem, allowed)
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         """Refuse given noise that `draw` does not take."""
@@ -125,7 +132,10 @@ class Family:
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> Sequence[tuple[Array, Array]]:
-        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool."""
+        """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
+
+        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack.
+        """
         raise undefined(self, "refuted_pairs(seen, arms, beta)")
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
@@ -135,3 +145,17 @@ class Family:
     def overlap(self, seen: View, beta: Array) -> Array:
         """How far the intervals of both sides of each piece overlap: [Q]; see `Shape.overlap`."""
         return seen.shape.overlap(seen.lanes, self.interval(seen, seen.means, beta))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Draw the arms' means from their posteriors, after pulls [K] with estimates [K]: [K].
+
+        `key` is [], or [B] with lanes; see `jaxelim.families.draws`.
+        """
+        raise undefined(self, "posterior(key, counts, means)")
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """The share of arm i in the LLR of mu_i = mu_k: [], of two arms [] in any order.
+
+        At equal estimates, its limit there.
+        """
+        raise undefined(self, "share(seen, i, k)")

@@ -60,6 +60,7 @@ class Shape:
 
     exists: Array  # [Q] bool: which places hold a piece
     count: int | None  # number of pieces, if it is static
+    slack: float = 0.0  # of pairs {mu_k >= mu_i + slack}, in the units of the means
 
     def total(self) -> Array:
         """The number of pieces: [] int32."""
@@ -87,12 +88,17 @@ class Shape:
         """The arms i, [] or [m], whose products Phi V^-1 phi_i `norm` and `along` need; or None."""
         return None
 
+    def products(self, space: "LinearContext", design: "Design") -> Tree:
+        """The products with V^-1 that `norm` and `along` need, as `cross`; None: none."""
+        rows = self.rows()
+        return None if rows is None else design.cross(space, rows)
+
     def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
         raise TypeError(f"{type(self).__name__} does not define margin")
 
     def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
-        """||y_p||^2_{V^-1}: [Q]. `cross`: the products of `rows`."""
+        """||y_p||^2_{V^-1}: [Q]. `cross`: what `products` gives."""
         raise TypeError(f"{type(self).__name__} does not define norm")
 
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 
-_PROBLEMS = ("best-arm", "top-m", "thresholding", "half-spaces")
+_PROBLEMS = ("best-arm", "best-item", "top-m", "thresholding", "half-spaces")
 _STRUCTURES = ("linear", "unstructured")
 KNOWN_STOPPING = ("llr", "selective", "full", "native")
 """The stopping rules that traits allow or refuse; any other is allowed."""
@@ -29,11 +29,14 @@ class Traits:
         stopping: which of llr, selective, full and native may end its runs; "native"
             if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
+        slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
+            where pieces have slack and several answers may be right.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
             own trajectory.
         uses_rewards: reads `view.reward_sums`.
         uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
+        uses_key: reads `view.key`, a key of `jax.random` from (seed, run, t).
         tests_pieces: tests the active pieces at every pull.
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
@@ -56,10 +59,12 @@ class Traits:
     family_methods: tuple[str, ...] = ()
     stopping: tuple[str, ...] = ("llr", "selective", "full")
     elimination: bool = True
+    slack: bool = False
     always_native: bool = False
     uses_delta: bool = True
     uses_rewards: bool = True
     uses_chance: bool = False
+    uses_key: bool = False
     tests_pieces: bool = True
     counts_solves: bool = False
     lanes_last: bool = False

@@ -77,12 +77,19 @@ class Evidence:
         raise undefined(self, "gradient(piece)")
 
     def pair(self, i: Array, k: Array) -> Array:
-        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: []."""
+        """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: [].
+
+        Where the shape has slack it is that of {mu_k >= mu_i + slack}.
+        """
         raise undefined(self, "pair(i, k)")
 
     def weighted(self, weights: Array) -> "Evidence":
         """The same pieces under weights w [K], positive, of any sum; no ridge."""
         raise undefined(self, "weighted(weights)")
+
+    def about(self, shape: Shape) -> "Evidence":
+        """The evidence about other pieces, from the same samples or weights."""
+        raise undefined(self, "about(shape)")
 
 
 class _Seen:
@@ -173,6 +180,7 @@ class View(_Seen):
     beta_checked: Array  # []: the threshold of this t's check, at (t - 1, delta); None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
+    key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
 
     @property

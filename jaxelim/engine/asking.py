@@ -46,9 +46,11 @@ class Asking:
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
-        t, delta, chance = stats.t + 1, lane.delta[0], None
+        t, delta, chance, key = stats.t + 1, lane.delta[0], None, None
         if spec.rule.traits.uses_chance:
             chance = random.chance(inputs.key, lane.run, t, spec.dtype)
+        if spec.rule.traits.uses_key:
+            key = random.rule_key(inputs.key, lane.run, t)
         active, active_count = pieces_for_sampling(seen, elimination, sampling)
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None, "beta_checked": None}
@@ -74,6 +76,7 @@ class Asking:
             **levels,
             prepared=lane.prepared,
             chance=chance,
+            key=key,
             initial_pulls=spec.initial_pulls,
         )
 

@@ -60,6 +60,8 @@ def _undeclared(rule: SamplingRule, error: Exception) -> str:
         absent.append("view.reward_sums may be None with uses_rewards=False")
     if not traits.uses_chance:
         absent.append("view.chance is None without uses_chance=True")
+    if not traits.uses_key:
+        absent.append("view.key is None without uses_key=True")
     return "".join(f"; {one}" for one in absent)
 
 

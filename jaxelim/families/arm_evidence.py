@@ -7,6 +7,7 @@ d(m_k, u)/c_k or d(m_k, level)/c_k. (Garivier & Kaufmann 2016, section 2.)
 """
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.errors import undefined
 from jaxelim.lanes import index_like
@@ -41,6 +43,9 @@ class ArmEvidence(Evidence):
 
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weights=weights)
+
+    def about(self, shape: Shape) -> "ArmEvidence":
+        return evidence_of(self.family, self.space, shape, self.means, self.weights)
 
     def closest(self, piece: Array) -> Array:
         """The closest point lambda of a piece, one mean an arm: [K]."""
@@ -102,6 +107,45 @@ class PairEvidence(ArmEvidence):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
+class SlackEvidence(PairEvidence):
+    """Evidence about pairs of arms with slack: n_a d(m_a, x) + n_b d(m_b, x + slack)."""
+
+    def values(self) -> Array:
+        lanes, shape = self.space.lanes, Rows.of(self.shape)
+        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.precision))
+        cost = functools.partial(self.family.slack_pair, slack=shape.slack)
+        values = lanes.materialize(cost, n_a, a, n_b, b)
+        return shape.flat(values) if shape.several else values
+
+    def pair(self, i: Array, k: Array) -> Array:
+        lanes, n, m = self.space.lanes, self.precision, self.means
+        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
+        return self.family.slack_pair(*own, *other, self.shape.slack)
+
+    def gradient(self, piece: Array) -> Array:
+        arms, means, moved = self._moved(piece)
+        both = lambda a, x, b, y: (self.family.divergence(a, x), self.family.divergence(b, y))  # noqa: E731
+        slopes = self.space.lanes.materialize(both, means[0], moved[0], means[1], moved[1])
+        return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
+
+    def closest(self, piece: Array) -> Array:
+        arms, _, moved = self._moved(piece)
+        return self._placed(arms, moved, self.means)
+
+    def _moved(self, piece: Array) -> tuple[tuple, tuple, tuple]:
+        """The two arms, their means, and those at the closest point."""
+        lanes, family, slack = self.space.lanes, self.family, self.shape.slack
+        i, k = self.shape.pair(lanes, piece)
+        (a, b), (n_a, n_b) = (
+            [lanes.take(x, j) for j in (i, k)] for x in (self.means, self.precision)
+        )
+        apart = (a - b) + slack > 0
+        x, y = family.slack_middle(n_a, jnp.where(apart, a, b), n_b, b, slack)
+        return (i, k), (a, b), (jnp.where(apart, x, a), jnp.where(apart, y, b))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class LevelEvidence(ArmEvidence):
     """Evidence about arms and a level."""
 
@@ -126,4 +170,5 @@ def evidence_of(
 ) -> ArmEvidence:
     """The evidence about pieces of this shape, with the family's costs."""
     kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
+    kind = SlackEvidence if isinstance(shape, SlackRows) else kind
     return kind(family, space, shape, means, weights, family.costs(means))

@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
 
@@ -24,6 +27,7 @@ class Bernoulli(OneParameter):
     name: ClassVar[str] = "bernoulli"
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""
@@ -45,6 +49,11 @@ class Bernoulli(OneParameter):
     def variance(self, y: Array) -> Array:
         """y (1 - y)."""
         return y * (1 - y)
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Beta(1 + S, 1 + N - S), S the successes: the prior is uniform."""
+        successes = counts * means
+        return draws.beta(key, 1 + successes, 1 + (counts - successes), least=1.0)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds: on each side the nearer of two.

@@ -97,7 +97,7 @@ class ArmDesign:
             "Phi V^-1 does not answer for directions that are not made of arms; use the square form"
         )
 
-    squares = along
+    squares = images = along
 
     def distances(self, space: LinearContext, cross_i: Array, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k, given `cross(i)`: [K]."""
@@ -171,6 +171,12 @@ class SquareDesign:
         y = jnp.broadcast_to(y, y.shape[:2] + self.v_inv.shape[2:])
         return jnp.einsum("pdb,deb,peb->pb", y, self.v_inv, y, precision="highest")
 
+    def images(self, space: LinearContext, y: Array) -> Array:
+        """V^-1 y_p for directions y [P, d] that all lanes share: [P, d]."""
+        v_inv = self.v_inv
+        flat = v_inv.reshape(v_inv.shape[0], -1)  # one product for all lanes
+        return jnp.matmul(y, flat, precision="highest").reshape(y.shape[:1] + v_inv.shape[1:])
+
     def add(
         self, space: LinearContext, k: Array, weight: Array | float = 1.0
     ) -> tuple["SquareDesign", Array, Array]:
@@ -228,6 +234,10 @@ class DiagonalDesign:
     def squares(self, space: LinearContext, y: Array) -> Array:
         """||y_p||^2_{V^-1} for directions y [P, d]: [P]."""
         return jnp.sum(y**2 * self.g[None], 1)
+
+    def images(self, space: LinearContext, y: Array) -> Array:
+        """V^-1 y_p for directions y [P, d] that all lanes share: [P, d]."""
+        return (y if self.g.ndim == 1 else y[..., None]) * self.g[None]
 
     def add(
         self, space: LinearContext, k: Array, weight: Array | float = 1.0

@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
+from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, itakura
 from jaxelim.lanes import LaneOps
 
@@ -31,6 +34,7 @@ class Exponential(OneParameter):
 
     name: ClassVar[str] = "exponential"
     low: ClassVar[float] = 0.0  # not a mean itself: see `check`
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)
@@ -56,6 +60,10 @@ class Exponential(OneParameter):
     def variance(self, y: Array) -> Array:
         """y^2."""
         return y * y
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
+        return counts * means / draws.gamma(key, counts, least=1.0)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds.

@@ -18,9 +18,12 @@ from jax import Array
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.families import draws
 from jaxelim.families.designs import (
     ArmDesign,
     Design,
@@ -105,7 +108,7 @@ class Gaussian(Family):
     name: ClassVar[str] = "gaussian"
     noise: ClassVar[str] = "normal"
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions)
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows, Items)
 
     def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
         by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)
@@ -176,6 +179,15 @@ class Gaussian(Family):
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """means -+ sqrt(2 beta/counts)."""
         return SymmetricInterval.of(means, jnp.sqrt(2 * beta / seen.counts))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
+        return means + draws.normal(key, means) / jnp.sqrt(counts + self.ridge)
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""
+        n_i, n_k = (seen.lanes.take(seen.counts, j) + self.ridge for j in (i, k))
+        return n_k / (n_i + n_k)
 
 
 @jax.tree_util.register_static
@@ -284,7 +296,8 @@ class LinearGaussian(Gaussian):
 
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
-        return [(i, refutes(margin, norm, beta)) for i, margin, norm in evidence.pairs(arms)]
+        pairs = [(i, evidence.loosened(x), norm) for i, x, norm in evidence.pairs(arms)]
+        return [(i, refutes(margin, norm, beta)) for i, margin, norm in pairs]
 
 
 def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool) -> str:

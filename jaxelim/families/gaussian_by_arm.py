@@ -9,9 +9,11 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts.shapes import SymmetricInterval
+from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
+from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 
@@ -41,6 +43,7 @@ class GaussianByArm(OneParameter):
     std: tuple[float, ...]
     name: ClassVar[str] = "gaussian-by-arm"
     noise: ClassVar[str] = "normal"
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     _unit: ClassVar[float] = 1.0
 
@@ -106,6 +109,21 @@ class GaussianByArm(OneParameter):
     def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
         return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """N(m_k, std_k^2/N_k): the prior is flat."""
+        return means + draws.normal(key, means) / jnp.sqrt(self.precision(means, counts))
+
+    def slack_middle(
+        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
+    ) -> tuple[Array, Array]:
+        """a less a share of a - b + slack, and slack more."""
+        x = a - (a - b + slack) * (n_b / (n_a + n_b))
+        return x, x + slack
+
+    def slack_pair(self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float) -> Array:
+        """(a - b + slack)^2/(2 (1/n_a + 1/n_b)) for a > b - slack, else 0."""
+        return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
 
     def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
         """means -+ std sqrt(2 beta/counts)."""

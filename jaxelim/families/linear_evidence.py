@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts import items
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.views import Evidence
 from jaxelim.families.designs import Design, DiagonalDesign, LinearContext, weighted
@@ -43,7 +45,7 @@ class LinearEvidence(Evidence):
     theta_hat: Array | None  # [d]; kept where the problem or near-equal arms need it
     margin: Array  # [Q] y_p . theta_hat - c_p
     norm: Array  # [Q] ||y_p||^2 in the design's metric
-    cross: Tree  # the products of the shape's `rows`, reused by `along`
+    cross: Tree  # the shape's `products`, reused by `along`
 
     @staticmethod
     def of(
@@ -78,7 +80,15 @@ class LinearEvidence(Evidence):
     def pair(self, i: Array, k: Array) -> Array:
         """max(margin, 0)^2/(2 norm), as of a piece: []."""
         lanes = self.space.lanes
-        return likelihood_ratio(lanes.take(self.margins(i), k), lanes.take(self.distances(i), k))
+        margin = self.loosened(lanes.take(self.margins(i), k))
+        return likelihood_ratio(margin, lanes.take(self.distances(i), k))
+
+    def loosened(self, margins: Array) -> Array:
+        """Margins of pairs, with the slack of the shape."""
+        return margins + self.shape.slack if self.shape.slack else margins
+
+    def about(self, shape: Shape) -> "LinearEvidence":
+        return self.of(self.space, shape, self.design, self.means, self.theta_hat)
 
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
@@ -91,11 +101,28 @@ class LinearEvidence(Evidence):
             return self.under(DiagonalDesign(1 / weights))
         return self.under(weighted(self.space, weights))
 
-    # Any pairs of arms, whether or not they are pieces of the answer.
+    # Any pairs of candidates, whether or not they are pieces of the answer.
+
+    @property
+    def candidates(self) -> Array:
+        """The estimates of what may be an answer: of the arms [K], or of the items [P]."""
+        return self.means
+
+    def toward(self, i: Array) -> Array:
+        """phi_k' V^-1 phi_i for every k: [K]."""
+        return self.design.cross(self.space, i)
+
+    def distances_from(self, toward: Array, i: Array) -> Array:
+        """`distances(i)`, given `toward(i)`: [K]."""
+        return self.design.distances(self.space, toward, i)
+
+    def difference(self, toward: Array, i: Array, j: Array) -> Array:
+        """`along_pair(i, j)`, given `toward(i)`: [K]."""
+        return self.design.difference(self.space, toward, i, j)
 
     def distances(self, i: Array) -> Array:
         """||phi_i - phi_k||^2_{V^-1} for every k: [K]."""
-        return self.design.distances(self.space, self.design.cross(self.space, i), i)
+        return self.distances_from(self.toward(i), i)
 
     def margins(self, i: Array) -> Array:
         """(phi_i - phi_k) . theta_hat for every k: [K]."""
@@ -103,7 +130,7 @@ class LinearEvidence(Evidence):
 
     def along_pair(self, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k: [K]."""
-        return self.design.difference(self.space, self.design.cross(self.space, i), i, j)
+        return self.difference(self.toward(i), i, j)
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each arm of a block: i, `margins(i)` [K] and `distances(i)` [K]."""
@@ -115,17 +142,54 @@ class LinearEvidence(Evidence):
         return rows
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ItemEvidence(LinearEvidence):
+    """The evidence about pieces of items z [P, d]; candidates are the items.
+
+    `cross` is V^-1 z_p of all items, [P, d].
+    """
+
+    @property
+    def candidates(self) -> Array:
+        assert self.theta_hat is not None  # kept, as the problem's `uses_theta` is on
+        return self.space.lanes.dot(items.items_of(self.space), self.theta_hat)
+
+    def toward(self, i: Array) -> Array:
+        """phi_k' V^-1 z_i for every arm k: [K]."""
+        lanes = self.space.lanes
+        return lanes.dot(self.space.features, lanes.row(self.cross, i))
+
+    def distances_from(self, toward: Array, i: Array) -> Array:
+        """||z_i - z_p||^2_{V^-1} for every item p: [P]."""
+        return items.distances(self.space, self.cross, i)
+
+    def difference(self, toward: Array, i: Array, j: Array) -> Array:
+        """phi_k' V^-1 (z_i - z_j) for every arm k: [K]."""
+        lanes, z = self.space.lanes, items.items_of(self.space)
+        return self.design.along(self.space, lanes.row(z, i) - lanes.row(z, j))
+
+    def margins(self, i: Array) -> Array:
+        """(z_i - z_p) . theta_hat for every item p: [P]."""
+        return items.margins(self.space, self.theta_hat, i)
+
+    def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
+        """For each item of a block: i, `margins(i)` [P] and `distances(i)` [P]."""
+        each = [arms.first + r for r in range(arms.m)]
+        return [(i, self.margins(i), self.distances(i)) for i in each]
+
+
 def has_matrix(evidence: Evidence) -> bool:
     """Whether the evidence has a design that is no diagonal, which takes rank-one updates."""
     return isinstance(evidence, LinearEvidence) and not isinstance(evidence.design, DiagonalDesign)
 
 
 def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:
-    rows = shape.rows()
-    if cross is None and rows is not None:
-        cross = design.cross(space, rows)
+    if cross is None:
+        cross = shape.products(space, design)
     norm = shape.norm(space, design, cross)
-    return LinearEvidence(
+    kind = ItemEvidence if isinstance(shape, Items) else LinearEvidence
+    return kind(
         space=space, shape=shape, design=design, means=means, theta_hat=theta_hat,
         margin=margin, norm=norm, cross=cross,
     )  # fmt: skip

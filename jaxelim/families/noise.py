@@ -1,7 +1,7 @@
 """Random numbers of runs, each a function of (seed, run, t) alone.
 
 For the noise of rewards, t counts samples from 0, the initial pulls included. For a
-rule's random choices (`chance`) it is `View.t`, which is one more.
+rule's random choices (`chance`, `rule_key`) it is `View.t`, which is one more.
 """
 
 from collections.abc import Callable
@@ -75,3 +75,10 @@ def chance(key: Array, run: Array, t: Array, dtype) -> Array:
     """Draw uniforms on [0, 1), [B], for a rule's random choices at t; independent of the noise."""
     apart = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no run has this index
     return _rounded("uniform", jax.vmap(_of_run(jax.random.uniform, apart))(run, t), dtype)
+
+
+def rule_key(key: Array, run: Array, t: Array) -> Array:
+    """Keys [B] for a rule's own draws at t; independent of the noise and of `chance`."""
+    apart = jax.random.fold_in(key, np.uint32(2**32 - 2))  # no run has this index either
+    of_run = lambda run, t: jax.random.fold_in(jax.random.fold_in(apart, run), t)  # noqa: E731
+    return jax.vmap(of_run)(run, t)

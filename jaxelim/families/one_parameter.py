@@ -18,6 +18,7 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
+from jaxelim.families import slack as slacks
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.families.logarithm import log, log1p
 from jaxelim.families.noise import refuse_large
@@ -203,6 +204,9 @@ class OneParameter(Family):
         if isinstance(shape, Levels) and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
             raise ArgumentError("level", shape.level, allowed)
+        if shape.slack and not shape.slack < self.high - self.low:
+            allowed = f"a number below {self.high - self.low:g} for {self!r}"
+            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
@@ -262,7 +266,11 @@ class OneParameter(Family):
         for r in range(arms.m):
             i = arms.first + r
             own = lanes.take(counts, i), lanes.take(means, i)
-            out.append((i, self.pair(*own, counts, means) > beta))
+            if seen.shape.slack:
+                value = self.slack_pair(*own, counts, means, seen.shape.slack)
+            else:
+                value = self.pair(*own, counts, means)
+            out.append((i, value > beta))
         return out
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
@@ -281,7 +289,21 @@ class OneParameter(Family):
             return jnp.where(shape.above, shape.level - bound, bound - shape.level)
         upper, first = self.bound(means, radius, upper=True), shape.first
         lower = self.bound(lanes.take(means, first), lanes.take(radius, first), upper=False)
+        lower = lower + shape.slack if shape.slack else lower
         return jnp.concatenate([upper - x for x in lower]) if shape.several else upper - lower
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """n_i d(m_i, u)/(n_i d(m_i, u) + n_k d(m_k, u)), u their middle: [].
+
+        n_k/(n_i + n_k) at equal means. (You, Qin, Wang & Yang 2023.)
+        """
+        lanes, means = seen.lanes, seen.means
+        n = self.precision(means, seen.counts)
+        (n_i, m_i), (n_k, m_k) = ((lanes.take(n, j), lanes.take(means, j)) for j in (i, k))
+        u = self.middle(n_i, m_i, n_k, m_k)
+        own, other = n_i * self.divergence(m_i, u), n_k * self.divergence(m_k, u)
+        apart = own + other > 0
+        return jnp.where(apart, own, n_k) / jnp.where(apart, own + other, n_i + n_k)
 
     # LLRs of pieces, and bounds on a mean.
 
@@ -335,6 +357,36 @@ class OneParameter(Family):
         u = self.middle(n_a, higher, n_b, b)
         value = n_a * self.divergence(higher, u) + n_b * self.divergence(b, u)
         return jnp.where(a > b, value, 0)
+
+    def slack_middle(
+        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
+    ) -> tuple[Array, Array]:
+        """The means x and x + slack of both arms at the closest point of {mu_b >= mu_a + slack}.
+
+        For a > b - slack; see `jaxelim.families.slack`. As of `middle`, they are never a
+        finite end of the range other than 0.
+        """
+        x = slacks.closest(self, n_a, a, n_b, b, slack)
+        return self._inside(x), self._inside(x + slack)
+
+    def slack_pair(self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float) -> Array:
+        """The infimum log-likelihood ratio of the piece {mu_b >= mu_a + slack}.
+
+        n_a d(a, x) + n_b d(b, x + slack), x as of `slack_middle`, for a > b - slack; else 0.
+        Finite. A family that lists `SlackRows` in `shapes` must have log V concave.
+
+        Args:
+            n_a: precision counts of arm a, positive.
+            a: its mean.
+            n_b: precision counts of arm b, positive.
+            b: its mean.
+            slack: a number above 0, below the length of the range of means.
+        """
+        apart = (a - b) + slack > 0
+        higher = jnp.where(apart, a, b)  # keeps entries finite where the result is 0
+        x, y = self.slack_middle(n_a, higher, n_b, b, slack)
+        value = n_a * self.divergence(higher, x) + n_b * self.divergence(b, y)
+        return jnp.where(apart, value, 0)
 
     def level(self, n: Array, mean: Array, level: Array, above: Array) -> Array:
         """The infimum log-likelihood ratio of one side of a level.

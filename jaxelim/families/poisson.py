@@ -9,7 +9,10 @@ import numpy as np
 from jax import Array
 from scipy import special
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
+from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
 
@@ -32,6 +35,7 @@ class Poisson(OneParameter):
 
     name: ClassVar[str] = "poisson"
     low: ClassVar[float] = 0.0
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)
@@ -67,6 +71,10 @@ class Poisson(OneParameter):
     def variance(self, y: Array) -> Array:
         """y."""
         return y
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
+        return draws.gamma(key, counts * means + 0.5) / counts
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds.

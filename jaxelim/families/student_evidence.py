@@ -152,6 +152,9 @@ class StudentEvidence(Evidence):
         """The same pieces under weights w [K], positive, of any sum."""
         return dataclasses.replace(self, freedom=weights)
 
+    def about(self, shape: Shape) -> "StudentEvidence":
+        return self.of(self.space, shape, self.means, self.variances, self.freedom)
+
     def pair(self, i: Array, k: Array) -> Array:
         lanes, given = self.space.lanes, (self.freedom, self.means, self.variances)
         own, other = ([lanes.take(x, j) for x in given] for j in (i, k))

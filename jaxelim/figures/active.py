@@ -62,8 +62,8 @@ def active_arms(
     are left out.
 
     Args:
-        result: of one instance, best arm or thresholding, with an elimination among its
-            stopping rules.
+        result: of one instance, best arm, best item (items are counted then) or
+            thresholding, with an elimination among its stopping rules.
         stopping: index of that elimination.
         delta: index of the delta.
         points: number of times, evenly spaced from 0 to the end of the longest run.
@@ -145,7 +145,7 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
     """
     band = checks.real("band", band, low=0, high=1, open=True)
     figure, axes = single()
-    end = 0.0
+    end, items = 0.0, [isinstance(one, Result) and _of_items(one) for one, *_ in drawn.values()]
     for name, (curve, colour, dash) in drawn.items():
         if isinstance(curve, Result):
             places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
@@ -168,7 +168,13 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
         through = (left == left[-1]).mean(1) >= 0.98
         end = max(end, times[np.argmax(through)])
     axes.set_xlabel("samples (thousands)")
-    axes.set_ylabel(f"active arms (mean, central {100 * band:.0f}% of runs)")
+    counted = "items" if items and all(items) else "arms"
+    axes.set_ylabel(f"active {counted} (mean, central {100 * band:.0f}% of runs)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * end / 1000 if end > 0 else None)
     return finished(figure)
+
+
+def _of_items(result: Result) -> bool:
+    """Whether the elimination times of a result are those of items."""
+    return result.problem.times_axes == ("item",)

@@ -7,7 +7,7 @@ from jaxelim.instances.generators import (
     two_dimensional,
     unstructured,
 )
-from jaxelim.instances.shipped import Description, describe, load_instance, names
+from jaxelim.instances.shipped import Description, describe, load_instance, load_items, names
 
 __all__ = [
     "Description",
@@ -15,6 +15,7 @@ __all__ = [
     "linear_d10",
     "linear_d20",
     "load_instance",
+    "load_items",
     "names",
     "soare",
     "two_dimensional",

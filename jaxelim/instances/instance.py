@@ -295,12 +295,17 @@ class Instance:
         # Unpickle by the constructor, as a pickled array loses its read-only flag.
         return Instance, (self.arms, self.theta, None, self.name, self.family)
 
-    def to_json(self, path: str | os.PathLike[str]) -> None:
+    def to_json(self, path: str | os.PathLike[str], items: ArrayLike | None = None) -> None:
         """Write the instance or batch to a file, which `load_instance` reads back exactly.
 
         Replaces an older file.
 
+        Args:
+            path: the file.
+            items: [P, d], those of `BestArm(items=..)`, which `load_items` reads back.
+
         Raises:
+            ArgumentError: items are no finite real numbers of this shape.
             UnsupportedError: a family that a file cannot name, such as one of one's own.
             OSError: the file cannot be written.
         """
@@ -310,7 +315,10 @@ class Instance:
             allowed = f"one that load_instance knows: {', '.join(known())}"
             raise UnsupportedError("family", self.family, allowed)
         kind = {"name": name, **settings} if settings else name
-        rows = ",\n".join("  " + json.dumps(row) for row in self.arms.tolist())
+        written = f' "arms": [\n{_rows(self.arms)}]'
+        if items is not None:
+            found = checks.real_array("items", items, shape=(None, self.d))
+            written += f',\n "items": [\n{_rows(found)}]'
         family = (
             f'"noise_std": {json.dumps(self.noise_std)}'
             if gaussian
@@ -318,9 +326,14 @@ class Instance:
         )
         text = (
             f'{{"name": {json.dumps(self.name)}, {family},\n'
-            f' "theta": {json.dumps(self.theta.tolist())},\n "arms": [\n{rows}]}}\n'
+            f' "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         )
         Path(path).write_text(text, encoding="utf-8")
+
+
+def _rows(array: np.ndarray) -> str:
+    """The entries of an array along its first axis as JSON, one a line."""
+    return ",\n".join("  " + json.dumps(row) for row in array.tolist())
 
 
 def _family_of(noise_std: float | None, family: Family | None) -> Family:

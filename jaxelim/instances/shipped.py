@@ -1,9 +1,10 @@
 """The shipped instances, and the reader of instance files.
 
 An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d]. Optional
-keys are `noise_std` (a number, 1 if missing), `name` (a string) and `family`. The latter
-is the name of a reward family, or an object with its `name` and its settings. A leading
-axis on theta, or on both arrays, makes a batch.
+keys are `noise_std` (a number, 1 if missing), `name` (a string), `family` and `items`.
+`family` is the name of a reward family, or an object with its `name` and its settings.
+`items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
+on theta, or on theta and arms, makes a batch.
 
 `used_in`, `problems` and `m` describe a shipped instance. Keys that begin with `_` are
 free for users; all other keys are refused.
@@ -17,13 +18,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxelim import checks, families
 from jaxelim.errors import ArgumentError, InstanceFileError, UnknownNameError
 from jaxelim.instances.instance import Instance
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
-_KEYS = ("name", "arms", "theta", "noise_std", "family", "used_in", "problems", "m")
+_KEYS = ("name", "arms", "theta", "noise_std", "family", "items", "used_in", "problems", "m")
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,24 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
         InstanceFileError: the file is missing, cannot be read, or holds no instance.
         ArgumentError: the argument is neither a string nor a path.
     """
+    return _read(name_or_path)[1]
+
+
+def load_items(name_or_path: str | os.PathLike[str]) -> np.ndarray:
+    """Load the items, [P, d], that the JSON file of an instance holds, for `BestArm(items=..)`.
+
+    Raises:
+        InstanceFileError: the file holds no items.
+        UnknownNameError, InstanceFileError, ArgumentError: as `load_instance`.
+    """
+    content, _ = _read(name_or_path)
+    if content.get("items") is None:
+        raise InstanceFileError(os.fspath(name_or_path), "the key 'items' is missing")
+    return np.array(content["items"], np.float64)
+
+
+def _read(name_or_path: str | os.PathLike[str]) -> tuple[dict[str, Any], Instance]:
+    """The contents of a shipped instance or a file, and the instance."""
     if not isinstance(name_or_path, str | os.PathLike) or isinstance(
         os.fspath(name_or_path), bytes
     ):
@@ -97,7 +118,7 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
         )
     if isinstance(name_or_path, str):
         if name_or_path in names():
-            return _shipped(name_or_path)[1]
+            return _shipped(name_or_path)
         looks_like_path = name_or_path.endswith(".json") or Path(name_or_path).name != name_or_path
         if not looks_like_path and not os.path.exists(name_or_path):
             raise UnknownNameError("name_or_path", name_or_path, names())
@@ -114,7 +135,7 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
         ) from None
     except OSError as error:
         raise InstanceFileError(path, f"it cannot be read: {error.strerror}") from None
-    return _parse(path, text)[1]
+    return _parse(path, text)
 
 
 @cache
@@ -149,7 +170,10 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
         given = content["arms"], content["theta"], std, content.get("name"), family
-        return content, Instance(*given)
+        instance = Instance(*given)
+        if content.get("items") is not None:
+            checks.real_array("items", content["items"], shape=(None, instance.d))
+        return content, instance
     except ArgumentError as error:
         raise InstanceFileError(path, str(error)) from None
 

@@ -11,7 +11,7 @@ from jaxelim.contracts import Family
 from jaxelim.families import GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arms import ArmModel, costless, costs_of, general, kind_of, solve_arms
-from jaxelim.lower_bound.pieces import Pieces
+from jaxelim.lower_bound.pieces import Pieces, has_slack
 from jaxelim.lower_bound.solver import Solution
 from jaxelim.lower_bound.students import StudentModel, cutting_planes, solve_students
 
@@ -69,6 +69,7 @@ def solve_many_arms(
     size, K = given[0].shape
     kinds = {kind_of(y[valid]) for y, valid in zip(pieces.directions, pieces.valid, strict=True)}
     kind = kinds.pop() if len(kinds) == 1 else "any"
+    kind = "slack" if has_slack(pieces) else kind
     kind = kind if bonus is None else general(kind)
     lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
     bonus = np.zeros((size, K)) if bonus is None else bonus
@@ -117,14 +118,14 @@ def _finish(found: Solution, i: int, given: list[np.ndarray], gap: float) -> Non
         found.converged[i] = reached <= gap
 
 
-@functools.partial(jax.jit, static_argnames="family")
-def _information_lanes(family, means, scales, directions, offsets, gaps, weights):
+@functools.partial(jax.jit, static_argnames=("family", "kind"))
+def _information_lanes(family, kind, means, scales, directions, offsets, gaps, weights):
     if isinstance(family, GaussianUnknownVariance):
         model = StudentModel(means, scales, directions, offsets)
         both = jnp.tile(gaps, 2)
         values = jax.vmap(lambda w: model.information(w, both).value)(weights)
         return jnp.minimum(*jnp.split(values, 2, axis=1))
-    model = ArmModel(family, means, scales, directions, offsets)
+    model = ArmModel(family, means, scales, directions, offsets, kind)
     return jax.vmap(lambda w: model.information(w, gaps).value)(weights)
 
 
@@ -137,12 +138,12 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
         weights: [I, n, K], not negative, of any sum.
     """
     given = model_of(instance, pieces)
-    out = []
+    kind, out = "slack" if has_slack(pieces) else "any", []
     with scope.float64():
         for i, w in enumerate(weights):
             means, scales, directions, offsets = (x[i] for x in given)
             margin = directions @ means - offsets
             gaps = (pieces.valid[i] & (margin > 0)).astype(np.float64)
             arrays = map(jnp.asarray, (means, scales, directions, offsets, gaps, w))
-            out.append(jax.device_get(_information_lanes(static(instance), *arrays)))
+            out.append(jax.device_get(_information_lanes(static(instance), kind, *arrays)))
     return np.where(pieces.valid[:, None], np.stack(out), np.inf)

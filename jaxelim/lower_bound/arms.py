@@ -49,7 +49,7 @@ class ArmModel:
     costs: jax.Array  # [K]
     directions: jax.Array  # [P, K] entries 1, -1 and 0; zeros on padding
     offsets: jax.Array  # [P]
-    kind: str = "any"  # as of `kind_of`
+    kind: str = "any"  # as of `kind_of`, or "slack"
 
     @property
     def margins(self) -> jax.Array:
@@ -62,6 +62,8 @@ class ArmModel:
         Where a gap is 0, H_p and its derivatives are 0. Others must belong to pieces that do
         not contain the means.
         """
+        if self.kind == "slack":
+            return self._with_slack(weights, gaps)
         family, dtype = self.family, self.means.dtype
         plus, minus = (self.directions > 0).astype(dtype), (self.directions < 0).astype(dtype)
         a, b = product(plus, self.means), product(minus, self.means)
@@ -104,6 +106,44 @@ class ArmModel:
         c = self.costs[:, None]
         return ArmInformation(scale * value, gradient.T / c, bend.T / c)
 
+    def _with_slack(self, weights, gaps) -> ArmInformation:
+        """The same for pairs {mu_b >= mu_a + slack}, slack minus the offset.
+
+        With x the closest mean of a and y = x + slack that of b, the second derivative is
+        minus the square of (p/c_a, q/c_b)/sqrt(n_a p' + n_b q'), p = (x - m_a)/V(x) and
+        q = (y - m_b)/V(y).
+        """
+        family, dtype = self.family, self.means.dtype
+        plus, minus = (self.directions > 0).astype(dtype), (self.directions < 0).astype(dtype)
+        live, least = gaps > 0, jnp.finfo(dtype).tiny
+        low, high = inside(family)
+        slack = jnp.where(live, -self.offsets, high - low)
+        n = jnp.maximum(weights, least) / self.costs
+        a, b = (jnp.where(live, product(side, self.means), low) for side in (plus, minus))
+        n_a, n_b = (jnp.where(live, product(side, n), 1) for side in (plus, minus))
+        x, y = family.slack_middle(n_a, a, n_b, b, slack)
+
+        def tilt(at, mean):
+            variance = family.variance(at)
+            return (at - mean) / jnp.where(variance > 0, variance, 1)
+
+        (p, by_p), (q, by_q) = (
+            jax.jvp(lambda at, mean=mean: tilt(at, mean), (at,), (jnp.ones_like(at),))
+            for at, mean in ((x, a), (y, b))
+        )
+        d_a, d_b = (
+            jnp.where(live, family.divergence(mean, at), 0) for mean, at in ((a, x), (b, y))
+        )
+        curved = n_a * by_p + n_b * by_q
+        inner = live & (curved > 0) & jnp.isfinite(curved) & (p < 0) & (q > 0)
+        scale, size = jnp.square(gaps), jnp.where(inner, gaps, 0)
+        size = size / jnp.sqrt(jnp.where(inner, curved, 1))
+        gradient = plus * (scale * d_a)[:, None] + minus * (scale * d_b)[:, None]
+        bend = plus * (size * p)[:, None] + minus * (size * q)[:, None]
+        c = self.costs[:, None]
+        value = scale * (n_a * d_a + n_b * d_b)
+        return ArmInformation(value, gradient.T / c, bend.T / c)
+
 
 def inside(family: OneParameter) -> tuple[float, float]:
     """Two means inside the family's range."""
@@ -135,7 +175,7 @@ def kind_of(directions: np.ndarray) -> str:
 
 def general(kind: str) -> str:
     """The kind without closed form, as a bonus has none."""
-    return "pairs" if kind in ("best-arm", "pairs") else "any"
+    return {"best-arm": "pairs", "pairs": "pairs", "slack": "slack"}.get(kind, "any")
 
 
 def solve_arms(
@@ -149,7 +189,7 @@ def solve_arms(
 
     Args:
         model: the arms and their pieces.
-        kind: as of `kind_of`; static.
+        kind: as of `kind_of`, or "slack" for pairs with offsets below 0; static.
         valid: [P] bool, False on padding.
         bonus: [K] c; read for the kinds "pairs" and "any" only.
         gap: relative duality gap.
@@ -161,7 +201,7 @@ def solve_arms(
     margin = model.margins
     solvable = jnp.all(jnp.where(valid, margin > 0, True)) & jnp.any(valid)
     gaps = (valid & (margin > 0)).astype(model.means.dtype)
-    if kind in ("pairs", "any"):
+    if kind in ("pairs", "slack", "any"):
         return interior_point(model, gaps, bonus, gap, max_iterations, 8, solvable)
     live = gaps > 0
     K = model.means.shape[0]

@@ -16,7 +16,7 @@ from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.optimum import complexity, scaled
-from jaxelim.lower_bound.pieces import Pieces, refuse_other_families
+from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
 
 Threshold = Callable[[Any, Any], Any]
@@ -34,6 +34,8 @@ def heuristic(t, delta):
 def sample_bound(delta, value):
     """The lower bound log(1/(2.4 delta))/H* on mean samples of delta-correct procedures.
 
+    It holds where one answer is right; for others see `kl_bound`.
+
     Args:
         delta: error probabilities in (0, 1), any shape.
         value: H* per sample, > 0, broadcast against delta.
@@ -50,15 +52,23 @@ def sample_bound(delta, value):
     return np.log(1 / (2.4 * delta)) / value
 
 
-def kl_bound(delta, value):
+def kl_bound(delta, value, answers: int = 1):
     """The lower bound kl(delta, 1 - delta)/H*, the sharper form of `sample_bound`.
 
-    kl is the Kullback-Leibler divergence between Bernoulli distributions.
+    kl is the Kullback-Leibler divergence between Bernoulli distributions. With n right
+    answers, as of `BestArm(epsilon=)`, it is kl((1 - delta)/n, delta)/H*: one of them has
+    at least that probability. It is 0 where (1 - delta)/n < delta.
 
-    Args: delta, value: as there; Returns and Raises too.
+    Args:
+        delta, value: as there; Returns and Raises too.
+        answers: the number n of right answers.
     """
     delta, value = _checked(delta, value)
-    return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
+    answers = checks.integer("answers", answers, low=1)
+    if answers == 1:
+        return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
+    p = np.maximum((1 - delta) / answers, delta)
+    return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
 
 
 def _checked(delta, value):
@@ -263,6 +273,7 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
             variance; and as `complexity`.
     """
     refuse_other_families(instance, "bounds on elimination times are not defined")
+    refuse_slack(problem)
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     found = complexity(instance, problem, gap)

@@ -1,7 +1,7 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solver import Solution, solve
+from jaxelim.problems.lanewise import traced_shape
 
 # Solves a call. On a CPU few, since finished solves wait for the slowest.
 _LANES_CPU, _LANES_OTHER = 8, 256
@@ -27,7 +28,9 @@ class Complexity:
 
     H* = max over allocations w of min over pieces p of H_p(w, theta), and T* = 1/H*. No
     delta-correct procedure needs fewer than log(1/(2.4 delta)) T* samples on average.
-    (Paper, section 2.)
+    (Paper, section 2.) For `BestArm(epsilon=)` H* is the largest over the right answers, and
+    allocation, mixture, information and pieces are of the answer that has it. Where several
+    are right the bound holds as delta tends to 0. (Degenne & Koolen 2019)
     """
 
     value: np.ndarray  # [] float64, H* per sample, a lower bound: value <= H* <= (1 + gap) value
@@ -137,6 +140,68 @@ def informations(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.
     ])  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """The problem whose answer in each instance is one of the right ones.
+
+    They are in the order of their means; the best where an instance has fewer.
+    """
+
+    problem: Any
+    rank: int
+
+    def __repr__(self) -> str:
+        return repr(self.problem)
+
+    def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        right = inner_answers(self.problem, arms @ theta)
+        answer = right[self.rank if self.rank < len(right) else 0]
+        return self.problem.half_spaces_of(int(answer), arms)
+
+
+def inner_answers(problem: Any, means: np.ndarray) -> np.ndarray:
+    """The right answers that are off the boundary, by decreasing mean: those with H* above 0."""
+    right, best = problem.right(means), means.max()
+    gaps = means[right] - best + problem.epsilon
+    return right[gaps > 1e-14 * (abs(best) + problem.epsilon)]
+
+
+def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
+    """One problem for each rank of a right answer.
+
+    Raises:
+        ArgumentError: no instance, or an epsilon that makes every mean of the family right.
+        UnsupportedError: linear arms, or a family that knows no slack.
+    """
+    if not isinstance(instance, Instance):
+        raise ArgumentError("instance", instance, "a jaxelim.Instance")
+    for one in instance.unbatched:
+        problem.check(one.arms, one.theta)
+    instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
+    most = max(len(inner_answers(problem, one.means)) for one in instance.unbatched)
+    return [_Answer(problem, rank) for rank in range(most)]
+
+
+def _largest(each: list[Complexity], gap: float) -> Complexity:
+    """Of complexities of several answers, the one of largest H* in each instance.
+
+    The bound on H* is the largest of theirs.
+    """
+    values = np.stack([one.value for one in each])
+    upper = np.max([one.value * (1 + one.gap) for one in each], axis=0)
+    at = np.argmax(values, axis=0)
+    chosen: dict[str, Any] = {}
+    for field in fields(Complexity):
+        if field.name != "pieces":
+            stacked = np.stack([getattr(one, field.name) for one in each])
+            chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
+    index, rank = np.arange(np.size(at)), np.atleast_1d(at)
+    stacked = map(np.stack, zip(*(one.pieces for one in each), strict=True))
+    pieces = Pieces(*(x[rank, index] for x in stacked))
+    chosen["gap"] = upper / chosen["value"] - 1
+    return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, pieces=pieces)
+
+
 def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
     """Compute the complexity H*, T* = 1/H*, and an optimal allocation, with a certificate.
 
@@ -144,10 +209,13 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     best arm is solved by Newton's method and signs have a closed form; their gap is near
     rounding, and `iterations` is 0.
 
+    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
+
     Args:
         instance: one instance or a batch (one compile serves the batch).
         problem: what to identify: an object with half_spaces(arms, theta). Families other
-            than the Gaussian of one variance take pairs of arms and levels.
+            than the Gaussian of one variance take pairs of arms and levels. The items of
+            `BestArm(items=..)` stay as they are where features change, as in derivatives.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
@@ -160,12 +228,16 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         TieError: the correct answer is not unique (H* = 0); the message names the arms.
         ArgumentError: no pieces, features that do not span a direction of a piece, a
             level out of the family's range, or an argument out of range.
-        UnsupportedError: a family without divergence, or pieces it has no evidence about.
+        UnsupportedError: a family without divergence, or pieces it has no evidence about;
+            slack with linear arms.
 
     Reference: Tirinzoni & Degenne (2022), section 2 (lower bound) and the appendix on
         identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
+    if getattr(problem, "epsilon", 0):
+        of_answers = answers_of(instance, problem)
+        return _largest([complexity(instance, one, gap, bonus=bonus) for one in of_answers], gap)
     pieces = pieces_of(instance, problem)
     if bonus is not None:
         shape = (len(pieces.offsets), instance.K)
@@ -180,14 +252,14 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     else:
         solution = solve_many(*scaled(instance, pieces), bonus, gap)
     information = informations(instance, pieces, np.asarray(solution.allocation)[:, None])[:, 0]
-    fields = dict(
+    found = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
         information=information,
     )  # fmt: skip
     if not instance.batched:
-        fields = {name: array[0] for name, array in fields.items()}
-    return Complexity(**fields, pieces=pieces)
+        found = {name: array[0] for name, array in found.items()}
+    return Complexity(**found, pieces=pieces)
 
 
 def oracle_weights(
@@ -206,6 +278,7 @@ def oracle_weights(
 def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
 
+    For `BestArm(epsilon=)` it is the largest over the right answers.
     A delta-correct procedure that pulls in proportions w needs at least
     log(1/(2.4 delta)) over this many samples on average. `price` is H* over this.
 
@@ -217,6 +290,9 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
     """
+    if getattr(problem, "epsilon", 0):
+        each = [allocation_value(instance, one, weights) for one in answers_of(instance, problem)]
+        return np.max(each, axis=0)
     pieces = pieces_of(instance, problem)
     batched = instance.batched and np.ndim(weights) == 2
     weights = weights_on_simplex(

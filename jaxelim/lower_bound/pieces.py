@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxelim import checks
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
 _TIE = 16 * np.finfo(np.float64).eps
-# The features do not span a direction where more than this share of it is orthogonal to them.
-_REACH = 1e-10
 
 
 class Pieces(NamedTuple):
@@ -37,7 +36,9 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     Raises:
         ArgumentError: the object is no problem, there is no piece, or shapes or
             entries are wrong.
+        UnsupportedError: a problem with several right answers, such as `BestArm(epsilon=)`.
     """
+    refuse_slack(problem)
     method = getattr(problem, "half_spaces", None)
     if method is None:
         raise ArgumentError(
@@ -62,14 +63,27 @@ def half_spaces(problem: Any, arms: np.ndarray, theta: np.ndarray) -> tuple[np.n
     return directions, offsets
 
 
+def refuse_slack(problem: Any) -> None:
+    """Refuse a problem with several right answers, of which each has pieces of its own.
+
+    Raises:
+        UnsupportedError: `BestArm(epsilon=)` with epsilon above 0.
+    """
+    if getattr(problem, "epsilon", 0):
+        allowed = "epsilon=0: this is not defined where several answers may be right"
+        raise UnsupportedError("problem", problem, allowed)
+
+
 def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
     """The pieces' directions as combinations of arms: A [P, K] with directions = A arms.
 
     None where they are no such combinations. Best arm, top m and thresholding have
     directions that move with the features; a user's half-spaces may be fixed in
     parameter space. A problem of the first kind gives the same combinations on the
-    canonical basis with theta set to the means, which is the test.
+    canonical basis with theta set to the means, which is the test. Items do not move.
     """
+    if not getattr(problem, "made_of_arms", True):
+        return None
     try:
         rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
         directions, _ = half_spaces(problem, arms, theta)
@@ -117,6 +131,10 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         raise UnsupportedError("problem", problem, allowed)
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
+    if not getattr(problem, "made_of_arms", True):
+        refuse_other_families(instance, "items are not defined")
+        for pair in zip(arms, theta, strict=True):
+            problem.check(*pair)  # names items where the checks below name pieces
     each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):
         label = f"instance {index}: " if instance.batched else ""
@@ -137,12 +155,17 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
 def _refuse_other_pieces(
     problem: object, family: OneParameter | GaussianUnknownVariance, pieces: Pieces
 ) -> None:
-    """Refuse all but pairs of arms, and arms with a level inside the range of means."""
+    """Refuse all but pairs of arms, and arms with a level inside the range of means.
+
+    All pairs may have slack, offsets below 0, if the family knows it.
+    """
     directions = pieces.directions
     plus, minus = (directions > 0).sum(-1), (directions < 0).sum(-1)
     pair = (plus == 1) & (minus == 1)
     unit = np.isin(directions, (-1, 0, 1)).all(-1) & (plus <= 1) & (minus <= 1)
     fits = unit & (~pair | (pieces.offsets == 0))
+    if has_slack(pieces) and SlackRows in family.shapes:
+        fits = unit & pair & (pieces.offsets > family.low - family.high)
     if not (fits | ~pieces.valid).all():
         allowed = f"pieces that are pairs of arms, or one arm and a level, for {family!r}"
         raise UnsupportedError("problem", problem, allowed)
@@ -151,6 +174,12 @@ def _refuse_other_pieces(
     if out.size:
         allowed = f"a number inside ({family.low:g}, {family.high:g}) for {family!r}"
         raise ArgumentError("level", float(out[0]), allowed)
+
+
+def has_slack(pieces: Pieces) -> bool:
+    """Whether the pieces are pairs {mu_b >= mu_a + slack}, slack above 0."""
+    pair = (pieces.directions > 0).any(-1) & (pieces.directions < 0).any(-1)
+    return bool((pair & (pieces.offsets < 0))[pieces.valid].all())
 
 
 def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> None:
@@ -177,13 +206,10 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
 
 
 def _refuse_out_of_reach(label, instance, arms, directions) -> None:
-    _, s, vt = np.linalg.svd(arms, full_matrices=False)
-    basis = vt[s > max(arms.shape) * np.finfo(np.float64).eps * s[0]] if s[0] > 0 else vt[:0]
-    left = np.linalg.norm(directions - directions @ basis.T @ basis, axis=1)
-    out = left > _REACH * np.linalg.norm(directions, axis=1)
+    out, rank = checks.outside_span(arms, directions)
     if out.any():
         note = (
-            f"{label}the features have rank {len(basis)} and do not span the direction of piece "
+            f"{label}the features have rank {rank} and do not span the direction of piece "
             f"{np.argmax(out)}"
         )
         raise ArgumentError(

@@ -9,6 +9,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.bounds import sample_bound
 from jaxelim.lower_bound.optimum import complexity, informations
+from jaxelim.lower_bound.pieces import refuse_slack
 
 
 class InformationRegret:
@@ -55,6 +56,7 @@ def information_regret(
         elimination times covers.
     """
     _refuse_batch(instance)
+    refuse_slack(problem)
     found = complexity(instance, problem, 1e-10)
     arms = np.asarray(getattr(trace, "arms", trace))
     if arms.ndim != 1 or arms.size == 0 or arms.dtype.kind not in "iu":

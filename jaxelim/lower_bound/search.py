@@ -20,7 +20,12 @@ from jaxelim.lower_bound import derivatives
 from jaxelim.lower_bound.derivatives import Inputs
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.optimum import allocation_value, complexity, scaled, solve_many
-from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_other_families
+from jaxelim.lower_bound.pieces import (
+    combinations,
+    pieces_of,
+    refuse_other_families,
+    refuse_slack,
+)
 
 _GAP = 1e-8  # of the solves inside a search
 
@@ -55,6 +60,7 @@ def sensitivity(instance: Instance, problem: Any, gap: float = 1e-10) -> Sensiti
         (2022), section 2.
     """
     _refuse_others(instance)
+    refuse_slack(problem)
     found = complexity(instance, problem, gap)
     gaps = found.pieces.directions[0] @ instance.theta - found.pieces.offsets[0]
     relative = -2 * found.mixture

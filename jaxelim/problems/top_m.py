@@ -1,7 +1,7 @@
 """Top-m identification."""
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +64,8 @@ def refuted_pairs(seen, beta) -> Array:
 
     def more(refuted, arms):
         for j, row in seen.family.refuted_pairs(seen, arms, beta):
+            if seen.shape.slack:  # else an arm is never refuted against itself
+                row = row & (index_like(row) != j)
             refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
         return refuted
 
@@ -86,6 +88,14 @@ class PairSet(PieceSet):
         words = seen.lanes.column(self.worse, answer.top)  # [W, m]
         worse = jnp.swapaxes(unpack(words, answer.member.shape[0]), 0, 1)
         return Rows.of(seen.shape).flat(~worse & ~answer.member)
+
+    @classmethod
+    def full(cls, means: Array, m: int, pair_times: bool) -> Self:
+        """The set of all pairs of arms; means [K] give the shape."""
+        k = means.shape[0]
+        worse = jnp.zeros((-(-k // _BITS), *means.shape), jnp.uint32)
+        times = jnp.zeros((k, *means.shape), jnp.int32) if pair_times else None
+        return cls(worse, jnp.zeros(means.shape, bool), times, m)
 
     def _with(self, worse, found, times):
         return dataclasses.replace(self, worse=worse, found=found, kept_times=times)
@@ -219,11 +229,7 @@ class TopM(Problem):
         return Rows(answer.top, exists, self.m * (arms - self.m))
 
     def pieces(self, seen, pair_times=False):
-        means = seen.means
-        k = means.shape[0]
-        worse = jnp.zeros((-(-k // _BITS), *means.shape), jnp.uint32)
-        times = jnp.zeros((k, *means.shape), jnp.int32) if pair_times else None
-        return PairSet(worse, jnp.zeros(means.shape, bool), times, self.m)
+        return PairSet.full(seen.means, self.m, pair_times)
 
     def plain_pieces(self, seen):
         means = seen.means

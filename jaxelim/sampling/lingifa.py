@@ -23,13 +23,15 @@ class LinGIFA(SamplingRule):
     b = argmax_{j in J} max_{i not in J} B_ij,   c = argmax_{i not in J} B_ib;
     arm = argmin_k ||phi_b - phi_c||_{(V + phi_k phi_k')^-1}.
 
+    Of items, z takes the place of phi in the differences, and m = 1.
+
     Reda, Tirinzoni & Degenne 2021. As in the authors' program, but exact ties go to the
     lowest index. It reads every pair of arms and no active pieces: elimination may stop
     it, but does not change its choices.
     """
 
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m"),
+        problems=("best-arm", "best-item", "top-m"),
         elimination=False,
         uses_rewards=False,
         tests_pieces=False,
@@ -39,7 +41,9 @@ class LinGIFA(SamplingRule):
     )
 
     def choose(self, view, state):
-        linear, m, arms = view.linear, view.problem.m, view.means.shape[0]
+        linear, m = view.linear, view.problem.m
+        estimates = linear.candidates
+        arms = estimates.shape[0]
         width = jnp.sqrt(2 * view.beta)
 
         def rows(some):
@@ -49,5 +53,5 @@ class LinGIFA(SamplingRule):
         def column(j):
             return width * jnp.sqrt(linear.distances(j)) - linear.margins(j)
 
-        _, b, c = ambiguous_pair(view.lanes, rank(view.lanes, rows, arms, m, view.means), column, m)
+        _, b, c = ambiguous_pair(view.lanes, rank(view.lanes, rows, arms, m, estimates), column, m)
         return linear.most_informative_arm(linear.along_pair(b, c)), state

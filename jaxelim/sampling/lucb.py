@@ -54,6 +54,7 @@ class LUCB(SamplingRule):
         structures=("unstructured",),
         families=None,
         stopping=("llr", "selective", "full", "native"),
+        slack=True,
         always_native=True,
         lanes_last=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",

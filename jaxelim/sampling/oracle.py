@@ -35,6 +35,7 @@ class Oracle(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         elimination=False,
+        slack=True,
         uses_delta=False,
         uses_rewards=False,
         tests_pieces=False,

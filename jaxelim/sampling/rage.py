@@ -23,7 +23,7 @@ class RAGEState:
     """The phase, the active arms, and the remaining pulls of the phase."""
 
     phase: Array  # [] int32
-    active: Array  # [K] bool
+    active: Array  # [K] bool; of items [P]
     left: Array  # [K] int32
 
 
@@ -31,6 +31,9 @@ class RAGEState:
 @dataclasses.dataclass(frozen=True)
 class RAGE(SamplingRule):
     """Sample in phases: design for the differences of active arms, pull it, discard arms.
+
+    Of items, z_i takes the place of phi_i in the differences, and their number P that of
+    K in L_l. Pulls are of arms.
 
     Phase l = 1, 2, ..., with delta_l = delta/l^2 and L_l = log(2 K^2/delta_l):
     w = argmin_w rho(w), rho(w) = max over active i < j of ||phi_i - phi_j||^2_{V_w^-1};
@@ -45,7 +48,8 @@ class RAGE(SamplingRule):
 
     Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are
     those of all samples so far, not of the phase. rho belongs to the weights from which
-    the last step started. L_{l-1} sizes phase l.
+    the last step started. L_{l-1} sizes phase l. Fiez et al.'s own program takes each
+    phase by itself, and discards items with the K of the arms in L_l.
 
     Args:
         slack: epsilon of the rounding, which lengthens a phase by the factor 1 + slack.
@@ -57,7 +61,7 @@ class RAGE(SamplingRule):
     accuracy: float = 0.01
     steps: int = 5000
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm",),
+        problems=("best-arm", "best-item"),
         stopping=("native",),
         elimination=False,
         uses_rewards=False,
@@ -75,7 +79,8 @@ class RAGE(SamplingRule):
 
     def init(self, view):
         none = jnp.zeros(view.means.shape, jnp.int32)
-        return RAGEState(jnp.zeros_like(view.t), jnp.ones_like(view.means, bool), none)
+        phase = jnp.zeros_like(view.t)
+        return RAGEState(phase, jnp.ones_like(view.linear.candidates, bool), none)
 
     def _pull(self, view, state):
         """The arm with most remaining pulls, and the state after its pull."""
@@ -91,14 +96,14 @@ class RAGE(SamplingRule):
     def choose(self, view, state):
         over = ~view.lanes.any(state.left > 0)
         active = state.active & ~(
-            dominated(view, state.active, self._width(view, state.phase)) & (state.phase > 0)
+            dominated(view, state.active, self._width(view, state)) & (state.phase > 0)
         )
         # With one active arm no phase follows, and the run ends.
         begins = over & (view.lanes.sum(active) > 1)
         weights, rho = xy_design(view, active, begins, self.accuracy, self.steps)
         support = view.lanes.sum(weights > 0)
         scale = jnp.ldexp(8 * rho, 2 * state.phase) * (1 + self.slack)
-        samples = jnp.ceil(scale * (self._width(view, state.phase) / 2))
+        samples = jnp.ceil(scale * (self._width(view, state) / 2))
         samples = jnp.maximum(
             jnp.where(begins, jnp.minimum(samples, _LONGEST), 0).astype(jnp.int32), 20 * support
         )
@@ -106,10 +111,10 @@ class RAGE(SamplingRule):
         state = where(over, RAGEState(state.phase + 1, active, jnp.where(begins, left, 0)), state)
         return self._pull(view, state)
 
-    def _width(self, view, phase):
+    def _width(self, view, state):
         """2 log(2 K^2/delta_l), with delta_0 = delta_1."""
-        level = view.delta / jnp.maximum(phase, 1).astype(view.delta.dtype) ** 2
-        return 2 * jnp.log(2 * view.means.shape[0] ** 2 / level)
+        level = view.delta / jnp.maximum(state.phase, 1).astype(view.delta.dtype) ** 2
+        return 2 * jnp.log(2 * state.active.shape[0] ** 2 / level)
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active

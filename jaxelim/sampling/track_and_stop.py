@@ -70,6 +70,7 @@ class TrackAndStop(SamplingRule):
     exploration: str = "wrapper"
     traits: ClassVar[Traits] = Traits(
         families=None,
+        slack=True,
         uses_delta=False,
         uses_rewards=False,
         counts_solves=True,

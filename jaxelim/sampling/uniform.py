@@ -20,6 +20,7 @@ class Uniform(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         elimination=False,
+        slack=True,
         uses_delta=False,
         uses_rewards=False,
         tests_pieces=False,

@@ -20,7 +20,7 @@ from jaxelim.sampling.parts.indices import dominated
 class XYState:
     """The active arms, the terms of the phase test, and the choice that is repeated."""
 
-    active: Array  # [K] bool
+    active: Array  # [K] bool; of items [P]
     rho: Array  # []: at the last choice
     old_rho: Array  # []: at the last phase change
     old_t: Array  # []: likewise
@@ -44,6 +44,8 @@ class XYAdaptive(SamplingRule):
     paper's instances with d = 10, no single pull lowers the maximum. All arms then tie,
     and the lowest index would be pulled for ever.
 
+    Of items, z takes the place of phi in the differences and in the test.
+
     Soare, Lazaric & Munos 2014; as in the authors' program.
 
     Args:
@@ -54,7 +56,7 @@ class XYAdaptive(SamplingRule):
     alpha: float = 0.1
     every: int = 10
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm",),
+        problems=("best-arm", "best-item"),
         stopping=("native",),
         elimination=False,
         uses_rewards=False,
@@ -74,7 +76,7 @@ class XYAdaptive(SamplingRule):
     def init(self, view):
         one, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
         return XYState(
-            jnp.ones_like(view.means, bool), one, one, one * view.start, zero, zero
+            jnp.ones_like(view.linear.candidates, bool), one, one, one * view.start, zero, zero
         )
 
     def fast(self, view, state):
@@ -105,19 +107,18 @@ class XYAdaptive(SamplingRule):
         Active arms come first in every lane. So the loop is as long as the lane with
         the most of them needs.
         """
-        lanes, space, design = view.lanes, view.linear.space, view.linear.design
-        each = index_like(view.means)
+        lanes, linear, space = view.lanes, view.linear, view.linear.space
+        each = index_like(active)
         # The index of the n-th active arm; the inactive arms follow.
         order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
         held = each < lanes.sum(active)
-        norm = 1 / (1 + design.g)
-        # [n, k]: phi_k' V^-1 phi_n
-        along = jax.lax.map(lambda arm: design.cross(space, arm), order)
-        apart = jax.lax.map(lambda c: design.distances(space, *c), (along, order))
+        norm = 1 / (1 + linear.design.g)
+        along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
+        apart = jax.lax.map(lambda c: linear.distances_from(*c), (along, order))
 
         def pair(n, m, worst):
             if space.cancellation_safe:
-                fall = design.difference(space, along[n], order[n], order[m])
+                fall = linear.difference(along[n], order[n], order[m])
             else:
                 fall = along[n] - along[m]
             left = lanes.take(apart[n], order[m]) - fall**2 * norm

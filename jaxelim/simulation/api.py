@@ -41,7 +41,8 @@ def simulate(
 
     Args:
         instance: one instance, or a batch of them.
-        problem: `BestArm()`, `TopM(m)`, `Thresholding(level)` or `HalfSpaces(...)`.
+        problem: `BestArm()`, with `epsilon=` or `items=`, `TopM(m)`, `Thresholding(level)` or
+            `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.
         stopping: one stopping rule or several. Stopping rules share one trajectory a

@@ -13,6 +13,7 @@ from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
+from jaxelim.problems import BestItem
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import memory
 from jaxelim.stopping.elimination import SelectiveElimination
@@ -259,10 +260,11 @@ def _check_float32(instance: Instance, problem: Problem) -> None:
         return
     for i, one in enumerate(instance.unbatched):
         directions, offsets = problem.half_spaces(one.arms, one.theta)
-        # A mean is a sum of rounded terms. Best arm and top m compare means.
+        # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
         size = np.abs(directions) @ np.abs(one.theta) + np.abs(offsets)
-        if problem.name in ("best-arm", "top-m"):
-            size = np.full(len(offsets), np.max(np.abs(one.arms) @ np.abs(one.theta)))
+        if problem.name in ("best-arm", "best-item", "top-m"):
+            compared = problem.items if isinstance(problem, BestItem) else one.arms
+            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(one.theta)))
         margin = directions @ one.theta - offsets
         lost = margin < _LEAST_GAP * size
         if lost.any():
@@ -359,6 +361,8 @@ def _check_alpha(
 _METHODS = {
     "design": "a design, such as Gaussian() with one standard deviation",
     "interval": "confidence intervals of means",
+    "posterior": "a posterior to draw means from",
+    "share": "an information-directed share",
 }
 """What methods of a family are called in messages."""
 
@@ -368,7 +372,11 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
     name, traits = type(rule).__name__, rule.traits
     if not traits.defined_for(problem.name):
         allowed = f"one that {name} is defined for: {', '.join(traits.problems)}"
+        if problem.name == "best-item":
+            allowed += "; items have no pulls and no rewards of their own"
         raise UnsupportedError("problem", problem, allowed)
+    if problem.epsilon and not traits.slack:
+        raise UnsupportedError("problem", problem, f"epsilon=0: {name} is not defined with slack")
     if instance.structure not in traits.structures:
         allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
         raise UnsupportedError("instance", instance.structure, allowed)
@@ -398,6 +406,9 @@ def _check_combination(instance, problem, rule, stopping, elimination, threshold
             elimination,
             "None, SelectiveElimination(), FullElimination() or Resets(...)",
         )
+    if problem.epsilon:
+        allowed = "None: elimination at sampling is not defined with slack"
+        raise UnsupportedError("elimination", elimination, allowed)
     if not traits.elimination:
         raise UnsupportedError(
             "elimination", elimination, f"None: {name} does not look at pieces when it samples"

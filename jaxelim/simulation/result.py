@@ -28,6 +28,14 @@ def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     return np.stack(answers) if instance.batched else answers[0]
 
 
+def _correct(job: Any, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Which public answers are right: bool of their leading axes."""
+    if not job.instance.batched:
+        return job.problem.correct(answers, truth, job.instance.means)
+    each = zip(answers, truth, job.instance.means, strict=True)
+    return np.stack([job.problem.correct(*one) for one in each])
+
+
 @jitted
 def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     seen = Estimate(LaneOps(), means, theta, constants)
@@ -71,15 +79,17 @@ class Result:
     """The result of `simulate`.
 
     Arrays are [stopping, delta, run], with a batch [instance, stopping, delta, run]. K
-    is the number of arms; in `answer` of `HalfSpaces` it is the number of answers.
+    is the number of arms. In `answer` of `HalfSpaces` it is the number of answers, with
+    `BestArm(items=..)` in `answer` and `elimination_times` the number P of items.
 
     Attributes:
         samples: int32, samples drawn until the run was over (tau where it stopped).
         stopped: bool, whether its stopping rule ended the run.
         truncated: bool, whether max_samples or the end of its noise ended the run. Then
             `answer` is the empirical one, without guarantee.
-        answer: bool [..., K]: the best arm, the top m, or mean >= level.
-        correct: bool, whether the answer is that of the true theta.
+        answer: bool [..., K]: the best arm or item, the top m, or mean >= level.
+        correct: bool, whether the answer is that of the true theta. For
+            `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
         pulls: int32 [..., K], pulls of each arm.
         elimination_times: int32 [..., K], samples when this stopping rule eliminated
             each arm, 0 for never. For top m [..., K, K], ordered pairs, with
@@ -140,7 +150,6 @@ class Result:
             each = [np.zeros_like(found[0]) if x is None else x for x in arrays.times]
             times = np.concatenate(each, 1 if job.instance.batched else 0)
         truth = correct_answer(job.instance, job.problem)
-        truth = truth[:, None, None, None] if job.instance.batched else truth
         plan = {
             **spec.family.plan(),
             "lanes": spec.lanes,
@@ -175,7 +184,7 @@ class Result:
             samples=arrays.samples,
             stopped=arrays.stopped,
             answer=arrays.answer,
-            correct=np.all(arrays.answer == truth, -1),
+            correct=_correct(job, arrays.answer, truth),
             pulls=arrays.pulls,
             elimination_times=times,
             tests_stopping=arrays.tests_stopping,
@@ -272,7 +281,9 @@ class Result:
 
         lead = ("instance",) if self.instance.batched else ()
         dims = (*lead, "stopping", "delta", "run")
-        of_answer = "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+        of_answer = self.problem.answer_axis or (
+            "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+        )
         data: dict[str, Any] = {
             name: (dims, getattr(self, name))
             for name in (
@@ -342,12 +353,12 @@ class Trace:
         arms: int32 [samples], every pull in order, the initial ones first.
         rewards: float64 [samples], in the units of the instance.
         active: int32 [checks], what is left at each check, of which the first follows
-            the initial pulls. Best arm and thresholding: active arms. Top m: ordered
-            pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
+            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
+            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
             nothing.
         samples: int, samples drawn.
         stopped: bool, whether the stopping rule ended the run.
-        answer: bool [K].
+        answer: bool [K]; [P] of items.
         pulls: int32 [K].
         elimination_times: int32, as in `Result`; None where nothing was recorded.
         theta_hat_0: float64 [d], the estimate after the initial pulls.

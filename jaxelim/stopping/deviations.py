@@ -186,6 +186,8 @@ class KaufmannKoolen:
             return cls(1, k, True)
         if problem.name == "best-arm":
             return cls(k - 1, 2, normal)
+        if problem.name == "best-item":  # a piece compares means of all arms
+            return cls(1, k, normal)
         if problem.name == "top-m":
             return cls(max(problem.m * (k - problem.m), 1), 2, normal)
         if problem.name == "thresholding":

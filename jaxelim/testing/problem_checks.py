@@ -64,7 +64,8 @@ def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any
     k, lanes = len(arms), theta.shape[1:]
     phi = jnp.asarray(arms)
     family = LinearGaussian(form="square", keeps_theta=True)
-    space = family.space(LaneOps(), phi, problem.constants())
+    constants = jax.tree.map(jnp.asarray, problem.constants())
+    space = family.space(LaneOps(), phi, constants)
     means = space.lanes.dot(phi, theta)
     g = jnp.einsum("kd,de...,ke->k...", phi, v_inv, phi, precision="highest")
     stats = LinearStatistics(

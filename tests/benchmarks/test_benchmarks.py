@@ -255,7 +255,7 @@ def test_a_profile_names_the_functions_of_a_step():
     found = kernels.of(*arguments(case))
     assert found["computed"] % (64 * CHUNK) == 0 and found["seconds"] > 0
     by_name = {one["function"]: one for one in found["functions"]}
-    assert {"ArmSet.drop (best_arm.py)", "DiagonalDesign.add (designs.py)"} & set(by_name)
+    assert {"ArmSet.drop (arm_sets.py)", "DiagonalDesign.add (designs.py)"} & set(by_name)
     assert any("lucb.py" in name for name in by_name) and any("step.py" in name for name in by_name)
     assert all(one["ns/sample"] > 0 and one["kernels/step"] > 0 for one in found["functions"])
     order = [one["ns/sample"] for one in found["functions"]]

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jaxelim import instances
+from jaxelim import catalogue, cli, instances
 from jaxelim.errors import InstanceFileError, UnknownNameError
 from jaxelim.families import known
+from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance, stack
+from jaxelim.problems import BestArm
 from tests.instances.instance_cases import INF, NAN, PHI, THETA, refused
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -278,7 +280,7 @@ def test_stack_refuses():
 # Files
 
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
-KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'used_in', 'problems', 'm'"
+KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'items', 'used_in', 'problems', 'm'"
 
 
 def test_keys_with_an_underscore_are_ignored(tmp_path):
@@ -405,3 +407,17 @@ def test_to_json_is_plain_json(tmp_path):
     Instance(PHI, THETA, 0.5, "a").to_json(tmp_path / "a.json")
     content = json.loads((tmp_path / "a.json").read_text())
     assert content == {"name": "a", "noise_std": 0.5, "theta": THETA.tolist(), "arms": PHI.tolist()}
+
+
+def test_items_of_a_file(tmp_path, capsys):
+    """`to_json` and `load_items` round; the command line takes them as best-item."""
+    items = np.array([[1.0, 0.0], [0.1, 1 / 3], [-2.0, 1.0]])
+    one = Instance(PHI, THETA, 0.5, "a")
+    one.to_json(tmp_path / "a.json", items)
+    assert load_instance(tmp_path / "a.json") == one
+    np.testing.assert_array_equal(load_items(tmp_path / "a.json"), items)
+    problem = catalogue.find_problem("best-item", None, 0.0, items)
+    assert problem == BestArm(items=items)
+    shown = "1.0, 0.0], [0.1, 0.3333333333333333], [-2.0, 1.0]"
+    command = ["complexity", str(tmp_path / "a.json"), "--problem", "best-item"]
+    assert cli.main(command) == 0 and f"BestArm(items=[[{shown}]) on" in capsys.readouterr().out

@@ -7,9 +7,10 @@ formed first. Indices are 0-based; ties go to the lowest index unless a docstrin
 otherwise.
 
 The label of a half-space is a pair of integers. (j, k) is y = phi_j - phi_k for best
-arm and top m; (k, s) is y = +phi_k (s = 1) or -phi_k (s = 0) for thresholding. Label
-arrays are int [P, 2], in lexicographic order. An answer is a bool [K]: the best arm,
-the m best arms, or the arms whose mean is at least the level.
+arm and top m, y = z_j - z_k for items z; (k, s) is y = +phi_k (s = 1) or -phi_k (s = 0)
+for thresholding. Label arrays are int [P, 2], in lexicographic order. An answer is a
+bool [K]: the best arm, the m best arms, or the arms whose mean is at least the level;
+the best item is a bool with an entry for each item.
 """
 
 from tests.twin.elimination import (

@@ -21,7 +21,7 @@ class Stats:
         self.inverse = np.linalg.inv(self.V)
         self.theta = self.inverse @ (phi.T @ sums)
         self.means = phi @ self.theta
-        self.answer = problem.answer(self.means)
+        self.answer = problem.answer(problem.z @ self.theta)
 
 
 class Nothing:
@@ -29,8 +29,8 @@ class Nothing:
 
     def __init__(self, problem):
         self.problem = problem
-        self.size = 0 if problem.kind == "topm" else problem.K
-        self.times = np.zeros((problem.K,) * (2 if problem.kind == "topm" else 1), int)
+        self.size = 0 if problem.kind == "topm" else problem.P
+        self.times = np.zeros((problem.P,) * (2 if problem.kind == "topm" else 1), int)
 
     def update(self, stats, threshold):
         y, c = self.problem.halfspaces(self.problem.pieces(stats.answer))
@@ -42,7 +42,7 @@ class Nothing:
 
 
 class BaiArms:
-    """A mask of active arms.
+    """A mask of active candidates.
 
     The empirical best arm eliminates others (selective), or any arm does, eliminated
     ones too (full).
@@ -50,12 +50,11 @@ class BaiArms:
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
-        self.active = np.ones(problem.K, bool)
-        self.times = np.zeros(problem.K, int)
+        self.active = np.ones(problem.P, bool)
+        self.times = np.zeros(problem.P, int)
 
     def update(self, stats, threshold):
-        K = self.problem.K
-        judges = np.arange(K) if self.full else np.flatnonzero(stats.answer)
+        judges = np.arange(self.problem.P) if self.full else np.flatnonzero(stats.answer)
         labels = np.array(
             [(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]
         ).reshape(-1, 2)
@@ -198,4 +197,5 @@ def elimination_set(problem, name):
     full = name.startswith("full")
     if name.endswith("definition"):
         return Definition(problem, full)
-    return {"bai": BaiArms, "topm": TopmPairs, "osi": OsiArms}[problem.kind](problem, full)
+    sets = {"bai": BaiArms, "items": BaiArms, "topm": TopmPairs, "osi": OsiArms}
+    return sets[problem.kind](problem, full)

@@ -98,7 +98,7 @@ def run(
       arms: features [K, d].
       theta: [d].
       noise: standard normals [T]; sample s has reward mean + noise_std * noise[s].
-      problem: ("bai",), ("topm", m), ("osi", level) or ("osi",).
+      problem: ("bai",), ("items", z), ("topm", m), ("osi", level) or ("osi",).
       rule: a name of RULES; `settings` are the rule's own.
       stopping: any of "llr", "native", "selective", "full", "selective-definition",
         "full-definition".

@@ -109,15 +109,17 @@ class Racing(Rule):
 
 
 class Rage(Rule):
-    """Fiez et al. 2019, BAI: phases of a rounded design; dominated arms are dropped."""
+    """Fiez et al. 2019, BAI and items: phases of a rounded design; dominated candidates
+    are dropped."""
 
     native = True
 
     def configure(self):
-        self.needs("bai")
+        self.needs("bai", "items")
 
     def start(self, stats):
-        self.active = np.arange(self.K)
+        self.z, self.P = self.problem.z, self.problem.P
+        self.active = np.arange(self.P)
         self.phase = 0
         self.left = np.zeros(self.K, int)
 
@@ -154,20 +156,20 @@ class Rage(Rule):
 
     def _begin(self):
         self.phase += 1
-        Y = np.array([self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)])
+        Y = np.array([self.z[i] - self.z[j] for i, j in itertools.combinations(self.active, 2)])
         w, rho = self._design(Y)
         delta_before = self.delta / max(self.phase - 1, 1) ** 2
         scale = 8.0 * 4.0 ** (self.phase - 1) * rho * 1.1
         samples = int(
-            max(np.ceil(scale * np.log(2.0 * self.K**2 / delta_before)), 20 * np.sum(w > 0))
+            max(np.ceil(scale * np.log(2.0 * self.P**2 / delta_before)), 20 * np.sum(w > 0))
         )
         self.left = self._round(w, samples)
 
     def _end(self, stats):
-        width = 2.0 * np.log(2.0 * self.K**2 / (self.delta / self.phase**2))
+        width = 2.0 * np.log(2.0 * self.P**2 / (self.delta / self.phase**2))
         kept = []
         for i in self.active:
-            y = self.phi[[j for j in self.active if j != i]] - self.phi[i]
+            y = self.z[[j for j in self.active if j != i]] - self.z[i]
             norm = squared_norms(y, stats.inverse)
             if not np.any((norm > 0) & (np.sqrt(norm * width) <= y @ stats.theta)):
                 kept.append(i)
@@ -178,7 +180,7 @@ class Rage(Rule):
             if self.phase > 0:
                 self._end(stats)
             if len(self.active) == 1:
-                answer = np.zeros(self.K, bool)
+                answer = np.zeros(self.P, bool)
                 answer[self.active] = True
                 return Stop(answer)
             self._begin()
@@ -188,7 +190,7 @@ class Rage(Rule):
 
 
 class XyAdaptive(Rule):
-    """Soare et al. 2014, BAI: every 10 steps the arm that best shrinks the differences.
+    """Soare et al. 2014, BAI and items: every 10 steps the arm that best shrinks the differences.
 
     The differences are those of the active arms. The test for a new phase comes before
     each of these choices only.
@@ -197,18 +199,19 @@ class XyAdaptive(Rule):
     native = True
 
     def configure(self, alpha=0.1):
-        self.needs("bai")
+        self.needs("bai", "items")
         self.alpha = alpha
 
     def start(self, stats):
-        self.active = np.arange(self.K)
+        self.z = self.problem.z
+        self.active = np.arange(len(self.z))
         self.rho, self.rho_old, self.t_old = 1.0, 1.0, self.K
         self.repeat = 0
 
     def _unbeaten(self, stats, t):
         kept = []
-        for i in range(self.K):
-            y = np.delete(self.phi, i, axis=0) - self.phi[i]
+        for i in range(len(self.z)):
+            y = np.delete(self.z, i, axis=0) - self.z[i]
             norm = squared_norms(y, stats.inverse)
             beats = y @ stats.theta >= np.sqrt(2.0 * self.beta(t, self.delta) * norm)
             if not np.any((norm > 0) & beats):
@@ -220,12 +223,12 @@ class XyAdaptive(Rule):
             self.active = self._unbeaten(stats, t)
             self.rho_old, self.t_old = self.rho, t
             if len(self.active) == 1:
-                answer = np.zeros(self.K, bool)
+                answer = np.zeros(len(self.z), bool)
                 answer[self.active] = True
                 return Stop(answer)
         if self.repeat == 0:
             Y = np.array(
-                [self.phi[i] - self.phi[j] for i, j in itertools.combinations(self.active, 2)]
+                [self.z[i] - self.z[j] for i, j in itertools.combinations(self.active, 2)]
             )
             fall = (Y @ stats.inverse @ self.phi.T) ** 2 / (
                 1.0 + squared_norms(self.phi, stats.inverse)

@@ -11,20 +11,25 @@ def top(values, m):
 
 
 class Problem:
-    """("bai",), ("topm", m) or ("osi", level): answers and their pieces (section 2)."""
+    """("bai",), ("items", z), ("topm", m) or ("osi", level): answers, pieces (section 2).
+
+    Candidates z [P, d] are what an answer is made of: the arms, or the items of "items".
+    """
 
     def __init__(self, phi, spec):
         self.phi = phi
         self.K, self.d = phi.shape
         self.kind = spec[0]
-        self.m = {"bai": 1, "topm": spec[-1], "osi": None}[self.kind]
+        self.z = np.asarray(spec[1], float) if self.kind == "items" else phi
+        self.P = len(self.z)
+        self.m = {"bai": 1, "items": 1, "topm": spec[-1], "osi": None}[self.kind]
         self.level = (spec[1] if len(spec) > 1 else 0.0) if self.kind == "osi" else 0.0
 
     def answer(self, means):
-        """The answer of a vector of means."""
+        """The answer of a vector of means, those of the candidates."""
         if self.kind == "osi":
             return means >= self.level
-        answer = np.zeros(self.K, bool)
+        answer = np.zeros(self.P, bool)
         answer[top(means, self.m)] = True
         return answer
 
@@ -37,8 +42,8 @@ class Problem:
 
     def all_pieces(self):
         """Labels of every half-space that is a piece of some answer."""
-        second = 2 if self.kind == "osi" else self.K
-        labels = np.array(list(itertools.product(range(self.K), range(second))))
+        second = 2 if self.kind == "osi" else self.P
+        labels = np.array(list(itertools.product(range(self.P), range(second))))
         return labels if self.kind == "osi" else labels[labels[:, 0] != labels[:, 1]]
 
     def all_answers(self):
@@ -47,8 +52,8 @@ class Problem:
             chosen = itertools.product([False, True], repeat=self.K)
             return [np.array(signs) for signs in chosen]
         answers = []
-        for arms in itertools.combinations(range(self.K), self.m):
-            answer = np.zeros(self.K, bool)
+        for arms in itertools.combinations(range(self.P), self.m):
+            answer = np.zeros(self.P, bool)
             answer[list(arms)] = True
             answers.append(answer)
         return answers
@@ -59,7 +64,7 @@ class Problem:
         if self.kind == "osi":
             sign = 2.0 * second - 1.0
             return sign[:, None] * self.phi[first], sign * self.level
-        return self.phi[first] - self.phi[second], np.zeros(len(labels))
+        return self.z[first] - self.z[second], np.zeros(len(labels))
 
 
 def squared_norms(y, inverse):

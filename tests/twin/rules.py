@@ -22,7 +22,7 @@ class Oracle(Rule):
     def configure(self, weights=None):
         if weights is None:
             y, c = self.problem.halfspaces(
-                self.problem.pieces(self.problem.answer(self.phi @ self.theta))
+                self.problem.pieces(self.problem.answer(self.problem.z @ self.theta))
             )
             weights = best_allocation(self.phi, y, c, self.theta)[0]
         self.w = np.asarray(weights, float)
@@ -95,13 +95,15 @@ class Fws(Rule):
         self.games = []
 
     def _degenerate(self, means):
-        if self.problem.kind == "bai":
+        if self.problem.kind in ("bai", "items"):
+            means = means if self.problem.kind == "bai" else self.problem.z @ self.theta_hat
             return np.sum(np.abs(means - means.max()) <= EPS) > 1
         return self.problem.kind == "osi" and bool(
             np.any(np.abs(means - self.problem.level) <= EPS)
         )
 
     def choose(self, stats, t, active):
+        self.theta_hat = stats.theta
         r = float(t) ** -0.9 / self.K
         rounds = t // self.K
         self.reads = 0
@@ -232,17 +234,18 @@ class OptimisticTas(Rule):
 class LinGifa(Rule):
     """Reda et al.
 
-    2021, BAI and Top-m; it reads every pair of arms, no active pieces.
+    2021, BAI, items and Top-m; it reads every pair of candidates, no active pieces.
     """
 
     def configure(self):
-        self.needs("bai", "topm")
+        self.needs("bai", "items", "topm")
 
     def choose(self, stats, t, active):
         c = np.sqrt(2.0 * self.beta(t, self.delta))
-        B = np.zeros((self.K, self.K))
-        for j in range(self.K):
-            y = self.phi - self.phi[j]
+        z = self.problem.z
+        B = np.zeros((len(z), len(z)))
+        for j in range(len(z)):
+            y = z - z[j]
             B[:, j] = y @ stats.theta + c * np.sqrt(squared_norms(y, stats.inverse))
         _, b, c_arm, _ = most_ambiguous(B, self.problem.m)
-        return most_informative(stats, self.phi, self.phi[b] - self.phi[c_arm])
+        return most_informative(stats, self.phi, z[b] - z[c_arm])

@@ -139,7 +139,8 @@ def run(
     Args:
       mu, std: means [K] and standard deviations, a number or [K].
       problem: ("bai",), ("topm", m) or ("osi", level).
-      rule: "uniform" or "lucb"; the latter always applies its native test.
+      rule: "uniform" or "lucb"; the latter always applies its native test. Or an object
+        with choose(problem, t, labels).
       noise: standard normals [T]; sample s has reward mu + std noise[s] of its arm.
       pulls: 1 or 2, for lucb.
       initial_pulls: rounds of all arms before the first check.
@@ -184,7 +185,10 @@ def run(
         if not still:
             break
         arm, native = t % K, None
-        if rule == "lucb":
+        if not isinstance(rule, str):
+            labels = problem.pieces(problem.answer(problem.means))
+            arm = rule.choose(problem, t + 1, labels)
+        elif rule == "lucb":
             arm, native, waiting = lucb(problem, beta(t + 1, delta), waiting, pulls)
         if native is not None or t == cap:
             for name in still:

@@ -468,7 +468,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
       mu: means [K].
       family: a name in `FAMILIES`.
       spec: ("bai",), ("topm", m) or ("osi", level).
-      rule: a name in `RULES`.
+      rule: a name in `RULES`, or a `Rule`.
       noise: uniforms, or normals of Gaussian rewards: [T].
       costs: c_k [K], of Gaussian rewards; None: 1.
       delta, beta: the error probability and the threshold of (t, delta).
@@ -499,7 +499,8 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
 
     for k in range(K):
         pull(k)
-    sampler, sure = RULES[rule](problem, counts, mu, **dict(settings)), K
+    kind = RULES[rule] if isinstance(rule, str) else rule
+    sampler, sure = kind(problem, counts, mu, **dict(settings)), K
     while True:
         t, means = len(arms), sums / counts
         for name, pieces in sets.items():

@@ -162,10 +162,14 @@ def solve(
     """
     kept, holds, at = _looked(view, last, tolerance, now, bonus)
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
-    several = view.means.ndim > 1
+    several, space = view.means.ndim > 1, view.linear.space
+    constants = jax.tree.map(
+        lambda x: x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+        space.constants,
+    )
 
     def one(features, frame, at, bonus, kept, holds, goal):
-        run = LinearContext(LaneOps(None), features, (), view.linear.space.cancellation_safe)
+        run = LinearContext(LaneOps(None), features, constants, space.cancellation_safe)
         pieces = _pieces(at.shape, *frame.unit.shape)
 
         def solved():
@@ -266,8 +270,7 @@ def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:
         return jnp.where(shape.above[:, None], frame.unit, -frame.unit)
     v_inv = jnp.matmul(frame.map, frame.map.T, precision="highest")
     reference = SquareDesign(jnp.sum(frame.unit**2, 1), v_inv)
-    rows = shape.rows()
-    cross = None if rows is None else reference.cross(run, rows)
+    cross = shape.products(run, reference)
     places = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
     # The products phi_k' (Phi' Phi)^-1 y_p with every arm k give y_p in the frame.
     along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)

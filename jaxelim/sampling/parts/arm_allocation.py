@@ -7,6 +7,7 @@ have weight 0.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -76,7 +77,7 @@ def start(view: View) -> ArmAllocation:
 def _secular(view: View) -> bool:
     """Whether the problem is best arm for Gaussian arms of known variances."""
     gaussian = isinstance(view.evidence, LinearEvidence) or isinstance(view.family, GaussianByArm)
-    return gaussian and isinstance(view.shape, Rows) and not view.shape.several
+    return gaussian and type(view.shape) is Rows and not view.shape.several
 
 
 def solve(
@@ -85,21 +86,26 @@ def solve(
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
     Ties for the best arm share all weight evenly, and so do arms on a level; with a tie
-    across the boundary of top m, or without active pieces, the last weights stay. Weights
+    across the boundary of top m, or without active pieces, the last weights stay. With
+    slack it is the allocation of the answer of largest H*. Weights
     of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
     paper tie in tracking too.
 
     Args:
         view: of an unstructured family with evidence.
         last: the start of the solve.
-        gap: [] relative duality gap of top m, float64.
+        gap: [] relative duality gap of top m and with slack, float64.
         now: [] bool.
         quick: take at most `QUICK` steps.
 
     Returns:
         The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
     """
-    if isinstance(view.shape, Levels):
+    if view.shape.slack:
+        if quick:
+            return _idle(view, last), ~now
+        found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
+    elif isinstance(view.shape, Levels):
         found, solved = _signs(view, last), jnp.ones_like(now)
     elif Rows.of(view.shape).several:
         if quick:
@@ -238,10 +244,55 @@ def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
     given = _wide(view.means), _wide(c), first, view.active, wide, gap, now
-    if view.means.ndim == 1:
-        found = one(*given)
-    elif lanes.flag is None:
-        found = jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
-    else:
-        found = lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), wide)
+    found = _by_lane(lanes, one, wide, *given)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+
+
+def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
+    """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
+
+    Each answer is solved from uniform weights, so that the result is a function of the
+    estimates.
+    """
+    lanes, slack, arms = view.lanes, view.shape.slack, view.means.shape[0]
+    c = costs(view)
+    c = jnp.ones_like(view.means) if c is None else c
+
+    def one(means, c, last, gap, now):
+        even, each = jnp.full_like(means, 1 / arms), np.arange(arms, dtype=np.int32)
+
+        def body(i, best):
+            weights, value, evaluations = best
+            live = each != i
+            directions = (each == i).astype(means.dtype) - jnp.eye(arms, dtype=means.dtype)
+            directions = jnp.where(live[:, None], directions, 0)
+            offsets = jnp.where(live, -slack, jnp.zeros_like(means))
+            model = ArmModel(_family(view), means, c, directions, offsets, "slack")
+            go = now & (means[i] + slack > jnp.max(means))
+            live = jnp.where(go, live, live & (model.margins > 0))
+            found: Any = climb(
+                model, live.astype(means.dtype), live, jnp.zeros_like(means), even,
+                jnp.zeros_like(means), gap, MAX_ITERATIONS, go,
+            )  # fmt: skip
+            better = go & (found.value > value * (1 + gap))
+            more = jnp.where(go, jnp.add(found.iterations, 1), 0)
+            weights = jnp.where(better, found.allocation, weights)
+            return weights, jnp.where(better, found.value, value), evaluations + more
+
+        start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
+        found = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
+        once = jnp.ones_like(last.solves)
+        return ArmAllocation(_rounded(found[0], means), last.dual, found[2], once)
+
+    wide = dataclasses.replace(last, weights=_wide(last.weights))
+    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), wide, gap, now)
+    return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+
+
+def _by_lane(lanes: LaneOps, one: Callable, like: ArmAllocation, *given: Any) -> ArmAllocation:
+    """one(*given) in each lane."""
+    if like.weights.ndim == 1:
+        return one(*given)
+    if lanes.flag is None:
+        return jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
+    return lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), like)

@@ -106,10 +106,10 @@ def ambiguous_pair(
 
 
 def dominated(view: View, judges: Array, width: Array) -> Array:
-    """The arms i that some judge j dominates: [K] bool; `judges` [K] bool.
+    """The candidates i that some judge j dominates: [K] bool; `judges` [K] bool.
 
     sqrt(width ||phi_j - phi_i||^2_{V^-1}) <= (phi_j - phi_i) . theta_hat. Identical
-    arms do not dominate one another.
+    arms do not dominate one another. Of items, z takes the place of phi.
     """
 
     def body(j, out):
@@ -118,7 +118,7 @@ def dominated(view: View, judges: Array, width: Array) -> Array:
         return out | (judges[j] & (norm > 0) & closer)
 
     return jax.lax.fori_loop(
-        np.int32(0), np.int32(view.means.shape[0]), body, jnp.zeros(view.means.shape, bool)
+        np.int32(0), np.int32(judges.shape[0]), body, jnp.zeros(judges.shape, bool)
     )
 
 

@@ -46,10 +46,13 @@ def checked(gap: Any) -> "float | EvidenceGap":
 
 
 def tolerance(gap: "float | EvidenceGap", view: View) -> Array:
-    """The gap of this choice: [], float64."""
+    """The gap of this choice: [], float64.
+
+    With slack an `EvidenceGap` is 1e-6: solves then decide between answers.
+    """
     time = view.time.astype(jnp.float64)
-    if not isinstance(gap, EvidenceGap):
-        return jnp.full_like(time, gap)
+    if not isinstance(gap, EvidenceGap) or view.shape.slack:
+        return jnp.full_like(time, _LEAST if isinstance(gap, EvidenceGap) else gap)
     values = jnp.where(view.active, view.llr, jnp.inf).astype(jnp.float64)
     least = jnp.maximum(view.lanes.min(values), 2.0)  # below 2 the gap is c
     return jnp.maximum(gap.share * jnp.sqrt(2 / least), _LEAST)

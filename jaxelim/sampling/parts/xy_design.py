@@ -1,4 +1,4 @@
-"""Designs for the differences of arms, and their rounding to whole pulls."""
+"""Designs for the differences of arms or items, and their rounding to whole pulls."""
 
 import dataclasses
 
@@ -15,17 +15,21 @@ SMALL = 1e-5
 
 
 def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
-    """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair."""
+    """The largest ||phi_i - phi_j||^2_{V^-1} over active i < j, and the first such pair.
+
+    Of items, z takes the place of phi.
+    """
     lanes, linear = view.lanes, view.linear
-    each = index_like(view.means)
+    each = index_like(active)
 
     def body(i, c):
         best, first = c
         distance = jnp.where(active & active[i] & (each > i), linear.distances(i), -jnp.inf)
         return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
 
-    arms = view.means.shape[0]
-    start = (jnp.full_like(view.means, -jnp.inf), jnp.full(view.means.shape, arms, jnp.int32))
+    arms = active.shape[0]
+    least = jnp.full(active.shape, -jnp.inf, view.means.dtype)
+    start = (least, jnp.full(active.shape, arms, jnp.int32))
     best, first = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
     most = lanes.max(best)
     i = lanes.min(jnp.where(best == most, first, arms).astype(best.dtype)).astype(jnp.int32)

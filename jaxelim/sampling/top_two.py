@@ -1,0 +1,287 @@
+"""Top-two rules: a leader, a challenger, and a share of the turns for the leader."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.traits import Traits
+from jaxelim.errors import ArgumentError
+from jaxelim.families.draws import fold
+from jaxelim.families.logarithm import log
+from jaxelim.lanes import index_like
+
+LEADERS, CHALLENGERS = ("eb", "ucb", "ts"), ("tc", "tci", "rs")
+SELECTIONS = ("sampling", "tracking")
+BONUS = 1.2 * (1 + 1.2)
+"""alpha (1 + s), alpha = s = 1.2: the UCB leader's bounds are at level BONUS log t."""
+REDRAWS = 200
+"""Most draws for one challenger of kind "rs"."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Turns:
+    """What tracking has given each leader, and what it was due."""
+
+    due: Array  # [K] the sum of the shares at the turns of leader i
+    taken: Array  # [K] how often leader i was pulled as such
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class TopTwo(SamplingRule):
+    """Choose a leader and a challenger; pull the leader with probability `share`.
+
+    Leader i:
+    "eb": the best empirical arm.
+    "ucb": argmax_k U_k, bounds at level 2.64 log t.
+    "ts": the best arm of a draw from the posterior.
+
+    Challenger j, L(i, j) the LLR of {mu_i <= mu_j}:
+    "tc": argmin_j L(i, j).
+    "tci": argmin_j L(i, j) + log N_j.
+    "rs": the best arm of a further draw, repeated while it is i; after 200 draws "tc".
+
+    A share "ids" is n_i d(m_i, u)/(n_i d(m_i, u) + n_j d(m_j, u)), u the n-weighted mean
+    of both; n_j/(n_i + n_j) at equal means.
+
+    Select "sampling": pull i with probability `share`, else j.
+    Select "tracking": in each turn of leader i, B_i += share; pull i, and A_i += 1, if
+    A_i <= B_i, else j.
+
+    The leader "eb" serves top m and signs too. The active piece of smallest L ("tc"), or
+    of smallest L plus the sum of log N over its arms ("tci"), has i and j as its arms.
+    For signs it is one arm, which is pulled.
+
+    With elimination at sampling, leader and challenger are among the arms of active
+    pieces and the empirical best.
+
+    "eb" with "tc" can starve an arm: after unlucky first rewards the best arm may never
+    be pulled again, and the run does not stop. `max_samples` cuts it off, and the result
+    flags it as truncated. "tci", "ucb" and "ts" explore.
+
+    "eb" and "ucb" leaders cost no random draws. "ts" costs K posterior draws a sample,
+    "rs" up to 200 K more, and most near the stop.
+
+    Russo 2016 and 2020; Shang et al. 2020; Jourdan, Degenne, Baudry, de Heide & Kaufmann
+    2022; Jourdan & Degenne 2023; You, Qin, Wang & Yang 2023.
+
+    Args:
+        leader: "eb", "ucb" or "ts".
+        challenger: "tc", "tci" or "rs".
+        share: a number in (0, 1), or "ids".
+        select: "sampling" or "tracking".
+
+    Raises:
+        ArgumentError: a setting is none of these.
+    """
+
+    leader: str = "eb"
+    challenger: str = "tci"
+    share: float | str = 0.5
+    select: str = "sampling"
+    traits: ClassVar[Traits] = Traits(
+        problems=("best-arm", "top-m", "thresholding"),
+        structures=("unstructured",),
+        families=None,
+        uses_delta=False,
+        uses_rewards=False,
+        uses_chance=True,
+        lanes_last=True,
+        source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
+    )
+
+    def __post_init__(self):
+        checks.choice("leader", self.leader, LEADERS)
+        checks.choice("challenger", self.challenger, CHALLENGERS)
+        checks.choice("select", self.select, SELECTIONS)
+        if isinstance(self.share, str):
+            if self.share != "ids":
+                raise ArgumentError("share", self.share, '"ids", or a number above 0 and below 1')
+        else:
+            share = checks.real("share", self.share, low=0, high=1, open=True)
+            object.__setattr__(self, "share", share)
+        traits = dataclasses.replace(
+            type(self).traits,
+            problems=type(self).traits.problems if self._pieces else ("best-arm",),
+            uses_chance=self.select == "sampling",
+            uses_key=self._draws,
+        )
+        object.__setattr__(self, "traits", traits)
+
+    @property
+    def _draws(self) -> bool:
+        """Whether it draws from the posterior."""
+        return self.leader == "ts" or self.challenger == "rs"
+
+    @property
+    def _pieces(self) -> bool:
+        """Whether leader and challenger are the arms of the answer's pieces."""
+        return self.leader == "eb" and self.challenger != "rs"
+
+    def needs(self, family, problem):
+        named = {
+            "interval": self.leader == "ucb",
+            "posterior": self._draws,
+            "share": self.share == "ids" and problem.name != "thresholding",
+        }
+        return tuple(name for name, needed in named.items() if needed)
+
+    def init(self, view):
+        if self.select == "sampling" or isinstance(view.shape, Levels):
+            return ()
+        return Turns(jnp.zeros_like(view.means), jnp.zeros_like(view.means))
+
+    def choose(self, view, state):
+        lanes = view.lanes
+        shape, active, evidence = self._led(view)
+        index = jnp.where(active, self._penalised(view, shape, evidence.values()), jnp.inf)
+        i, j = shape.pair(lanes, lanes.argmin(index))
+        if isinstance(shape, Levels):
+            return i, state
+        if self.challenger == "rs":
+            j = self._redrawn(view, i, j)
+        if self.share == "ids":
+            share = view.family.share(view, i, j)
+        else:
+            share = jnp.asarray(self.share, view.means.dtype)
+        if self.select == "sampling":
+            assert view.chance is not None  # drawn, as `uses_chance` says
+            return jnp.where(view.chance < share, i, j), state
+        own = index_like(view.means) == i
+        due = state.due + jnp.where(own, share, 0)
+        first = lanes.take(state.taken, i) <= lanes.take(due, i)
+        taken = state.taken + (own & first).astype(due.dtype)
+        return jnp.where(first, i, j), Turns(due, taken)
+
+    def _led(self, view):
+        """The pieces of the leader, which of them count, and the evidence about them."""
+        if self.leader == "eb":
+            return view.shape, view.active, view.evidence
+        if self.leader == "ts":
+            scores = self._drawn(view, 0)
+        else:
+            interval = view.family.interval(view, view.means, BONUS * jnp.log(view.time))
+            scores = _among(_playing(view), interval.upper)
+        leader, playing = view.lanes.argmax(scores), _playing(view)
+        others = index_like(view.means) != leader
+        shape = Rows(leader, others, view.means.shape[0] - 1)
+        active = others if playing is None else others & playing
+        return shape, active, view.evidence.about(shape)
+
+    def _drawn(self, view, n):
+        """The n-th draw from the posterior, -inf at arms that do not play: [K]."""
+        drawn = view.family.posterior(fold(view.key, n), view.counts, view.means)
+        return _among(_playing(view), drawn)
+
+    def _redrawn(self, view, i, otherwise):
+        """The best arm of the first further draw in which it is not i."""
+        none = jnp.full_like(i, view.means.shape[0])
+
+        def again(carry):
+            tried, found = carry
+            if i.ndim:
+                return self._attempts(view, i, tried, found)
+            return self._attempt(view, i, tried)
+
+        def goes_on(carry):
+            tried, found = carry
+            return jnp.any((tried < REDRAWS) & (found == none))
+
+        _, found = jax.lax.while_loop(goes_on, again, (jnp.zeros_like(i), none))
+        return jnp.where(found == none, otherwise, found)
+
+    def _attempt(self, view, i, tried):
+        """The number of draws after one more, and its best arm; K if that is i."""
+        best = view.lanes.argmax(self._drawn(view, tried + 1))
+        return tried + 1, jnp.where(best == i, view.means.shape[0], best).astype(i.dtype)
+
+    def _attempts(self, view, i, tried, found):
+        """The same in lanes: those without a challenger share B draws among them evenly.
+
+        So the loop is as long as all lanes need together, not as the longest of them needs.
+        """
+        (arms, size), each = view.means.shape, jnp.arange(i.shape[0], dtype=i.dtype)
+        waiting = (tried < REDRAWS) & (found == arms)
+        count = jnp.maximum(jnp.sum(waiting, dtype=i.dtype), 1)
+        order = jnp.argsort(~waiting, stable=True).astype(i.dtype)
+        several = size // count  # draws for each waiting lane
+        lane = order[jnp.minimum(each // several, count - 1)]
+        n = tried[lane] + 1 + each % several
+        key, counts, means = view.key[lane], view.counts[:, lane], view.means[:, lane]
+        playing = _playing(view)
+        playing = None if playing is None else playing[:, lane]
+        drawn = view.family.posterior(fold(key, n), counts, means)
+        best = view.lanes.argmax(_among(playing, drawn))
+        good = (each < several * count) & (n <= REDRAWS) & (best != i[lane])
+        late = np.iinfo(np.int32).max
+        first = jnp.full_like(i, late).at[lane].min(jnp.where(good, n * arms + best, late))
+        found = jnp.where(waiting & (first < late), first % arms, found)
+        return jnp.where(waiting, tried + several, tried), found
+
+    def _penalised(self, view, shape, values):
+        """The values, and for "tci" the log counts of the arms: [Q]."""
+        if self.challenger != "tci":
+            return values
+        logs = log(view.counts)
+        if isinstance(shape, Rows) and shape.several:
+            a, b = shape.sides(view.lanes, logs)
+            return values + shape.flat(a + b)
+        return values + logs  # the leader's own is common to all pieces of a row
+
+
+def _playing(view):
+    """The arms of active pieces, and the empirical best: [K] bool; None: all arms."""
+    if view.elimination is None:
+        return None
+    return view.active | (index_like(view.means) == view.answer)
+
+
+def _among(playing, scores):
+    """The scores [K], -inf at arms that do not play."""
+    return scores if playing is None else jnp.where(playing, scores, -jnp.inf)
+
+
+def TTTS(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """Top-two Thompson sampling: a posterior draw leads, a further draw challenges. (Russo 2016)"""
+    return TopTwo("ts", "rs", share, select)
+
+
+def T3C(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """A posterior draw leads, the smallest LLR challenges. (Shang et al. 2020, Algorithm 2)"""
+    return TopTwo("ts", "tc", share, select)
+
+
+def TSTC(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """`T3C` under the name of Jourdan et al. 2022."""
+    return T3C(share, select)
+
+
+def TSTCI(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """A posterior draw leads, the smallest LLR + log N challenges. (Jourdan et al. 2022)"""
+    return TopTwo("ts", "tci", share, select)
+
+
+def EBTC(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """The best empirical arm leads, the smallest LLR challenges. (Jourdan et al. 2022)
+
+    It can starve an arm: see `TopTwo`.
+    """
+    return TopTwo("eb", "tc", share, select)
+
+
+def EBTCI(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
+    """The best empirical arm leads, the smallest LLR + log N challenges. (Jourdan et al. 2022)"""
+    return TopTwo("eb", "tci", share, select)
+
+
+def TTUCB(share: float | str = 0.5, select: str = "tracking") -> TopTwo:
+    """The largest upper bound leads, the smallest LLR challenges. (Jourdan & Degenne 2023)"""
+    return TopTwo("ucb", "tc", share, select)
