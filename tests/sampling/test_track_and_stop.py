@@ -105,6 +105,38 @@ def test_layouts_of_exact_solves(problem):
 
 
 @dataclasses.dataclass(frozen=True)
+class InBatches(je.TrackAndStop):
+    """Waits for other numbers of lanes before it solves."""
+
+    traits = dataclasses.replace(je.TrackAndStop.traits, batch=3, patience=0.5)
+
+
+jax.tree_util.register_static(InBatches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2)], ids=["bai", "topm"])
+def test_layouts_of_linear_solves(problem):
+    """The same runs for all lanes, chunks, batches and patience, and in a trace.
+
+    The order of the top m changes within runs; the pieces of the last solve are found again.
+    """
+    instance, stop = batch("linear", K=6)[0], je.SelectiveElimination()
+    common = dict(delta=0.01, stopping=stop, elimination=stop, max_samples=600, ridge=1.0)
+    asked = dict(runs=20, seed=3, **common)
+    one = je.simulate(instance, problem, je.TrackAndStop(), **asked)
+    assert np.mean(one.solves / one.samples) < 0.6
+    for rule, layout in ((je.TrackAndStop(), je.Engine(lanes=16, chunk=40)),
+                         (InBatches(), je.Engine(lanes=32))):  # fmt: skip
+        other = je.simulate(instance, problem, rule, engine=layout, **asked)
+        for name in ("samples", "answer", "pulls", "solves", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+    run = je.trace(instance, problem, je.TrackAndStop(), run=5, seed=3, **common)
+    assert run.samples == one.samples[0, 0, 5]
+    np.testing.assert_array_equal(run.pulls, one.pulls[0, 0, 5])
+
+
+@dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
     """Stops at the first solve that misses its gap."""
 
