@@ -64,6 +64,7 @@ from jaxelim.lower_bound import (
 )
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
+from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.result import Result, Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
@@ -86,6 +87,7 @@ __all__ = [
     "Engine",
     "Estimate",
     "Evidence",
+    "EvidenceGap",
     "Exponential",
     "Family",
     "FamilyError",

@@ -185,6 +185,10 @@ class SamplingRule:
         """The number of pieces that this choice tests (the paper's cost measure): []."""
         return view.active_count if self.traits.tests_pieces else jnp.zeros_like(view.t)
 
+    def solves(self, view: View, state: Tree) -> Array:
+        """The number of optimisations that this choice solved, with `counts_solves`: []."""
+        return jnp.zeros_like(view.t)
+
     def native(self, view: View, state: Tree) -> tuple[Array, Array] | None:
         """The native test of the next state: whether it stops, [] bool, and its answer, [K]."""
         return None

@@ -38,6 +38,7 @@ class Traits:
         uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
         uses_key: reads `view.key`, a key of `jax.random` from (seed, run, t).
         tests_pieces: tests the active pieces at every pull.
+        counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
         batch: how many waiting lanes one call of `choose` serves, for a rule
             with `fast`.
@@ -65,6 +66,7 @@ class Traits:
     uses_chance: bool = False
     uses_key: bool = False
     tests_pieces: bool = True
+    counts_solves: bool = False
     lanes_last: bool = False
     batch: int = 16
     patience: float = 0.0

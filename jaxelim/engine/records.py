@@ -30,6 +30,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         pulls=pulls.astype(jnp.int32),
         tests_stopping=lane.tests,
         tests_sampling=lane.piece_tests_at,
+        solves=lane.solves_at,
         times=tuple(times),
         degenerate=spec.family.degenerate(lane.stats),
     )

@@ -21,6 +21,7 @@ RETURNS = {
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
     "long as an answer",
     "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
+    "solves": "a solves(view, state) that returns a number of solves, a scalar",
 }
 """The contract of each method, in words."""
 
@@ -71,8 +72,8 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
         return f"what {method} returned is {_described(given)}"
     if method == "init":
         return _no_arrays(given)
-    if method == "piece_tests":
-        return _no_scalar("what piece_tests returned is", given, "iuf", view)
+    if method in ("piece_tests", "solves"):
+        return _no_scalar(f"what {method} returned is", given, "iuf", view)
     if method == "native":
         return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(
             given[1], view

@@ -116,6 +116,8 @@ class Lane:
     tests: Array  # [S, D, B] int64: pieces tested for stopping
     piece_tests: Array  # [B] int64: pieces tested for sampling so far
     piece_tests_at: Array  # [S, D, B] int64: the same when the observer's run was over
+    solves: Array | None  # [B] int64: solves so far; None if the rule does not count them
+    solves_at: Array | None  # [S, D, B] int64: the same when the observer's run was over
     done: Array  # [B] bool
     asks: Array  # [B] bool: waits for `choose`
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
@@ -135,6 +137,7 @@ class Outcome:
     pulls: Array  # [R, S, D, K] int32
     tests_stopping: Array  # [R, S, D] int64
     tests_sampling: Array  # [R, S, D] int64
+    solves: Array | None  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
 

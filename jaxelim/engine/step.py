@@ -139,6 +139,11 @@ class Step:
         answers = self._answers(seen, lane, observed, ending, beta)
         counted = closing | (ending.still & go)
         tests_now = self.asking.ask("piece_tests", view, state)
+        solves, solves_at = lane.solves, lane.solves_at
+        if solves is not None and solves_at is not None:
+            now_solved = self.asking.ask("solves", view, state)
+            solves_at = jnp.where(closing, solves, solves_at)
+            solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
         reward = self._reward(inputs, lane, choice.arm, noise)
         stats = spec.family.update(seen, choice.arm, reward, go)
         observers = observed.states
@@ -158,6 +163,8 @@ class Step:
             tests=lane.tests + jnp.where(counted, observed.tested, 0).astype(jnp.int64),
             piece_tests=lane.piece_tests + jnp.where(go, tests_now, 0).astype(jnp.int64),
             piece_tests_at=jnp.where(closing, lane.piece_tests, lane.piece_tests_at),
+            solves=solves,
+            solves_at=solves_at,
             done=~goes_on | wrong,  # a finished lane has no open observers, so it stays done
             asks=asks,
             chosen=chosen,
@@ -197,6 +204,8 @@ class Step:
                 self.asking.ask("choose", view, state)
             self.asking.natively(view, state, lane.closed_at == 0)
             self.asking.ask("piece_tests", view, state)
+            if rule.traits.counts_solves:
+                self.asking.ask("solves", view, state)
             return lane, outcome(self.spec, lane)
 
         return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
@@ -269,6 +278,7 @@ class Step:
         shape, none = (len(spec.stopping), spec.deltas), jnp.zeros((b,), jnp.int32)
         many = lambda dtype, *more: jnp.zeros((*shape, *more, b), dtype)  # noqa: E731
         in_range = spec.problem.out_of_range(seen) is None
+        counts = spec.rule.traits.counts_solves
         lane = Lane(
             item=item,
             run=run,
@@ -289,6 +299,8 @@ class Step:
             tests=many(jnp.int64),
             piece_tests=jnp.zeros((b,), jnp.int64),
             piece_tests_at=many(jnp.int64),
+            solves=jnp.zeros((b,), jnp.int64) if counts else None,
+            solves_at=many(jnp.int64) if counts else None,
             done=item >= queue.length,
             asks=jnp.zeros((b,), bool),
             chosen=jnp.full((b,), NO_ARM),

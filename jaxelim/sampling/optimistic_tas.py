@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
@@ -16,6 +15,7 @@ from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts import allocation, arm_allocation, tracking
 from jaxelim.sampling.parts.allocation import Allocation
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
+from jaxelim.sampling.parts.tolerance import EvidenceGap, checked, tolerance
 
 
 @jax.tree_util.register_dataclass
@@ -42,9 +42,10 @@ class OptimisticTaS(SamplingRule):
     C-tracking: W += w, arm = argmin_k N_k - W_k.
 
     Degenne, Koolen & Menard 2019; Tirinzoni & Degenne 2022, appendix "Optimistic
-    Track-and-Stop". A primal-dual interior-point method solves it from the last
-    solution. Any mixture q over pieces certifies that the optimum is at most
-    max_k sum_p q_p dH_p/dw_k + c_k.
+    Track-and-Stop". Any mixture q over pieces certifies that the optimum is at most
+    max_k sum_p q_p dH_p/dw_k + c_k. The pair (w, q) of the last solve is certified at the
+    new estimates and c first; a primal-dual interior-point method goes on from there. As
+    for `TrackAndStop`, asymptotic optimality needs a gap that tends to 0.
 
     Families without a design, best arm alone: w_t is the optimal allocation of the means
     with the largest H* in the box of all [L_k, U_k], bounds at level log t. These are one
@@ -56,16 +57,17 @@ class OptimisticTaS(SamplingRule):
             non-negative; None: the one above. For Gaussian rewards.
         schedule: when to solve. "always". An integer n: at the first and each n-th
             choice. "powers": at the first choice and where t is a power of two.
-        gap: relative duality gap to solve to, in (0, 1).
+        gap: relative duality gap of w_t: an `EvidenceGap`, or a number in (0, 1).
     """
 
     bonus: Callable[[Any, Any], Any] | None = None
     schedule: str | int = "always"
-    gap: float = 1e-6
+    gap: float | EvidenceGap = EvidenceGap()
     traits: ClassVar[Traits] = Traits(
         families=None,
         uses_delta=False,
         uses_rewards=False,
+        counts_solves=True,
         lanes_last=True,
         batch=16,
         patience=1 / 16,
@@ -77,7 +79,7 @@ class OptimisticTaS(SamplingRule):
         if self.bonus is not None and not callable(self.bonus):
             raise ArgumentError("bonus", self.bonus, "None, or a callable of (t, norms)")
         object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
-        object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
+        object.__setattr__(self, "gap", checked(self.gap))
 
     def needs(self, family, problem):
         if family.has("design"):
@@ -95,19 +97,32 @@ class OptimisticTaS(SamplingRule):
         return OptimisticState(kind.start(view), view.counts)
 
     def fast(self, view, state):
-        due = allocation.due(self.schedule, view)
-        idle = dataclasses.replace(state.found, evaluations=jnp.zeros_like(view.t))
-        return *self._track(view, state, idle), jnp.where(due, ASK, OK)
+        now = allocation.due(self.schedule, view)
+        if isinstance(view.evidence, LinearEvidence):
+            found, holds = allocation.look(view, state.found, *self._wanted(view, now))
+        else:
+            none = jnp.zeros_like(view.t)
+            found = dataclasses.replace(state.found, evaluations=none, solves=none)
+            holds = ~now
+        return *self._track(view, state, found), jnp.where(holds, OK, ASK)
 
     def choose(self, view, state):
-        due = allocation.due(self.schedule, view)
-        if not isinstance(view.evidence, LinearEvidence):
-            return self._track(view, state, arm_allocation.over_box(view, state.found, due))
-        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
-        return self._track(view, state, allocation.solve(view, state.found, self.gap, due, bonus))
+        now = allocation.due(self.schedule, view)
+        if isinstance(view.evidence, LinearEvidence):
+            found = allocation.solve(view, state.found, *self._wanted(view, now))
+        else:
+            found = arm_allocation.over_box(view, state.found, now)
+        return self._track(view, state, found)
 
     def piece_tests(self, view, state):
         return state.found.evaluations * view.active_count
+
+    def solves(self, view, state):
+        return state.found.solves
+
+    def _wanted(self, view, now):
+        bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
+        return tolerance(self.gap, view), now, jnp.asarray(bonus)
 
     def _track(self, view, state, found):
         target = state.target + found.weights

@@ -10,10 +10,10 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts import allocation, arm_allocation, tracking
-from jaxelim.sampling.parts.allocation import Allocation
+from jaxelim.sampling.parts.allocation import Allocation, Frame
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
+from jaxelim.sampling.parts.tolerance import EvidenceGap, checked, tolerance
 
 
 @jax.tree_util.register_dataclass
@@ -38,32 +38,42 @@ class TrackAndStop(SamplingRule):
     weights over them replace w. Exploration "paper": where some N_k < sqrt(t), pull
     argmin_k N_k, with W += w as before.
 
-    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. A primal-dual
-    interior-point method solves it from the last solution. Any mixture q over pieces
-    certifies H* <= max_k sum_p q_p dH_p/dw_k.
+    Garivier & Kaufmann 2016; Tirinzoni & Degenne 2022, section 2. Any mixture q over
+    pieces certifies H* <= max_k sum_p q_p dH_p/dw_k. The pair (w, q) of the last solve
+    is certified at the new estimates first. A primal-dual interior-point method goes on
+    from there where the gap is above its tolerance.
 
-    Families without a design: best arm by Newton's method on the equations of Garivier &
-    Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k, level), c_k
-    the arm's cost. Arms that tie for the best, or lie on the level, share all weight
-    evenly. These weights are multiples of 2^-30.
+    Theory: answers are right with probability 1 - delta for any gap, since that is the
+    stopping rule's. Asymptotic optimality needs gap_t -> 0, which `EvidenceGap` gives. A
+    fixed gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
+
+    Independent arms, whose solves are exact at every sample: best arm by the equations of
+    Garivier & Kaufmann 2016, Theorem 5, from the last solution; signs w_k ~ c_k/d(m_k,
+    level), c_k the arm's cost. For Gaussian rewards in unstructured instances they are
+    one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
+    sum to 1. A ridge shrinks the estimates; no H_p contains it. Arms that tie for the
+    best, or lie on the level, share all weight evenly. These weights are multiples of
+    2^-30. Top m is solved by the interior-point method.
 
     Args:
         tracking: "D" or "C".
         schedule: when to solve. "always". An integer n: at the first and each n-th
             choice. "powers": at the first choice and where t is a power of two.
-        gap: relative duality gap that the interior-point method solves to, in (0, 1).
+        gap: relative duality gap of w_t: an `EvidenceGap`, or a number in (0, 1). Only
+            the interior-point method reads it.
         exploration: "wrapper" or "paper".
     """
 
     tracking: str = "D"
     schedule: str | int = "always"
-    gap: float = 1e-6
+    gap: float | EvidenceGap = EvidenceGap()
     exploration: str = "wrapper"
     traits: ClassVar[Traits] = Traits(
         families=None,
         slack=True,
         uses_delta=False,
         uses_rewards=False,
+        counts_solves=True,
         lanes_last=True,
         batch=16,
         patience=1 / 16,
@@ -74,7 +84,7 @@ class TrackAndStop(SamplingRule):
     def __post_init__(self):
         checks.choice("tracking", self.tracking, ("D", "C"))
         object.__setattr__(self, "schedule", allocation.checked_schedule(self.schedule))
-        object.__setattr__(self, "gap", checks.real("gap", self.gap, low=0, high=1, open=True))
+        object.__setattr__(self, "gap", checked(self.gap))
         checks.choice("exploration", self.exploration, ("wrapper", "paper"))
 
     def needs(self, family, problem):
@@ -83,30 +93,36 @@ class TrackAndStop(SamplingRule):
         return ("divergence", "variance")
 
     def prepare(self, instance, problem, ridge):
-        """Coordinates with Phi' Phi = identity; see `allocation.frames`."""
-        return allocation.frames(instance) if instance.family.has("design") else ()
+        """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""
+        if not instance.family.has("design") or arm_allocation.exact(instance, problem):
+            return ()
+        return allocation.frames(instance)
 
     def init(self, view):
-        kind = allocation if isinstance(view.evidence, LinearEvidence) else arm_allocation
+        kind = arm_allocation if _by_arms(view) else allocation
         return TrackState(kind.start(view), view.counts)
 
     def fast(self, view, state):
-        due = allocation.due(self.schedule, view)
-        if not isinstance(view.evidence, LinearEvidence):
-            found, solved = arm_allocation.solve(view, state.found, self.gap, due, quick=True)
-            return *self._track(view, state, found), jnp.where(solved, OK, ASK)
-        idle = dataclasses.replace(state.found, evaluations=jnp.zeros_like(view.t))
-        return *self._track(view, state, idle), jnp.where(due, ASK, OK)
+        now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
+        if _by_arms(view):
+            found, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
+        else:
+            found, holds = allocation.look(view, state.found, goal, now)
+        return *self._track(view, state, found), jnp.where(holds, OK, ASK)
 
     def choose(self, view, state):
-        due = allocation.due(self.schedule, view)
-        if not isinstance(view.evidence, LinearEvidence):
-            found, _ = arm_allocation.solve(view, state.found, self.gap, due)
-            return self._track(view, state, found)
-        return self._track(view, state, allocation.solve(view, state.found, self.gap, due))
+        now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
+        if _by_arms(view):
+            found, _ = arm_allocation.solve(view, state.found, goal, now)
+        else:
+            found = allocation.solve(view, state.found, goal, now)
+        return self._track(view, state, found)
 
     def piece_tests(self, view, state):
         return state.found.evaluations * view.active_count
+
+    def solves(self, view, state):
+        return state.found.solves
 
     def _track(self, view, state, found):
         lanes, counts, time, weights = view.lanes, view.counts, view.time, found.weights
@@ -120,3 +136,8 @@ class TrackAndStop(SamplingRule):
         if self.exploration == "paper":
             arm = jnp.where(lanes.min(counts) < jnp.sqrt(time), lanes.argmin(counts), arm)
         return arm, TrackState(found, target)
+
+
+def _by_arms(view):
+    """Whether `arm_allocation` solves: `prepare` has made no frame."""
+    return not isinstance(view.prepared, Frame)

@@ -98,6 +98,7 @@ class Result:
         tests_stopping: int64, half-spaces tested for stopping in the whole run (the
             paper's cost measure).
         tests_sampling: int64, half-spaces tested for sampling.
+        solves: int64, optimisations solved for sampling; None for rules that solve none.
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
@@ -120,6 +121,7 @@ class Result:
     elimination_times: np.ndarray | None
     tests_stopping: np.ndarray
     tests_sampling: np.ndarray
+    solves: np.ndarray | None
     timings: dict
     layout: dict
     settings: dict
@@ -187,6 +189,7 @@ class Result:
             elimination_times=times,
             tests_stopping=arrays.tests_stopping,
             tests_sampling=arrays.tests_sampling,
+            solves=arrays.solves,
             timings=work,
             layout=plan,
             settings=settings,
@@ -292,6 +295,8 @@ class Result:
                 "tests_sampling",
             )
         }
+        if self.solves is not None:
+            data["solves"] = (dims, self.solves)
         data["answer"] = ((*dims, of_answer), self.answer)
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times
@@ -308,6 +313,7 @@ class Result:
             "elimination_times": "samples",
             "tests_stopping": "half-space tests",
             "tests_sampling": "half-space tests",
+            "solves": "solves",
         }
         ds = xr.Dataset(
             data,

@@ -11,7 +11,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 
-REVISION = 4
+REVISION = 5
 """Revision of the numbers, part of all settings.
 
 Raise it when a run draws or computes other numbers; runs of two revisions are

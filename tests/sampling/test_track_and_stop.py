@@ -12,6 +12,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound.information import coordinates
 from jaxelim.lower_bound.solver import climb
 from jaxelim.sampling.parts import allocation, tracking
+from jaxelim.sampling.parts.tolerance import tolerance
 from tests import twin
 
 
@@ -86,6 +87,23 @@ def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, 
             np.testing.assert_array_equal(ours.pulls[i, 0, 0, run], theirs.stops[seen].pulls)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [je.BestArm(), je.Thresholding(0.35)], ids=["bai", "osi"])
+def test_layouts_of_exact_solves(problem):
+    """Unstructured Gaussian arms: the same runs in lanes, under vmap and in all designs."""
+    instance = je.Instance.unstructured([1.2, 0.2, 0.5, -0.3, 0.8, 0.1])
+    stop = je.SelectiveElimination()
+    common = dict(delta=0.01, stopping=stop, elimination=stop, runs=20, seed=3, max_samples=9000,
+                  ridge=1.0)  # fmt: skip
+    one = je.simulate(instance, problem, je.TrackAndStop(), **common)
+    assert one.stopped.all() and one.timings["choose_rounds"] == 0
+    for layout in (je.Engine(vmapped=True), je.Engine(form="square"), je.Engine(form="arms"),
+                   je.Engine(lanes=16, chunk=40)):  # fmt: skip
+        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **common)
+        for name in ("samples", "answer", "pulls", "tests_sampling"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Certified(je.TrackAndStop):
     """Stops at the first solve that misses its gap."""
@@ -95,23 +113,35 @@ class Certified(je.TrackAndStop):
     )
 
     def native(self, view, state):
-        return ~(state.found.gap <= self.gap), view.means > jnp.inf
+        return ~(state.found.gap <= tolerance(self.gap, view)), view.means > jnp.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class CertifiedOptimistic(je.OptimisticTaS):
+    """The same of the optimistic form."""
+
+    traits = dataclasses.replace(
+        je.OptimisticTaS.traits, stopping=("llr", "selective", "native"), always_native=True
+    )
+    native = Certified.native
 
 
 jax.tree_util.register_static(Certified)
+jax.tree_util.register_static(CertifiedOptimistic)
 
 
 @pytest.mark.slow
 def test_every_solve_is_certified_in_lanes_and_alone():
     instance = batch("linear", K=6)[0]
     asked = dict(runs=8, seed=3, max_samples=120, delta=1e-6, noise=None)
-    result = je.simulate(instance, je.BestArm(), Certified(schedule=3), **asked, ridge=1.0)
+    rule = Certified(schedule=3, gap=1e-6)
+    result = je.simulate(instance, je.BestArm(), rule, **asked, ridge=1.0)
     assert np.all(result.answer.any(-1))  # the native answer is empty
     assert np.median(result.samples) > 60
     alone = je.simulate(
         instance,
         je.BestArm(),
-        Certified(schedule=3),
+        Certified(schedule=3, gap=1e-6),
         engine=je.Engine(vmapped=True),
         **asked,
         ridge=1.0,
@@ -141,15 +171,32 @@ def test_pulls_approach_the_optimal_allocation():
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
-def test_sizes_of_solves():
-    assert (
-        allocation._sizes(16, 8) == [16, 8, 4]
-        and allocation._sizes(7, 8) == [7]
-        and allocation._sizes(1, 1) == [1]
-    )
-    for active, size in ((0, 4), (1, 4), (4, 4), (5, 8), (8, 8), (9, 16), (16, 16)):
-        mask = jnp.asarray(np.random.default_rng(active).permutation(16) < active)
-        assert [16, 8, 4][int(allocation._fitting([16, 8, 4], mask))] == size
+@pytest.mark.parametrize("optimistic", [False, True])
+def test_the_evidence_gap_holds_at_every_sample(optimistic):
+    """The certified gap is at most min(c, max(1e-6, c sqrt(2/Z))); far fewer solves than samples.
+
+    The definition of Z: the least LLR of the active pieces, at the counts.
+    """
+    rule = (CertifiedOptimistic if optimistic else Certified)(gap=je.EvidenceGap(0.05))
+    selective = je.SelectiveElimination()
+    instance = je.Instance(2 * batch("linear", K=6).arms[0], batch("linear", K=6).theta[0])
+    result = je.simulate(instance, je.BestArm(), rule, runs=8, seed=3, max_samples=400, ridge=1.0,
+                         delta=1e-4, stopping=selective, elimination=selective)  # fmt: skip
+    assert np.all(result.answer.any(-1))  # the native answer is empty
+    assert result.solves.shape == result.samples.shape and result.samples.mean() > 60
+    drawn = result.samples - 6
+    assert np.all(result.solves >= 1) and np.mean(result.solves / drawn) < 0.7
+    assert np.all(result.tests_sampling >= drawn)  # one look a sample, of one piece or more
+    assert result.to_xarray()["solves"].dims == ("stopping", "delta", "run")
+
+
+def test_an_evidence_gap_is_a_share():
+    assert je.TrackAndStop().gap == je.EvidenceGap(0.1) == je.OptimisticTaS().gap
+    for share in (0, 1, -0.1, "0.1"):
+        with pytest.raises(je.ArgumentError, match="share"):
+            je.EvidenceGap(share)
+    uniform = je.simulate(batch("linear")[0], je.BestArm(), je.Uniform(), runs=1, max_samples=20)
+    assert uniform.solves is None and "solves" not in uniform.to_xarray()
 
 
 @pytest.mark.slow
@@ -174,7 +221,7 @@ def test_solves_over_the_active_pieces():
         elimination=selective,
         record="pair_times",
     )
-    few = je.simulate(instance, je.TopM(2), Certified(schedule=2), **asked, ridge=1.0)
+    few = je.simulate(instance, je.TopM(2), Certified(schedule=2, gap=1e-6), **asked, ridge=1.0)
     assert few.stopped.mean() > 0.5 and np.all(few.answer.any(-1))  # the native answer is empty
     best = np.argsort(instance.arms @ instance.theta)[-2:]
     times = few.elimination_times[0, 0][:, best]
@@ -183,13 +230,15 @@ def test_solves_over_the_active_pieces():
     whole = je.simulate(
         instance,
         je.TopM(2),
-        Certified(schedule=2),
+        Certified(schedule=2, gap=1e-6),
         engine=je.Engine(vmapped=True),
         **asked,
         ridge=1.0,
     )
-    for name in ("samples", "pulls", "tests_sampling", "answer"):
+    for name in ("samples", "pulls", "answer", "solves"):
         np.testing.assert_array_equal(getattr(few, name), getattr(whole, name), name)
+    # Rounding decides on one more step where a gap is just met.
+    np.testing.assert_allclose(few.tests_sampling, whole.tests_sampling, rtol=0.03)
 
 
 @pytest.mark.slow

@@ -189,12 +189,14 @@ class Rule:
 
         w* is found by another method than the library's, so ties that are exact on paper
         differ in their last digits. They are sure between arms with equal targets alone,
-        and there not for w* of top m, which the library does not round.
+        and there not for w* of top m, which the library does not round. It rounds other w*
+        to multiples of 2^-30, so that 1e-7 is enough for these.
         """
-        due = counts - target
-        tied = np.flatnonzero(due <= due.min() + 1e-6)
-        rounded = self.problem.kind != "topm" or not self.solved
-        self.sure &= tied.size == 1 or (rounded and bool(np.ptp(target[tied]) < 1e-6))
+        due, rounded = counts - target, self.problem.kind != "topm"
+        near, equal = (1e-7, 1e-9) if self.solved and rounded else (1e-6, 1e-6)
+        tied = np.flatnonzero(due <= due.min() + near)
+        even = bool(np.ptp(target[tied]) < equal)
+        self.sure &= tied.size == 1 or ((rounded or not self.solved) and even)
         return int(tied[0])
 
     def cheapest(self, labels, weights, means):

@@ -1,8 +1,8 @@
-"""Warm-started optimal allocation at theta_hat.
+"""The allocation at theta_hat of linear Gaussian rewards, from sample to sample.
 
-w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a given relative duality
-gap. The solver of `jaxelim.lower_bound` starts from the run's last pair (allocation,
-mixture over pieces).
+w_t = argmax_w min_{p active} H_p(w, theta_hat) + c . w, to a relative duality gap. The
+pair of the last solve is certified at the new estimates first. It is solved again,
+from there, where its gap is above the tolerance.
 """
 
 import dataclasses
@@ -14,47 +14,63 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
+from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
-from jaxelim.families.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.families.designs import LinearContext, SquareDesign
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
-from jaxelim.lower_bound.information import Coordinates
-from jaxelim.lower_bound.solver import climb
+from jaxelim.lower_bound import centred_pair
+from jaxelim.lower_bound.centred_pair import Pair
 
 MAX_ITERATIONS = 60
-_GAP_FLOAT32 = 3e-5
+_FINE = 1e-5
+"""From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
 
 
 class Frame(NamedTuple):
-    """Coordinates u_k = S^-1 phi_k of an instance in which Phi' Phi is the identity."""
+    """Coordinates S^-1 phi_k of an instance in which Phi' Phi is the identity."""
 
     unit: Any  # [K, d] the features in these coordinates; 0 where no arm reaches
+    map: Any  # [d, d]: unit = features @ map
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
-    v_inv: Any  # [d, d] the (pseudo-)inverse of Phi' Phi
-    g: Any  # [K] ||u_k||^2
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """The pair (allocation, mixture) of the last solve."""
+    """The pair of the last solve, and what it was solved for."""
 
-    weights: Array  # [K]
-    mixture: Array  # [Q], the multipliers of the pieces; all zero before the first solve
-    gap: Array  # [] certified relative duality gap of the pair
+    weights: Array  # [K] the allocation to track
+    pair: Pair  # float64
+    answer: tuple  # the arrays of the shape that the pair belongs to
+    gap: Array  # [] certified relative duality gap at the last look; inf in ties
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
+    solves: Array  # [] int32, whether this choice has solved
+
+
+class _Aligned(NamedTuple):
+    """The pieces of a view in the order of the last solve."""
+
+    shape: Shape
+    gaps: Array  # [Q] float64; 1 where not live
+    live: Array  # [Q] bool
+    same: Array  # [] bool: the answer is that of the last solve
+    solvable: Array  # [] bool: there is a live piece, and none has margin 0
 
 
 def start(view: View) -> Allocation:
     """The allocation before the first solve: uniform weights, without a certificate."""
-    uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
+    means, pieces = (x.astype(jnp.float64) for x in (view.means, view.linear.margin))
+    none = jnp.zeros_like(view.t)
     return Allocation(
-        uniform,
-        jnp.zeros_like(view.linear.margin),
-        jnp.full_like(view.time, jnp.inf),
-        jnp.zeros_like(view.t),
+        weights=jnp.zeros_like(view.means) + 1 / view.means.shape[0],
+        pair=centred_pair.start(means, pieces),
+        answer=_arrays(view.shape),
+        gap=jnp.full_like(view.time.astype(jnp.float64), jnp.inf),
+        evaluations=none,
+        solves=none,
     )
 
 
@@ -68,7 +84,7 @@ def checked_schedule(schedule: Any) -> str | int:
 
 
 def due(schedule: str | int, view: View) -> Array:
-    """Whether this choice recomputes w; the run's first choice always does."""
+    """Whether this choice looks at w; the run's first choice always does."""
     since = view.t - 1 - view.start
     if schedule == "powers":
         return (since == 0) | (view.t & (view.t - 1) == 0)
@@ -83,90 +99,104 @@ def frames(instance: Instance) -> Frame:
         reached = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
         u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
         d, rank = arms.shape[1], s.size
-        unit = np.concatenate([u, np.zeros((len(arms), d - rank))], 1)
+        wide = lambda x: np.concatenate([x, np.zeros((len(x), d - rank))], 1)  # noqa: E731
         idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
-        return Frame(unit, idle, basis.T @ basis, np.sum(u**2, 1))
+        return Frame(wide(u), wide(basis.T), idle)
 
     each = [one(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
     return Frame(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
 
 
-def solve(
-    view: View, last: Allocation, gap: float, now: Array, bonus: Array | None = None
-) -> Allocation:
-    """Compute the allocation at the view's theta_hat where `now` holds; keep the last elsewhere.
-
-    Where an active piece has no positive margin (a tie in theta_hat), H is 0 for every
-    w. Then the last weights stay; with a bonus all but a share `gap` goes to the arm of
-    largest c. A mixture from another answer is a valid start, but a worse one.
-
-    A CPU solves one lane after another, each over its active pieces, padded to one of a
-    few sizes. A GPU solves all lanes at once and masks inactive pieces.
-    (docs/performance.md)
+def look(
+    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None = None
+) -> tuple[Allocation, Array]:
+    """Certify the last pair at the view's estimates where `now` holds, without a solve.
 
     Args:
         view: its `prepared` is the result of `frames`.
-        last: the start of the solve.
-        gap: relative duality gap to stop at (in float32 at least 3e-5).
+        last: the allocation of the last choice.
+        tolerance: [] relative duality gap.
         now: [] bool.
         bonus: [K] c, or None for 0.
+
+    Returns:
+        The allocation, and whether it holds: [] bool; False where a solve is needed.
+        Where an active piece has no positive margin (a tie in theta_hat), H is 0 for
+        every w. Then the last weights stay; with a bonus all but a share `tolerance`
+        goes to the arm of largest c.
     """
-    gap = max(gap, _GAP_FLOAT32) if view.means.dtype == jnp.float32 else gap
-    space, lanes_apart = view.linear.space, view.means.ndim > 1
-    arms, pieces = view.means.shape[0], view.linear.margin.shape[0]
+    return _looked(view, last, tolerance, now, bonus)[:2]
 
-    def one(features, frame, shape, gaps, active, bonus, last, now, few=False):
-        run = LinearContext(LaneOps(None), features, space.constants, space.cancellation_safe)
-        if isinstance(view.linear.design, DiagonalDesign):
-            reference = DiagonalDesign(frame.g)
-        else:
-            reference = SquareDesign(frame.g, frame.v_inv)
-        rows = shape.rows()
-        cross = None if rows is None else reference.cross(run, rows)
-        solvable = jnp.all((gaps > 0) | ~active) & jnp.any(active)
-        c = jnp.zeros_like(last.weights) if bonus is None else bonus
 
-        def among(places):
-            """The solution over these pieces, which include all active ones."""
-            along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)
-            # The products phi_k' (Phi' Phi)^-1 y_p with every arm k give y_p in the frame.
-            y = jnp.matmul(along, frame.unit, precision="highest")
-            live = active[places] | ~solvable
-            where = Coordinates(frame.v_inv, frame.unit, y, frame.idle, live)
-            margins = jnp.where(live, jnp.where(solvable, gaps[places], 1), 0)
-            go = now & solvable
-            found = climb(
-                where, margins, live, c, last.weights, last.mixture[places], gap, MAX_ITERATIONS, go
+def _looked(
+    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
+) -> tuple[Allocation, Array, _Aligned]:
+    at, lanes = _aligned(view, last.answer), view.lanes
+    wide = None if bonus is None else bonus.astype(jnp.float64)
+    reached = centred_pair.certificate(lanes, last.pair, at.gaps, at.live, wide)
+    reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
+    weights = last.pair.w.astype(view.means.dtype)
+    if bonus is not None:
+        arms = view.means.shape[0]
+        share = tolerance.astype(view.means.dtype)
+        chosen = index_like(view.means) == lanes.argmax(bonus)
+        tied = jnp.where(chosen, 1 - share, 0) + share / arms
+        weights = jnp.where(at.solvable, weights, tied)
+        weights = jnp.where(now, weights, last.weights)
+    kept = dataclasses.replace(
+        last,
+        weights=weights,
+        gap=jnp.where(now, reached, last.gap),
+        evaluations=now.astype(jnp.int32) * jnp.ones_like(view.t),
+        solves=jnp.zeros_like(view.t),
+    )
+    return kept, ~now | ~at.solvable | (reached <= tolerance), at
+
+
+def solve(
+    view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None = None
+) -> Allocation:
+    """`look`, and a solve where that is not enough.
+
+    A CPU solves one lane after another. A GPU solves all lanes at once.
+    """
+    kept, holds, at = _looked(view, last, tolerance, now, bonus)
+    goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
+    several, space = view.means.ndim > 1, view.linear.space
+    constants = jax.tree.map(
+        lambda x: x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+        space.constants,
+    )
+
+    def one(features, frame, at, bonus, kept, holds, goal):
+        run = LinearContext(LaneOps(None), features, constants, space.cancellation_safe)
+        pieces = _pieces(at.shape, *frame.unit.shape)
+
+        def solved():
+            y = _directions(run, frame, at.shape)
+            given = centred_pair.Instance(frame.unit, y, frame.idle, at.gaps, at.live, bonus)
+            old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
+            pair, gap, looks = centred_pair.solve(given, old, goal, pieces)
+            new = Allocation(
+                weights=pair.w.astype(kept.weights.dtype),
+                pair=pair,
+                answer=_arrays(at.shape),
+                gap=gap,
+                evaluations=1 + looks,
+                solves=jnp.ones_like(kept.solves),
             )
-            return found._replace(
-                mixture=jnp.zeros_like(last.mixture).at[places].set(found.mixture)
+            failed = dataclasses.replace(
+                kept, evaluations=new.evaluations, solves=new.solves
             )
+            return where_((gap < jnp.inf) & ~(gap > kept.gap), new, failed)
 
-        if few:
-            sizes = _sizes(pieces, arms)
-            first = jnp.argsort(~active, stable=True).astype(jnp.int32)  # active pieces first
-            found = jax.lax.switch(
-                _fitting(sizes, active), [lambda n=n: among(first[:n]) for n in sizes]
-            )
-        else:
-            found = among(jnp.arange(pieces, dtype=jnp.int32))
-        tied = last.weights
-        if bonus is not None:
-            tied = (1 - gap) * (jnp.arange(arms) == jnp.argmax(bonus)).astype(c.dtype) + gap / arms
-        new = Allocation(
-            jnp.where(solvable, found.allocation, tied),
-            jnp.where(solvable, found.mixture, last.mixture),
-            jnp.where(solvable, found.gap, jnp.inf),
-            jnp.add(found.iterations, 1),
-        )
-        return where_(
-            now, new, dataclasses.replace(last, evaluations=jnp.zeros_like(last.evaluations))
-        )
+        return jax.lax.cond(holds, lambda: kept, solved)
 
-    frame = Frame(*view.prepared)
-    features = view.features
-    given = view.shape, view.linear.margin, view.active, bonus, last, now
-    if not lanes_apart:
+    frame = Frame(*(jnp.asarray(x, jnp.float64) for x in view.prepared))
+    features = view.features.astype(jnp.float64)
+    wide = None if bonus is None else bonus.astype(jnp.float64)
+    given = at, wide, kept, holds, goal
+    if not several:
         return one(features, frame, *given)
     shared = features.ndim == 2
     if shared:
@@ -179,26 +209,79 @@ def solve(
 
     def each(i):
         of_run = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[..., i], tree)  # noqa: E731
-        return one(
-            *((features, frame) if shared else of_run((features, frame))), *of_run(given), few=True
-        )
+        return one(*((features, frame) if shared else of_run((features, frame))), *of_run(given))
 
-    return view.lanes.one_by_one(each, last)
+    return view.lanes.one_by_one(each, kept)
 
 
-def _sizes(pieces: int, arms: int) -> list[int]:
-    """Numbers of pieces that solves are compiled for: all, half of them, and so on.
+def _arrays(shape: Shape) -> tuple:
+    """The arrays of a shape that say which pieces it has."""
+    named = {one.name: getattr(shape, one.name) for one in dataclasses.fields(shape)}  # type: ignore[arg-type]
+    named.pop("exists", None)
+    return tuple(x for x in named.values() if isinstance(x, jax.Array))
 
-    Below K pieces the arms dominate the cost of a solve, so it ends there.
+
+def _aligned(view: View, answer: tuple) -> _Aligned:
+    """The pieces of the view, in the order of those of `answer` where they are the same.
+
+    Top m: rows of the same arms in another order are the same pieces.
     """
-    sizes = [pieces]
-    while sizes[-1] >= arms > 1:
-        sizes.append(-(-sizes[-1] // 2))
-    return sizes
+    lanes, shape = view.lanes, view.shape
+    gaps, live = view.linear.margin.astype(jnp.float64), view.active
+    if isinstance(shape, Rows) and shape.several:
+        then, now = answer[0], shape.first
+        match = then[:, None] == now[None]  # [m, m]
+        same = ~lanes.any(~jnp.any(match, 1))
+
+        def moved(x, rows=shape):
+            apart = rows.apart(x)
+            found = [
+                jnp.where(same, _selected(match[r], apart), apart[r]) for r in range(then.shape[0])
+            ]
+            return rows.flat(jnp.stack(found))
+
+        gaps, live = moved(gaps), moved(live)
+        shape = dataclasses.replace(shape, first=jnp.where(same, then, now))
+    else:
+        same = jnp.ones(view.t.shape, bool)
+        for x, y in zip(_arrays(shape), answer, strict=True):
+            same = same & ~lanes.any((x != y).reshape((-1, *view.t.shape)))
+    solvable = lanes.any(live) & ~lanes.any(live & ~(gaps > 0))
+    gaps = jnp.where(live & (gaps > 0), gaps, 1)
+    return _Aligned(shape, gaps, live, same, solvable)
 
 
-def _fitting(sizes: list[int], active: Array) -> Array:
-    """The index of the smallest size that holds the active pieces [Q]; sizes are decreasing."""
-    return (
-        jnp.sum(jnp.sum(active, dtype=jnp.int32) <= np.array(sizes, np.int32), dtype=jnp.int32) - 1
-    )
+def _selected(match: Array, rows: Array) -> Array:
+    """The row where `match` [m] holds, of rows [m, K]: one pass, as a gather goes by entries."""
+    found = rows[0]
+    for r in range(1, rows.shape[0]):
+        found = jnp.where(match[r], rows[r], found)
+    return found
+
+
+def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:
+    """The directions of all pieces in the frame: [Q, d]."""
+    if type(shape) is Rows:
+        features = run.features
+        first = shape.first if shape.several else shape.first[None]
+        y = (features[first][:, None] - features[None]).reshape(-1, features.shape[1])
+        return jnp.matmul(y, frame.map, precision="highest")
+    if type(shape) is Levels:
+        return jnp.where(shape.above[:, None], frame.unit, -frame.unit)
+    v_inv = jnp.matmul(frame.map, frame.map.T, precision="highest")
+    reference = SquareDesign(jnp.sum(frame.unit**2, 1), v_inv)
+    cross = shape.products(run, reference)
+    places = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
+    # The products phi_k' (Phi' Phi)^-1 y_p with every arm k give y_p in the frame.
+    along = jax.vmap(lambda p: shape.along(run, reference, cross, p))(places)
+    return jnp.matmul(along, frame.unit, precision="highest")
+
+
+def _pieces(shape: Shape, arms: int, d: int) -> int:
+    """The number of pieces in Newton's matrix: more than bind.
+
+    Some d bind in best arm and signs, up to twice K in top m.
+    """
+    if isinstance(shape, Rows) and shape.several:
+        return max(24, min(3 * d + 4, 2 * arms))
+    return max(24, d + (4 if isinstance(shape, Rows) else 12))

@@ -1,8 +1,9 @@
 """Optimal allocation at the estimates, for independent arms.
 
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
-last solution. Signs: w_k ~ c_k/d(m_k, level). Top m: the interior-point method of
-`jaxelim.lower_bound`. Arms without an active piece have weight 0.
+last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
+Top m: the interior-point method of `jaxelim.lower_bound`. Arms without an active piece
+have weight 0.
 """
 
 import dataclasses
@@ -14,14 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts import Problem
 from jaxelim.contracts.shapes import Levels, Rows
-from jaxelim.contracts.views import View
+from jaxelim.contracts.views import Estimate, View
 from jaxelim.families.arm_evidence import ArmEvidence
+from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.families.one_parameter import OneParameter
+from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.arms import ArmModel
+from jaxelim.lower_bound.secular import gaussian_weights
 from jaxelim.lower_bound.solver import climb
 from jaxelim.sampling.parts.allocation import MAX_ITERATIONS
 
@@ -36,19 +42,46 @@ class ArmAllocation:
     """The last solution."""
 
     weights: Array  # [K]
-    dual: Array  # what the next solve starts from: log x [K] of best arm, a mixture [Q] of top m
+    # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q].
+    dual: Array
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
+    solves: Array  # [] int32, whether this choice has solved
+
+
+def exact(instance: Instance, problem: Problem) -> bool:
+    """Host: whether this module solves a problem of Gaussian rewards with a design.
+
+    It does for best arm and signs in an unstructured instance; the ridge biases the
+    estimates, but no H_p contains it.
+    """
+    if instance.structure != "unstructured":
+        return False
+    one = instance.unbatched[0]
+
+    def shape(means, theta):
+        seen = Estimate(LaneOps(), means, theta, problem.constants())
+        return problem.shape(seen, problem.answer(seen))
+
+    found = jax.eval_shape(shape, one.means, one.theta)
+    return type(found) is Levels or (type(found) is Rows and not found.several)
 
 
 def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
-    dual = jnp.zeros_like(view.active, view.means.dtype)
-    return ArmAllocation(uniform, _wide(dual), jnp.zeros_like(view.t))
+    dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
+    none = jnp.zeros_like(view.t)
+    return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), none, none)
+
+
+def _secular(view: View) -> bool:
+    """Whether the problem is best arm for Gaussian arms of known variances."""
+    gaussian = isinstance(view.evidence, LinearEvidence) or isinstance(view.family, GaussianByArm)
+    return gaussian and type(view.shape) is Rows and not view.shape.several
 
 
 def solve(
-    view: View, last: ArmAllocation, gap: float, now: Array, quick: bool = False
+    view: View, last: ArmAllocation, gap: Array, now: Array, quick: bool = False
 ) -> tuple[ArmAllocation, Array]:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
@@ -61,7 +94,7 @@ def solve(
     Args:
         view: of an unstructured family with evidence.
         last: the start of the solve.
-        gap: relative duality gap of top m.
+        gap: [] relative duality gap of top m and with slack, float64.
         now: [] bool.
         quick: take at most `QUICK` steps.
 
@@ -70,19 +103,26 @@ def solve(
     """
     if view.shape.slack:
         if quick:
-            return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
+            return _idle(view, last), ~now
         found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
     elif isinstance(view.shape, Levels):
         found, solved = _signs(view, last), jnp.ones_like(now)
     elif Rows.of(view.shape).several:
         if quick:
-            return dataclasses.replace(last, evaluations=jnp.zeros_like(view.t)), ~now
+            return _idle(view, last), ~now
         found, solved = _top_m(view, last, gap, now), jnp.ones_like(now)
+    elif _secular(view):
+        found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
     else:
         found, solved = _best_arm(view, last, quick)
-    idle = dataclasses.replace(last, evaluations=jnp.zeros_like(view.t))
     go = now & view.lanes.any(view.active)
-    return where_(go, found, idle), solved | ~go
+    return where_(go, found, _idle(view, last)), solved | ~go
+
+
+def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
+    """The last allocation, without a solve."""
+    none = jnp.zeros_like(view.t)
+    return dataclasses.replace(last, evaluations=none, solves=none)
 
 
 def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
@@ -114,7 +154,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     go = now & lanes.any(view.active)
     once = jnp.where(go, 1, jnp.zeros_like(view.t))
     weights = jnp.where(go, _rounded(weights, last.weights), last.weights)
-    return ArmAllocation(weights, last.dual, once)
+    return ArmAllocation(weights, last.dual, once, once)
 
 
 def _family(view: View) -> OneParameter:
@@ -149,7 +189,17 @@ def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocati
     )  # fmt: skip
     once = jnp.ones_like(view.t)
     weights = _rounded(found.weights, last.weights)
-    return ArmAllocation(weights, found.log_x, once), found.converged
+    return ArmAllocation(weights, found.log_x, once, once), found.converged
+
+
+def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
+    c = costs(view)
+    found = gaussian_weights(
+        view.lanes, _wide(view.means), Rows.of(view.shape).first, counted(view),
+        None if c is None else _wide(c), last.dual,
+    )  # fmt: skip
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(_rounded(found.weights, last.weights), found.root, once, once)
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -159,16 +209,17 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
     weights = _rounded(weights / lanes.sum(weights), last.weights)
-    return ArmAllocation(weights, last.dual, jnp.ones_like(view.t))
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(weights, last.dual, once, once)
 
 
-def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
+def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
     lanes, arms = view.lanes, view.means.shape[0]
     first = Rows.of(view.shape).first
     c = costs(view)
     c = jnp.ones_like(view.means) if c is None else c
 
-    def one(means, c, first, active, last, now):
+    def one(means, c, first, active, last, gap, now):
         each = np.arange(arms, dtype=np.int32)
         directions = (each == first[:, None])[:, None].astype(means.dtype) - np.eye(arms)
         directions = directions.reshape(-1, arms)
@@ -181,18 +232,23 @@ def _top_m(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAlloca
             model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
             last.dual, gap, MAX_ITERATIONS, now & solvable,
         )  # fmt: skip
+        once = jnp.ones_like(last.evaluations)
         return where_(
             solvable,
-            ArmAllocation(found.allocation, found.mixture, jnp.add(found.iterations, 1)),
-            dataclasses.replace(last, evaluations=jnp.ones_like(last.evaluations)),
+            ArmAllocation(
+                found.allocation, found.mixture, jnp.add(found.iterations, 1),
+                jnp.minimum(found.iterations, 1),
+            ),
+            dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once)),
         )
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), first, view.active, wide, now)
+    given = _wide(view.means), _wide(c), first, view.active, wide, gap, now
+    found = _by_lane(lanes, one, wide, *given)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
 
 
-def _with_slack(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmAllocation:
+def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
     """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
 
     Each answer is solved from uniform weights, so that the result is a function of the
@@ -202,7 +258,7 @@ def _with_slack(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmA
     c = costs(view)
     c = jnp.ones_like(view.means) if c is None else c
 
-    def one(means, c, last, now):
+    def one(means, c, last, gap, now):
         even, each = jnp.full_like(means, 1 / arms), np.arange(arms, dtype=np.int32)
 
         def body(i, best):
@@ -225,10 +281,11 @@ def _with_slack(view: View, last: ArmAllocation, gap: float, now: Array) -> ArmA
 
         start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
         found = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
-        return ArmAllocation(_rounded(found[0], means), last.dual, found[2])
+        once = jnp.ones_like(last.solves)
+        return ArmAllocation(_rounded(found[0], means), last.dual, found[2], once)
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), wide, now)
+    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), wide, gap, now)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
 
 
