@@ -60,6 +60,10 @@ class TopTwo(SamplingRule):
     of smallest L plus the sum of log N over its arms ("tci"), has i and j as its arms.
     For signs it is one arm, which is pulled.
 
+    `BestArm(epsilon=)`: the leader "eb" with "tc" or "tci", L with slack. Share "ids" takes
+    the closest point of the piece in place of u. With "tc" and "tracking" it is EB-TC_eps of
+    Jourdan, Degenne & Kaufmann 2023.
+
     With elimination at sampling, leader and challenger are among the arms of active
     pieces and the empirical best.
 
@@ -91,6 +95,7 @@ class TopTwo(SamplingRule):
         problems=("best-arm", "top-m", "thresholding"),
         structures=("unstructured",),
         families=None,
+        slack=True,
         uses_delta=False,
         uses_rewards=False,
         uses_chance=True,
@@ -111,6 +116,7 @@ class TopTwo(SamplingRule):
         traits = dataclasses.replace(
             type(self).traits,
             problems=type(self).traits.problems if self._pieces else ("best-arm",),
+            slack=self._pieces,
             uses_chance=self.select == "sampling",
             uses_key=self._draws,
         )
@@ -143,15 +149,13 @@ class TopTwo(SamplingRule):
         lanes = view.lanes
         shape, active, evidence = self._led(view)
         index = jnp.where(active, self._penalised(view, shape, evidence.values()), jnp.inf)
-        i, j = shape.pair(lanes, lanes.argmin(index))
+        piece = lanes.argmin(index)
+        i, j = shape.pair(lanes, piece)
         if isinstance(shape, Levels):
             return i, state
         if self.challenger == "rs":
             j = self._redrawn(view, i, j)
-        if self.share == "ids":
-            share = view.family.share(view, i, j)
-        else:
-            share = jnp.asarray(self.share, view.means.dtype)
+        share = self._share(view, piece, i, j)
         if self.select == "sampling":
             assert view.chance is not None  # drawn, as `uses_chance` says
             return jnp.where(view.chance < share, i, j), state
@@ -160,6 +164,16 @@ class TopTwo(SamplingRule):
         first = lanes.take(state.taken, i) <= lanes.take(due, i)
         taken = state.taken + (own & first).astype(due.dtype)
         return jnp.where(first, i, j), Turns(due, taken)
+
+    def _share(self, view, piece, i, j):
+        """The leader's share: []."""
+        if self.share != "ids":
+            return jnp.asarray(self.share, view.means.dtype)
+        if not view.shape.slack:
+            return view.family.share(view, i, j)
+        parts = view.counts * view.evidence.gradient(piece)  # n_k d(m_k, .) at i and j, their sum L
+        own, other = (view.lanes.take(parts, arm) for arm in (i, j))
+        return own / (own + other)
 
     def _led(self, view):
         """The pieces of the leader, which of them count, and the evidence about them."""

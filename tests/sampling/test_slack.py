@@ -16,6 +16,7 @@ STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.
 RULES = {
     "uniform": je.Uniform(), "lucb": je.LUCB(), "lucb-2": je.LUCB(pulls=2),
     "tas": je.TrackAndStop(gap=1e-10), "oracle": je.Oracle(),
+    "eb-tc": je.EBTC(select="tracking"), "eb-tci, ids": je.EBTCI("ids", "tracking"),
 }  # fmt: skip
 STD = [0.5, 1.0, 2.0, 1.5, 0.7]
 FAMILIES = {
@@ -94,11 +95,15 @@ def test_runs_are_those_of_the_twin(family, rule):
     assert (bounded > 50) == (family in ("bernoulli", "poisson"))
 
 
-@SLOW
-@pytest.mark.parametrize("rule", ["tas", "oracle"])
-@pytest.mark.parametrize("family", FAMILIES)
+CHOICES = [
+    pytest.param(family, rule, marks=() if (family, rule) == ("bernoulli", "eb-tci, ids") else SLOW)
+    for family in FAMILIES for rule in ("tas", "oracle", "eb-tc", "eb-tci, ids")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "rule"), CHOICES)
 def test_pulls_are_those_of_the_twin(family, rule):
-    """Every pull of rules that solve for w*, up to where rounding alone decides."""
+    """Every pull of rules that compare evidence, up to where rounding alone decides."""
     compared, T = 0, 60 if rule == "tas" else 250
     for seed, means in enumerate(MEANS[family]):
         noise = drawn(family, seed, T)

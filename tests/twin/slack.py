@@ -189,7 +189,47 @@ class Oracle(Tas):
         return self.tracked(counts, (t - 1) * self.w), None
 
 
-RULES = {"uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "tas": Tas, "oracle": Oracle}
+class TopTwo(Rule):
+    """EB-TC_eps: the best empirical arm leads half of its turns, by tracking."""
+
+    share, penalty = 0.5, 0
+
+    def start(self, counts, truth):
+        self.due, self.taken = np.zeros(self.K), np.zeros(self.K)
+
+    def choose(self, counts, means, t):
+        i = int(np.argmax(means))
+        labels = self.problem.of(i)
+        rivals = np.array([k for _, k in labels])
+        costs = self.problem.ratios(labels, counts, means) + self.penalty * np.log(counts[rivals])
+        self.sure &= weighing.clear(-costs)
+        piece = labels[int(np.argmin(costs))]
+        j, q = piece[1], self.share
+        if q is None:
+            moved, known = self.problem.closest(piece, counts, means), self.problem.family
+            own, other = (
+                counts[k] / self.problem.costs[k] * known.divergence(float(means[k]), moved[k])
+                for k in (i, j)
+            )
+            q = own / (own + other)
+            self.sure &= abs(self.taken[i] - self.due[i] - q) > 1e-9
+        self.due[i] += q
+        if self.taken[i] > self.due[i]:
+            return j, None
+        self.taken[i] += 1
+        return i, None
+
+
+class TopTwoIds(TopTwo):
+    """The same with log counts, and the share of the two parts of L."""
+
+    share, penalty = None, 1
+
+
+RULES = {
+    "uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "tas": Tas, "oracle": Oracle,
+    "eb-tc": TopTwo, "eb-tci, ids": TopTwoIds,
+}  # fmt: skip
 
 
 def run(mu, family, epsilon, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
