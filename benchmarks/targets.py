@@ -30,6 +30,9 @@ TARGETS = {
     "oracle": Target(Case("oracle"), 0.7, 0.4),
     "lucb": Target(Case("lucb", instance=UNSTRUCTURED), 0.5, 0.25),
     "k-learner": Target(Case("k-learner", instance=UNSTRUCTURED), 4.0, 2.5),
+    "tas-k40": Target(Case("tas", instance=UNSTRUCTURED), 2.5, 0.8),
+    "tas": Target(Case("tas", runs=200), 30.0, 10.0),
+    "tas-top5": Target(Case("tas", "top-m", 5, runs=50), 150.0, 40.0),
 }
 """Timed with elimination at stopping and, for rules that support it, at sampling."""
 QUICK = ("lingape", "lingame", "lucb")
@@ -49,12 +52,12 @@ def run(sitting: Sitting) -> Section:
     names = [
         name for name in sitting.rows or (QUICK if sitting.quick else TARGETS) if name in TARGETS
     ]
-    runs = sitting.runs or (64 if sitting.quick else 1000)
     cap = sitting.max_samples or (whole_chunks(12) if sitting.quick else 1_000_000)
     anchor_runs = 10 if sitting.quick else 60
     alone = [] if sitting.quick else [anchor.prototype(sitting.core)]
     for name in names:
         target = TARGETS[name]
+        runs = sitting.runs or (64 if sitting.quick else target.case.runs)
         case = dataclasses.replace(target.case, runs=runs, max_samples=cap)
 
         def measure(case=case):
@@ -89,7 +92,8 @@ def run(sitting: Sitting) -> Section:
 
         section.attempt(name, measure, row)
     section.notes += [
-        f"{runs} runs, at most {cap} samples each. 'x C': the median over the calls of "
+        f"{sitting.runs or '1000 (tas 200, tas-top5 50)'} runs, at most {cap} samples each. "
+        "'x C': the median over the calls of "
         "time per sample over time per step",
         "of the C loop, run just before and just after the call. "
         "'C before', 'C after': before the first, after the last.",
