@@ -109,9 +109,12 @@ def finished(figure: Figure, note: str | None = None) -> Figure:
 
 
 def styled(name: str, given: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
-    """Pairs of the (key, value) of a mapping and a (colour, dash)."""
+    """Pairs of the (key, value) of a mapping and a (colour, dash); 36 differ."""
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(
             name, given, "a mapping from names to what is drawn, with at least one entry"
         )
-    return zip(given.items(), STYLES * len(given), strict=False)
+    colours, dashes = zip(*STYLES, strict=True)
+    n = len(STYLES)  # each round over the colours has other dashes
+    pairs = [(colours[i % n], dashes[(i + i // n) % n]) for i in range(len(given))]
+    return zip(given.items(), pairs, strict=True)

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import jaxelim as je
 from jaxelim import figures
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import STYLES
+from jaxelim.figures.style import STYLES, styled
 from jaxelim.lower_bound import Complexity, ExtraArm, InformationRegret, Search
 from jaxelim.lower_bound.pieces import Pieces
 
@@ -120,6 +120,8 @@ def test_curves_differ_without_colour():
         drawn = [one for one in dashes if one]
         assert len(drawn) >= 2 and len(set(drawn)) == len(drawn), (name, drawn)
     assert len({str(dash) for _, dash in STYLES}) == len(STYLES)
+    many = [str(style) for _, style in styled("given", dict.fromkeys(range(36)))]
+    assert len(set(many)) == 36
 
 
 def test_a_figure_is_written_atomically(tmp_path, monkeypatch):
