@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 import jaxelim as je
-from experiments import cells
+from experiments import cells, pages
 from experiments.tables import clopper_pearson, comma_separated
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
@@ -186,13 +186,7 @@ def markdown(lines: list[dict], options: Table) -> str:
         "it. both: sampling reads it too. saved: of the samples, and of the tests, of none.",
         "us/sample: wall time of one device; the three columns that share a trajectory share it.",
     ]
-    cut = sum(line["truncated"] for line in lines)
-    if cut:
-        notes.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
-            "restricted mean E[min(tau, cap)]."
-        )
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
+    return pages.page(parts, notes, lines, options.max_samples)
 
 
 def make(options: Table) -> None:

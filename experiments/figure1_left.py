@@ -9,10 +9,9 @@ of tau under LLR stopping, with bounds), figure1_left_survival, and figure1_left
 import dataclasses
 import sys
 
-import numpy as np
-
 import jaxelim as je
 from experiments import cells, tables
+from experiments.pages import stopping_times
 from jaxelim import catalogue, figures
 from jaxelim.figures.given import left_out
 
@@ -25,11 +24,6 @@ class Left(cells.Options):
 
     rules: tuple[str, ...] = ("lingape", "lingame", "fws", "lazy-tas", "oracle")
     """Sampling rules, by the names that `jaxelim rules` lists."""
-
-
-def stopping_times(data) -> np.ndarray:
-    """tau [run] of one observer, NaN for runs that were cut off."""
-    return np.where(data["stopped"].values, data["samples"].values, np.nan)
 
 
 def chosen(

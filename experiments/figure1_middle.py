@@ -9,7 +9,8 @@ import dataclasses
 import sys
 
 from experiments import cells, tables
-from experiments.figure1_left import chosen, stopping_times
+from experiments.figure1_left import chosen
+from experiments.pages import stopping_times
 from jaxelim import catalogue, figures
 from jaxelim.errors import UnsupportedError
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import jaxelim as je
-from experiments import cells
-from experiments.tables import clopper_pearson, comma_separated
+from experiments import cells, pages
+from experiments.tables import comma_separated
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -115,52 +115,34 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
         whole, line = held[cell.name], LINES[row]
         assert whole.data is not None
         data, place = whole.data.isel(delta=0, stopping=0), int(instance) - 1
-        tau, stopped = data["samples"].values.astype(float), data["stopped"].values
-        wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
-        se = tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan
-        mean, error = line.other[place] or (math.nan, math.nan)
-        low, high = clopper_pearson(wrong, n)
-        drawn, paper = whole.work("samples_drawn"), line.paper[place]
-        lines.append({
+        other, error = line.other[place] or (math.nan, math.nan)
+        paper = line.paper[place]
+        measured = {
             "instance": instance,
             "rule": row,
-            "runs": tau.size,
-            "truncated": tau.size - n,
-            "stopped": n,
-            "mean": tau.mean(),
-            "se": se,
-            "median": float(np.median(tau)),
+            **pages.times(data),
             "paper": math.nan if paper is None else paper,
-            "other": mean,
+            "other": other,
             "other_se": error,
-            "z": (tau.mean() - mean) / math.hypot(se, error) if n == tau.size else math.nan,
-            "errors": wrong,
-            "error_low": low,
-            "error_high": high,
-            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
-        })
+        }
+        measured |= {"z": pages.z(measured), **pages.wrong_answers(data)}
+        lines.append(measured | {"us_per_sample": pages.us_per_sample(whole)})
     return lines
 
 
-def _number(value: float, form: str) -> str:
-    return "" if math.isnan(value) else format(value, form)
-
-
 def shown(line: dict) -> dict[str, str]:
-    """A row of the page; a dagger marks restricted means."""
-    spread = "" if math.isnan(line["se"]) else f" ± {line['se']:.0f}"
+    """A row of the page."""
     other = "" if math.isnan(line["other"]) else f"{line['other']:.0f} ± {line['other_se']:.0f}"
     return {
         "rule": line["rule"],
-        "mean draws": f"{line['mean']:.0f}{spread}" + ("†" if line["truncated"] else ""),
+        "mean draws": pages.mean(line),
         "median": f"{line['median']:.0f}",
-        "paper": _number(line["paper"], ".0f"),
+        "paper": pages.number(line["paper"], ".0f"),
         "other program": other,
-        "z": _number(line["z"], "+.1f"),
-        "errors [95%]": f"{line['errors']}/{line['stopped']}"
-        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
-        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "us/sample": _number(line["us_per_sample"], ".2f"),
+        "z": pages.number(line["z"], "+.1f"),
+        "errors [95%]": pages.errors(line),
+        "cut off": pages.cut_off(line),
+        "us/sample": pages.number(line["us_per_sample"], ".2f"),
     }
 
 
@@ -183,20 +165,7 @@ def markdown(lines: list[dict], options: Table) -> str:
         "A row's runs share their noise with those of the other rows, so that rows lean the same "
         "way. After a wrong removal of the best arm, racing may take 10^5 draws: see the median.",
     ]
-    cut = sum(line["truncated"] for line in lines)
-    if cut:
-        notes.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
-            "restricted mean E[min(tau, cap)]."
-        )
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
-
-
-def stopping_times(held: Held) -> np.ndarray:
-    """tau [run], NaN for runs that were cut off."""
-    assert held.data is not None
-    data = held.data.isel(delta=0, stopping=0)
-    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+    return pages.page(parts, notes, lines, options.max_samples)
 
 
 def make(options: Table) -> None:
@@ -215,7 +184,7 @@ def make(options: Table) -> None:
     print(page)
     for name in options.instances:
         tau: dict[str, Any] = {
-            row: stopping_times(kept[cell.name])
+            row: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
             for (instance, row), cell in found.items()
             if instance == name
         }

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jaxelim as je
-from experiments import cells
-from experiments.tables import clopper_pearson, comma_separated
+from experiments import cells, pages
+from experiments.tables import comma_separated
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -199,31 +199,23 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
             value = je.complexity(cell.instance, je.BestArm()).value
             bounds[name] = float(je.kl_bound(setting.delta, value))
         data = whole.data.isel(delta=0, stopping=0)
-        tau, stopped = data["samples"].values.astype(float), data["stopped"].values
-        wrong, n = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
-        se = tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan
         other, error = OTHER.get(row, (math.nan,) * 2) if name == "gk16" else (math.nan,) * 2
-        low, high = clopper_pearson(wrong, n)
-        pulls, drawn = data["pulls"].transpose("run", ...).values, whole.work("samples_drawn")
-        lines.append({
+        pulls = data["pulls"].transpose("run", ...).values
+        line = {
             "instance": name,
             "rule": row,
-            "runs": tau.size,
-            "truncated": tau.size - n,
-            "stopped": n,
-            "mean": tau.mean(),
-            "se": se,
-            "median": float(np.median(tau)),
+            **pages.times(data),
             "bound": bounds[name],
             "other": other,
             "other_se": error,
-            "z": (tau.mean() - other) / math.hypot(se, error) if n == tau.size else math.nan,
+        }
+        line |= {
+            "z": pages.z(line),
             "leader": pulls[:, int(np.argmax(setting.means))].sum() / pulls.sum(),
-            "errors": wrong,
-            "error_low": low,
-            "error_high": high,
-            "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
-        })
+            **pages.wrong_answers(data),
+            "us_per_sample": pages.us_per_sample(whole),
+        }
+        lines.append(line)
     return lines
 
 
@@ -266,25 +258,19 @@ def limits(name: str) -> tuple[np.ndarray, np.ndarray]:
     return optimal, half_allocation(setting.means, setting.family)
 
 
-def _number(value: float, form: str) -> str:
-    return "" if math.isnan(value) else format(value, form)
-
-
 def shown(line: dict) -> dict[str, str]:
-    """A row of the page; a dagger marks restricted means."""
-    spread = "" if math.isnan(line["se"]) else f" ± {line['se']:.0f}"
+    """A row of the page."""
     other = "" if math.isnan(line["other"]) else f"{line['other']:.0f} ± {line['other_se']:.0f}"
     return {
         "rule": line["rule"],
-        "mean draws": f"{line['mean']:.0f}{spread}" + ("†" if line["truncated"] else ""),
+        "mean draws": pages.mean(line),
         "median": f"{line['median']:.0f}",
         "other program": other,
-        "z": _number(line["z"], "+.1f"),
+        "z": pages.number(line["z"], "+.1f"),
         "leader's share": f"{line['leader']:.3f}",
-        "errors [95%]": f"{line['errors']}/{line['stopped']}"
-        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
-        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "us/sample": _number(line["us_per_sample"], ".2f"),
+        "errors [95%]": pages.errors(line),
+        "cut off": pages.cut_off(line),
+        "us/sample": pages.number(line["us_per_sample"], ".2f"),
     }
 
 
@@ -325,20 +311,7 @@ def markdown(lines: list[dict], shares: list[dict], options: Table) -> str:
         "Errors: wrong answers among the runs that stopped, with the Clopper-Pearson interval.",
         "A row's runs share their noise with those of the other rows of the instance.",
     ]
-    cut = sum(line["truncated"] for line in lines)
-    if cut:
-        notes.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
-            "restricted mean E[min(tau, cap)]. eb-tc can starve an arm."
-        )
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
-
-
-def stopping_times(held: Held) -> np.ndarray:
-    """tau [run], NaN for runs that were cut off."""
-    assert held.data is not None
-    data = held.data.isel(delta=0, stopping=0)
-    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+    return pages.page(parts, notes, lines, options.max_samples, cause=" eb-tc can starve an arm.")
 
 
 def share_figure(shares: list[dict], name: str) -> Figure:
@@ -376,7 +349,7 @@ def make(options: Table) -> None:
     print(page)
     for name in options.instances:
         tau: dict[str, Any] = {
-            row: stopping_times(kept[cell.name])
+            row: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
             for (instance, row), cell in found.items()
             if instance == name
         }

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 import jaxelim as je
-from experiments import cells
-from experiments.gk16 import stopping_times
-from experiments.tables import clopper_pearson, comma_separated
+from experiments import cells, pages
+from experiments.tables import comma_separated
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -107,44 +106,32 @@ def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, Held]) ->
         bound = float(je.kl_bound(DELTA, solved[n].value))
         whole = held[cell.name]
         assert whole.data is not None
-        drawn = whole.work("samples_drawn")
         for place, stopping in enumerate(cell.stopping):
             data = whole.data.isel(delta=0, stopping=place)
-            tau, stopped = data["samples"].values.astype(float), data["stopped"].values
-            wrong, ended = int((~data["correct"].values[stopped]).sum()), int(stopped.sum())
-            low, high = clopper_pearson(wrong, ended)
+            measured = pages.times(data)
             lines.append({
                 "n": n,
                 "rule": name,
                 "stopping": stopping.name,
-                "runs": tau.size,
-                "truncated": tau.size - ended,
-                "stopped": ended,
-                "mean": tau.mean(),
-                "se": tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan,
-                "median": float(np.median(tau)),
-                "ratio": tau.mean() / bound,
+                **measured,
+                "ratio": measured["mean"] / bound,
                 "time": float(solved[n].time),
-                "errors": wrong,
-                "error_low": low,
-                "error_high": high,
-                "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
+                **pages.wrong_answers(data),
+                "us_per_sample": pages.us_per_sample(whole),
             })  # fmt: skip
     return lines
 
 
 def shown(line: dict) -> dict[str, str]:
-    """A row of the page; a dagger marks restricted means."""
-    spread = "" if math.isnan(line["se"]) else f" ± {line['se']:.0f}"
+    """A row of the page."""
     return {
         "rule": line["rule"],
         "stopping": line["stopping"],
-        "mean samples": f"{line['mean']:.0f}{spread}" + ("†" if line["truncated"] else ""),
+        "mean samples": pages.mean(line),
         "median": f"{line['median']:.0f}",
         "over the bound": f"{line['ratio']:.2f}",
-        "errors [95%]": f"{line['errors']}/{line['stopped']}"
-        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
-        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
+        "errors [95%]": pages.errors(line),
+        "cut off": pages.cut_off(line),
     }
 
 
@@ -165,13 +152,7 @@ def markdown(lines: list[dict], options: Table) -> str:
         "over the bound: the mean over T* kl(delta, 1 - delta).",
         "Errors: wrong answers among the runs that stopped, with the Clopper-Pearson interval.",
     ]
-    cut = sum(line["truncated"] for line in lines)
-    if cut:
-        notes.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a row shows the "
-            "restricted mean E[min(tau, cap)]."
-        )
-    return "\n".join([*parts, *(f"- {note}" for note in notes)]) + "\n"
+    return pages.page(parts, notes, lines, options.max_samples, place="row")
 
 
 def make(options: Table) -> None:
@@ -190,7 +171,7 @@ def make(options: Table) -> None:
     print(page)
     for n, path in drawn.items():
         tau: dict[str, Any] = {
-            name: stopping_times(kept[cell.name])
+            name: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
             for (size, name), cell in found.items()
             if size == n
         }

@@ -1,0 +1,98 @@
+"""What the tables of means share: the measures of a cell, and their Markdown page."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from experiments.tables import clopper_pearson
+from jaxelim.store import Held
+
+
+def times(data: xr.Dataset) -> dict[str, float]:
+    """Counts of runs, and their samples; with truncated runs, of min(tau, cap).
+
+    `data` is of one delta and stopping rule, and so it is in the functions below. `se` is
+    NaN for one run.
+    """
+    tau, n = data["samples"].values.astype(float), int(data["stopped"].values.sum())
+    return {
+        "runs": tau.size,
+        "truncated": tau.size - n,
+        "stopped": n,
+        "mean": tau.mean(),
+        "se": tau.std(ddof=1) / tau.size**0.5 if tau.size > 1 else math.nan,
+        "median": float(np.median(tau)),
+    }
+
+
+def wrong_answers(data: xr.Dataset) -> dict[str, float]:
+    """Errors of the runs that stopped, and the Clopper-Pearson interval, level 0.95."""
+    stopped = data["stopped"].values
+    wrong = int((~data["correct"].values[stopped]).sum())
+    low, high = clopper_pearson(wrong, int(stopped.sum()))
+    return {"errors": wrong, "error_low": low, "error_high": high}
+
+
+def us_per_sample(held: Held) -> float:
+    """Wall time of one device here, in microseconds; NaN if nothing was timed."""
+    drawn = held.work("samples_drawn")
+    return 1e6 * held.work("seconds") / drawn if drawn else math.nan
+
+
+def z(line: dict) -> float:
+    """(mean - other)/sqrt(se^2 + other_se^2), NaN with truncated runs."""
+    if line["truncated"]:
+        return math.nan
+    return (line["mean"] - line["other"]) / math.hypot(line["se"], line["other_se"])
+
+
+def stopping_times(data: xr.Dataset) -> np.ndarray:
+    """tau [run], NaN for runs that were cut off."""
+    return np.where(data["stopped"].values, data["samples"].values, np.nan)
+
+
+def number(value: float, form: str) -> str:
+    """A formatted number, empty for NaN."""
+    return "" if math.isnan(value) else format(value, form)
+
+
+def mean(line: dict) -> str:
+    """mean ± standard error; a dagger marks restricted means."""
+    spread = "" if math.isnan(line["se"]) else f" ± {line['se']:.0f}"
+    return f"{line['mean']:.0f}{spread}" + ("†" if line["truncated"] else "")
+
+
+def errors(line: dict) -> str:
+    """wrong/stopped [interval]."""
+    interval = f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""
+    return f"{line['errors']}/{line['stopped']}{interval}"
+
+
+def cut_off(line: dict) -> str:
+    """truncated/runs, or 0."""
+    return f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0"
+
+
+def page(
+    parts: Sequence[str], notes: Sequence[str], lines: Sequence[dict], cap: int,
+    place: str = "cell", cause: str = "",
+) -> str:  # fmt: skip
+    """The Markdown of some parts and notes, with a note on the runs that were cut off.
+
+    Args:
+        parts: headings and tables.
+        notes: sentences below them.
+        lines: the measures shown.
+        cap: samples at which runs are cut off.
+        place: what shows a restricted mean, "cell" or "row".
+        cause: a further sentence of the note on them.
+    """
+    cut = sum(line["truncated"] for line in lines)
+    said = (
+        f"† {cut} runs were cut off at {cap} samples. Such a {place} shows the "
+        f"restricted mean E[min(tau, cap)].{cause}"
+    )
+    every = [*notes, *([said] if cut else [])]
+    return "\n".join([*parts, *(f"- {note}" for note in every)]) + "\n"
