@@ -42,7 +42,8 @@ reproduce: install
 
 # The fast suite is mostly compiling. LLVM's first level and XLA's plainer emitter of loops
 # halve it and change no result; the slow suite and the digests run what ships.
-test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false
+test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 \
+	--xla_cpu_use_fusion_emitters=false
 
 test: install check
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" --durations=10 tests

@@ -7,7 +7,6 @@ d(m_k, u)/c_k or d(m_k, level)/c_k. (Garivier & Kaufmann 2016, section 2.)
 """
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING
 
 import jax
@@ -58,7 +57,11 @@ class ArmEvidence(Evidence):
     def pair(self, i: Array, k: Array) -> Array:
         lanes, n, m = self.space.lanes, self.precision, self.means
         own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
-        return self.family.pair(*own, *other)
+        return self._cost(*own, *other)
+
+    def _cost(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
+        """The LLR of a pair, from precision counts and means, a's first."""
+        return self.family.pair(n_a, a, n_b, b)
 
     def per_cost(self, slopes: Array) -> Array:
         """Slopes by the weights, from slopes by the precision counts: [K]."""
@@ -73,7 +76,7 @@ class PairEvidence(ArmEvidence):
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
         (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.precision))
-        values = lanes.materialize(self.family.pair, n_a, a, n_b, b)
+        values = lanes.materialize(lambda *pair: self._cost(*pair), n_a, a, n_b, b)
         return shape.flat(values) if shape.several else values
 
     def gradient(self, piece: Array) -> Array:
@@ -110,17 +113,8 @@ class PairEvidence(ArmEvidence):
 class SlackEvidence(PairEvidence):
     """Evidence about pairs of arms with slack: n_a d(m_a, x) + n_b d(m_b, x + slack)."""
 
-    def values(self) -> Array:
-        lanes, shape = self.space.lanes, Rows.of(self.shape)
-        (a, b), (n_a, n_b) = (shape.sides(lanes, x) for x in (self.means, self.precision))
-        cost = functools.partial(self.family.slack_pair, slack=shape.slack)
-        values = lanes.materialize(cost, n_a, a, n_b, b)
-        return shape.flat(values) if shape.several else values
-
-    def pair(self, i: Array, k: Array) -> Array:
-        lanes, n, m = self.space.lanes, self.precision, self.means
-        own, other = ((lanes.take(n, j), lanes.take(m, j)) for j in (i, k))
-        return self.family.slack_pair(*own, *other, self.shape.slack)
+    def _cost(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
+        return self.family.slack_pair(n_a, a, n_b, b, self.shape.slack)
 
     def gradient(self, piece: Array) -> Array:
         arms, means, moved = self._moved(piece)

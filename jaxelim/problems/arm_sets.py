@@ -13,10 +13,10 @@ from jaxelim.lanes import index_like, over_arm_blocks
 def refuted_against(seen, beta) -> Array:
     """The arms or items k with a refuted piece {mu_i <= mu_k} for some i: [K] bool."""
 
-    def more(fallen, arms):
+    def more(found, arms):
         for _, row in seen.family.refuted_pairs(seen, arms, beta):
-            fallen = jnp.where(row, 1, fallen)
-        return fallen
+            found = jnp.where(row, 1, found)
+        return found
 
     # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
     none = jnp.zeros(seen.shape.exists.shape, seen.means.dtype)

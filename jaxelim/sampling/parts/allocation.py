@@ -24,7 +24,6 @@ from jaxelim.lanes import where as where_
 from jaxelim.lower_bound import centred_pair
 from jaxelim.lower_bound.centred_pair import Pair
 
-MAX_ITERATIONS = 60
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
 

@@ -29,11 +29,12 @@ from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.arms import ArmModel
 from jaxelim.lower_bound.secular import gaussian_weights
 from jaxelim.lower_bound.solver import climb
-from jaxelim.sampling.parts.allocation import MAX_ITERATIONS
 
 QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
 _GRID = 2.0**30
+_MOST = 60
+"""Most iterations of an interior-point solve."""
 
 
 @jax.tree_util.register_dataclass
@@ -230,7 +231,7 @@ def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
         live = jnp.where(jnp.any(live), live, ahead)
         found: Any = climb(
             model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
-            last.dual, gap, MAX_ITERATIONS, now & solvable,
+            last.dual, gap, _MOST, now & solvable,
         )  # fmt: skip
         once = jnp.ones_like(last.evaluations)
         return where_(
@@ -272,7 +273,7 @@ def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmA
             live = jnp.where(go, live, live & (model.margins > 0))
             found: Any = climb(
                 model, live.astype(means.dtype), live, jnp.zeros_like(means), even,
-                jnp.zeros_like(means), gap, MAX_ITERATIONS, go,
+                jnp.zeros_like(means), gap, _MOST, go,
             )  # fmt: skip
             better = go & (found.value > value * (1 + gap))
             more = jnp.where(go, jnp.add(found.iterations, 1), 0)
