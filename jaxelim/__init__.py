@@ -18,6 +18,7 @@ from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import (
     ArgumentError,
+    ClusterError,
     ConflictError,
     DamagedFileError,
     FamilyError,
@@ -26,11 +27,14 @@ from jaxelim.errors import (
     MemoryLimitError,
     RidgeWarning,
     RuleError,
+    SchedulerLost,
     SetupError,
     StoreError,
     TieError,
     UnknownNameError,
     UnsupportedError,
+    WorkerMismatch,
+    WorkersLost,
 )
 from jaxelim.families import (
     Bernoulli,
@@ -74,13 +78,14 @@ from jaxelim.stopping.resets import Resets
 from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import store, testing
+    from jaxelim import cluster, store, testing
 
 __all__ = [
     "ASK",
     "ArgumentError",
     "Bernoulli",
     "BestArm",
+    "ClusterError",
     "ConflictError",
     "DamagedFileError",
     "Directions",
@@ -121,6 +126,7 @@ __all__ = [
     "Rows",
     "RuleError",
     "SamplingRule",
+    "SchedulerLost",
     "SelectiveElimination",
     "SetupError",
     "Snapshot",
@@ -135,9 +141,12 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "View",
+    "WorkerMismatch",
+    "WorkersLost",
     "allocation_value",
     "best_extra_arm",
     "characteristic_time",
+    "cluster",
     "complexity",
     "complexity_gradients",
     "design_features",

@@ -172,6 +172,35 @@ class SetupError(JaxelimError, RuntimeError):
         return f"{self.problem}; {self.remedy}"
 
 
+class ClusterError(JaxelimError, RuntimeError):
+    """Workers do not compute what they were asked for.
+
+    Args:
+        problem: what is wrong, in words.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, problem: str, remedy: str):
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
+class WorkersLost(ClusterError):
+    """No worker is left, none came in time, or some blocks end every worker that has them."""
+
+
+class SchedulerLost(ClusterError):
+    """The scheduler of a cluster does not answer."""
+
+
+class WorkerMismatch(ClusterError):
+    """A worker has other versions or another platform, and could compute other numbers."""
+
+
 class RidgeWarning(UserWarning):
     """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
 

@@ -1,15 +1,24 @@
 """Atomic writes of files, and the temporary files that killed processes leave."""
 
 import errno
+import functools
+import hashlib
 import os
 import re
 import socket
+import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from jaxelim.errors import ArgumentError, StoreError
 
-_PART = re.compile(r"\..+\.(?P<host>[^.]+)-(?P<process>\d+)\.part")
+_PART = re.compile(
+    r"\..+\.(?P<host>[^.]+)\.(?P<identity>[0-9a-f]{8})-(?P<process>\d+)(-\d+)?\.part"
+)
+LONG_AGO = 86_400.0
+"""Seconds after which nobody writes on an untouched temporary file: no write takes a day."""
 
 
 def writable_file(name: str, path: Any) -> Path:
@@ -49,8 +58,9 @@ def writable_file(name: str, path: Any) -> Path:
 
 
 def _part_of(path: Path) -> Path:
-    """The temporary file of a file that this process writes, in the same folder."""
-    return path.with_name(f".{path.name}.{host()}-{os.getpid()}.part")
+    """The temporary file of a file that this thread writes, in the same folder."""
+    writer = f"{host()}.{_identity()}-{os.getpid()}-{threading.get_native_id()}"
+    return path.with_name(f".{path.name}.{writer}.part")
 
 
 def write_whole(path: Path, contents: bytes) -> None:
@@ -133,10 +143,51 @@ def host() -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
 
 
+@functools.cache
+def _identity() -> str:
+    """Eight digits of this machine's boot and process namespace.
+
+    Machines and containers can have equal names, and process numbers are one's own.
+    """
+    found = [host()]
+    try:
+        found.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        found.append(os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        pass  # not on Linux
+    return hashlib.sha256("\0".join(found).encode()).hexdigest()[:8]
+
+
 def abandoned(path: Path) -> bool:
-    """Whether this is a temporary file whose process, on this machine, has ended."""
+    """Whether this is a temporary file of this machine whose process has ended.
+
+    The name of this machine with another identity is the machine before a restart, or
+    another machine. Its file counts as abandoned after a day.
+    """
     found = _PART.fullmatch(path.name)
-    return found is not None and found["host"] == host() and not _alive(int(found["process"]))
+    if found is None or found["host"] != host():
+        return False
+    if found["identity"] == _identity():
+        return not _alive(int(found["process"]))
+    try:
+        return time.time() - path.stat().st_mtime > LONG_AGO
+    except OSError:
+        return False
+
+
+def irregular(path: Path) -> str:
+    """What stands in place of a regular file, in words; empty for a regular file.
+
+    A path that does not exist gives the empty text too.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "a link to nothing" if os.path.islink(path) else ""
+    except OSError as error:
+        return "a link to itself" if error.errno == errno.ELOOP else ""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return "" if stat.S_ISREG(mode) else kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _alive(process: int) -> bool:

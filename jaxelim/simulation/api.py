@@ -1,18 +1,20 @@
 """The public calls `simulate` and `trace`: check, run, order the results."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
+from jaxelim.simulation import blocks
 from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
 from jaxelim.simulation.job import Engine, Job
+from jaxelim.simulation.outcomes import outcomes, refuse_degenerate
 from jaxelim.simulation.result import Result, Trace
 from jaxelim.stopping.llr import LLR
 from jaxelim.stopping.thresholds import Heuristic
@@ -36,6 +38,9 @@ def simulate(
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = False,
     initial_pulls: int | None = None,
+    executor: Any = None,
+    block: int | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
@@ -73,6 +78,14 @@ def simulate(
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
             in index order. None: the family's least, 1, or 2 where the variance is
             unknown.
+        executor: a `concurrent.futures.Executor` whose workers are spawned processes, or
+            a Dask `Client`, as `jaxelim.cluster` gives; None: this process. The runs
+            are cut into blocks, one device each. Every array equals that of one process.
+        block: runs of a block, with executor or store. None: a quarter of the runs of
+            a worker, rounded up to a power of two, at most 10,000.
+        store: a folder that keeps each block once it is finished; the same call goes on
+            from there. `noise` counts by its contents, and a class outside jaxelim by
+            its source too. The layout does not count.
 
     Returns:
         A `Result`; arrays are [stopping, delta, run], with a batch of instances
@@ -87,6 +100,9 @@ def simulate(
         FamilyError, RuleError: a method of the family or of the rule raises, or returns
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
+        StoreError: the store cannot be read or written.
+        WorkersLost, SchedulerLost, WorkerMismatch: the executor's workers are gone, its
+            scheduler is, or a worker has other versions.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
@@ -113,6 +129,9 @@ def simulate(
         engine,
         initial_pulls,
     )
+    blocks.check(job, executor, block, store)
+    if executor is not None or store is not None:
+        return blocks.simulated(job, progress, executor, block, store)
     with scope.engine():
         return _simulated(job, progress)
 
@@ -184,33 +203,8 @@ def trace(
 
 
 def _simulated(job: Job, progress: Any) -> Result:
-    """Run a job and order its outcomes, which come in the order of finishing."""
-    spec = spec_of(job)
-    inputs = checked_inputs_of(job, spec)
-    queue, places = queue_of(job, spec)
-    carry, work = drive(job, spec, progress, inputs, queue)
-    raw = carry.out if spec.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
-    finished = np.atleast_1d(carry.finished)
-    used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)])  # noqa: E731
-    rows = jax.tree.map(used, raw)
-    dealt = np.repeat(np.arange(spec.devices), finished)
-    which, instance, row = places[:, rows.item * spec.devices + dealt]
-    _refuse_degenerate(job, rows.degenerate, row, instance)
-
-    def placed(x):
-        """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
-        shape = job.instance.size, x.shape[1], job.deltas.size, job.runs.size, *x.shape[3:]
-        full = np.zeros(shape, x.dtype)
-        if job.shared:
-            full[instance, :, :, row] = x
-        else:
-            full[instance, :, which, row] = x[:, :, 0]
-        return full if job.instance.batched else full[0]
-
-    times = jax.tree.map(lambda x: x[:, None], rows.times)
-    bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
-    arrays = jax.tree.map(placed, bare)
-    return Result.assembled(job, spec, arrays, work)
+    arrays, work = outcomes(job, progress)
+    return Result.assembled(job, spec_of(job), arrays, work)
 
 
 def _traced(job: Job) -> Trace:
@@ -222,26 +216,8 @@ def _traced(job: Job) -> Trace:
     inputs = checked_inputs_of(job, spec)
     carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
     first = np.zeros(1, int)
-    _refuse_degenerate(job, carry.out.degenerate, first, first)
+    refuse_degenerate(job, carry.out.degenerate, first, first)
     return Trace.assembled(job, carry)
-
-
-def _refuse_degenerate(
-    job: Job, found: Any, row: np.ndarray, instance: np.ndarray
-) -> None:
-    """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
-
-    Raises:
-        ArgumentError: there is such a run; the message names the first.
-    """
-    if found is None or not found[: row.size].any():
-        return
-    bad = np.flatnonzero(found[: row.size])
-    at = bad[np.lexsort([instance[bad], row[bad]])[0]]
-    where = f"run {job.runs[row[at]]}" + (f" of instance {instance[at]}" * job.instance.batched)
-    argument, given = ("instance", job.instance) if job.noise is None else ("noise", job.noise)
-    note = f"the rewards of arm {int(found[at]) - 1} in {where} are all equal"
-    raise ArgumentError(argument, given, f"rewards that {job.instance.family!r} can draw", note)
 
 
 __all__ = ["Engine", "simulate", "trace"]

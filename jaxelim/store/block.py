@@ -1,10 +1,12 @@
 """One finished block: its arrays, its file and the file's name."""
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from jaxelim.errors import DamagedFileError, StoreError
+from jaxelim.files import irregular
 from jaxelim.store.settings import as_json, digest
 
 FORMAT = 1
@@ -102,16 +105,20 @@ class Block:
         }
         # Built in memory: on a full disk HDF5 can fail anywhere, but a plain write in one place.
         packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
-        return bytes(data.to_netcdf(engine="h5netcdf", encoding=packed))
+        with _without_locks():
+            return bytes(data.to_netcdf(engine="h5netcdf", encoding=packed))
 
     @staticmethod
     def read(path: Path) -> "Block":
         """Read the block in a file and check it.
 
         Raises:
-            DamagedFileError: the file is not as it was written.
+            DamagedFileError: the file is not as it was written, or there is a folder, a
+                pipe or a dangling link in its place.
             StoreError: the file cannot be read, or has a newer format.
         """
+        if kind := irregular(path):  # reading a pipe would wait for a writer
+            raise DamagedFileError(path, f"it is {kind}, not a file")
         try:
             contents = path.read_bytes()
         except OSError as error:
@@ -148,6 +155,15 @@ class Block:
                 path, f"its attributes cannot be read ({type(error).__name__})"
             ) from error
         return block
+
+
+def _without_locks() -> contextlib.AbstractContextManager:
+    """Keep xarray from taking a distributed lock where the caller has a Dask client.
+
+    The file is in memory, and the scheduler does not know the lock's name.
+    """
+    dask = sys.modules.get("dask")
+    return contextlib.nullcontext() if dask is None else dask.config.set(scheduler="sync")
 
 
 def _parsed(contents: bytes) -> tuple[xr.Dataset, dict]:

@@ -1,5 +1,6 @@
 """A folder of finished blocks."""
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -106,14 +107,8 @@ class Store:
         Raises:
             ConflictError: two blocks disagree on a run.
         """
-        wanted, blocks, damaged = digest(settings), [], []
-        for entry in self.entries():
-            if entry.digest == wanted:
-                try:
-                    blocks.append(Block.read(entry.path))
-                except DamagedFileError as error:
-                    damaged.append(error)
-        return Held(joined(blocks), tuple(blocks), tuple(damaged))
+        wanted = digest(settings)
+        return _held(entry for entry in self.entries() if entry.digest == wanted)
 
     def check_name(self, name: str, settings: dict) -> None:
         """Refuse a cell whose name belongs to other settings in this store.
@@ -139,12 +134,19 @@ class Store:
     def put_aside(self, damaged: Iterable[DamagedFileError]) -> None:
         """Rename damaged files to `*.damaged`, so that they can still be inspected.
 
+        Folders, pipes and links in place of files are renamed too. If the new name is a
+        folder's, a number makes it another.
+
         Raises:
             StoreError: a file cannot be renamed.
         """
         for error in damaged:
+            aside = error.path.with_name(error.path.name + ".damaged")
+            tries = (aside.with_name(f"{n}-{aside.name}") for n in itertools.count(2))
+            while aside.is_dir() or (aside.exists() and error.path.is_dir()):
+                aside = next(tries)
             try:
-                os.replace(error.path, error.path.with_name(error.path.name + ".damaged"))
+                os.replace(error.path, aside)
             except FileNotFoundError:
                 pass
             except OSError as cause:
@@ -156,17 +158,29 @@ class Store:
         Raises:
             ConflictError: two blocks disagree on a run.
         """
-        found: dict[tuple[str, str], list[Block]] = {}
-        broken: dict[tuple[str, str], list[DamagedFileError]] = {}
+        found: dict[tuple[str, str], list[Entry]] = {}
         for entry in self.entries():
-            key = entry.slug, entry.digest
-            blocks, damaged = found.setdefault(key, []), broken.setdefault(key, [])
-            try:
-                blocks.append(Block.read(entry.path))
-            except DamagedFileError as error:
-                damaged.append(error)
+            found.setdefault((entry.slug, entry.digest), []).append(entry)
         stored = []
-        for key, blocks in found.items():
-            name = blocks[0].name if blocks else key[0]
-            stored.append(Stored(name, Held(joined(blocks), tuple(blocks), tuple(broken[key]))))
+        for (of_cell, _), entries in found.items():
+            held = _held(entries)
+            if held.blocks or held.damaged:
+                stored.append(Stored(held.blocks[0].name if held.blocks else of_cell, held))
         return stored
+
+
+def _held(entries: Iterable[Entry]) -> Held:
+    """The blocks of one cell.
+
+    Another process may set a damaged file aside after it was listed: it is left out.
+    """
+    blocks, damaged = [], []
+    for entry in entries:
+        try:
+            blocks.append(Block.read(entry.path))
+        except DamagedFileError as error:
+            damaged.append(error)
+        except StoreError:
+            if os.path.lexists(entry.path):
+                raise
+    return Held(joined(blocks), tuple(blocks), tuple(damaged))

@@ -112,9 +112,11 @@ def joined(blocks: Sequence[Block]) -> xr.Dataset | None:
         return None
     order = sorted(blocks, key=lambda block: (int(block.runs[0]), -block.runs.size))
     parts: list[xr.Dataset] = []
-    kept, end = [], -1
+    kept: list[Block] = []  # those that a later block may overlap
+    end = -1
     for block in order:
         runs = block.runs
+        kept = [other for other in kept if int(other.runs[-1]) >= int(runs[0])]
         for other in kept:
             both = np.intersect1d(runs, other.runs)
             if both.size and not block.data.sel(run=both).identical(other.data.sel(run=both)):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -412,16 +413,113 @@ def test_an_interrupt_keeps_finished_blocks(tmp_path, whole):
 
 
 def test_leftovers_of_dead_processes_are_removed(copy):
+    """A live process, one of another host and one of a container with this name keep theirs."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    folder, host = copy / "blocks", files.host()
-    gone = folder / f".some-block.nc.{host}-{dead.pid}.part"
-    for path in (gone, alive := folder / f".some-block.nc.{host}-{os.getpid()}.part",
-                 elsewhere := folder / f".some-block.nc.not-{host}-{dead.pid}.part"):  # fmt: skip
+    folder, host, identity = copy / "blocks", files.host(), files._identity()
+    block = folder / ".some-block.nc"
+    names = {
+        "gone": f"{host}.{identity}-{dead.pid}-7",
+        "alive": f"{host}.{identity}-{os.getpid()}-7",
+        "elsewhere": f"not-{host}.{identity}-{dead.pid}-7",
+        "container": f"{host}.{'0' * 8}-{dead.pid}-7",
+        "old": f"{host}.{'1' * 8}-{dead.pid}-7",
+        "old elsewhere": f"not-{host}.{'1' * 8}-{dead.pid}-7",
+    }
+    paths = {key: block.with_name(f"{block.name}.{name}.part") for key, name in names.items()}
+    for key, path in paths.items():
         path.write_bytes(b"half")
-    assert store.Store(copy).leftovers() == sorted([gone, alive, elsewhere])
+        if key.startswith("old"):
+            os.utime(path, (time.time() - 2 * files.LONG_AGO,) * 2)
+    assert store.Store(copy).leftovers() == sorted(paths.values())
     run(copy)
-    assert not gone.exists() and alive.exists() and elsewhere.exists()
+    left = {key for key, path in paths.items() if path.exists()}
+    assert left == {"alive", "elsewhere", "container", "old elsewhere"}
+
+
+def test_a_temporary_file_names_its_writer(tmp_path):
+    """It is not abandoned while its thread writes, and no other thread has its name."""
+    mine = files._part_of(tmp_path / "x.nc")
+    mine.write_bytes(b"half")
+    others: list[Path] = []
+    thread = threading.Thread(target=lambda: others.append(files._part_of(tmp_path / "x.nc")))
+    thread.start()
+    thread.join()
+    assert not files.abandoned(mine) and others[0] != mine
+
+
+def folder_(path: Path) -> None:
+    """A folder, where a folder of that name was set aside before."""
+    path.mkdir()
+    (path / "x").write_text("")
+    path.with_name(path.name + ".damaged").mkdir()
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def circular(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("place", [folder_, pipe, dangling, circular, device])
+def test_no_file_in_place_of_a_block(place, copy, whole, capsys):
+    """It is set aside with a line; nobody waits for a writer of a pipe."""
+    path = sorted((copy / "blocks").iterdir())[3]
+    path.unlink()
+    place(path)
+    with pytest.raises(je.DamagedFileError, match="not a file"):
+        store.Block.read(path)
+    assert run(copy) == cells.Done(BLOCK, 2 * RUNS - BLOCK, 1)
+    assert f"computed again: {path}: it is" in capsys.readouterr().err
+    aside = {one.name for one in (copy / "blocks").iterdir()} - {*os.listdir(whole / "blocks")}
+    assert aside and all(name.endswith(".damaged") for name in aside)
+    assert path.read_bytes() == (whole / "blocks" / path.name).read_bytes()
+
+
+def test_a_linked_block_is_a_block(copy, whole):
+    path = sorted((copy / "blocks").iterdir())[3]
+    path.unlink()
+    path.symlink_to(whole / "blocks" / path.name)
+    assert run(copy).computed == 0
+
+
+def test_a_block_that_another_process_sets_aside(copy, monkeypatch):
+    """It is listed, and gone when it is read."""
+    gone = store.Store(copy).entries()[0]
+    listed = store.Store(copy).entries
+    monkeypatch.setattr(store.Store, "entries", lambda _: listed())
+    entries = store.Store(copy).entries()
+    gone.path.unlink()
+    monkeypatch.setattr(store.Store, "entries", lambda _: entries)
+    assert store.Store(copy).held(Cheap().settings()).runs.size == RUNS - BLOCK
+    assert len(store.Store(copy).cells()) == 2
+
+
+def test_writes_where_a_dask_client_is_the_default(tmp_path):
+    """xarray would take a lock of the cluster, whose name the scheduler does not know."""
+    distributed = pytest.importorskip("distributed")
+    block = store.Block("x", {}, *Cheap().compute(np.arange(2)))
+    alone = block.encoded()
+    with (
+        warnings.catch_warnings(),
+        distributed.LocalCluster(
+            n_workers=0, processes=False, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=True),
+    ):
+        warnings.simplefilter("ignore")
+        assert block.encoded() == alone
+        assert store.Store(tmp_path).write(block).read_bytes() == alone
 
 
 def test_the_list_of_results(copy, tmp_path, capsys):

@@ -1,0 +1,165 @@
+"""Dask clusters with the settings that long simulations need."""
+
+import contextlib
+import importlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError, SchedulerLost, SetupError, WorkersLost
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LOOPBACK = "127.0.0.1"
+PRELOAD = "jaxelim.cluster.worker"
+ALLOWED_FAILURES = 3
+"""Workers that a block may end before it counts as the cause."""
+SILENCE = "60 s"
+"""A worker that gives no sign of life for so long is started again.
+
+Heartbeats come from a thread of their own, also while a block is computed.
+"""
+
+NEVER_WAIT = tuple(f"distributed.worker.memory.{one}" for one in ("target", "spill", "pause"))
+"""Settings under which a worker stores its results on disk or waits for free memory.
+
+JAX frees memory late, so a worker could wait for ever.
+"""
+
+
+def _distributed() -> Any:
+    """The package distributed.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise SetupError(
+            f"clusters need the package distributed: {error}", "pip install 'jaxelim[cluster]'"
+        ) from error
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def local(
+    workers: int | None = None, memory: int | str = "auto", dashboard: str | int | None = None
+) -> Iterator["Client"]:
+    """Start worker processes on this machine; give a Dask Client of them.
+
+    Workers have one CPU device and one thread each. One that dies is started again. All
+    listen on loopback only. The processes end with the context.
+
+    A script that calls it must be guarded by `if __name__ == "__main__":`, as the
+    workers import it.
+
+    Args:
+        workers: number of processes; None: one a core.
+        memory: limit of each process, such as "4 GB" or a number of bytes; "auto": its
+            share of the machine's memory.
+        dashboard: a port of loopback, or an address, for Dask's dashboard; None for none.
+            The dashboard needs the package bokeh.
+
+    Raises:
+        ArgumentError: workers is no integer >= 1, or memory is no size.
+        SetupError: the package distributed is not installed.
+    """
+    if workers is not None:
+        workers = checks.integer("workers", workers, low=1)
+    distributed = _distributed()
+    where = f"{LOOPBACK}:{dashboard}" if isinstance(dashboard, int) else dashboard
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(
+            _lasting(distributed)(
+                n_workers=cores() if workers is None else workers,
+                threads_per_worker=1,
+                processes=True,
+                host=LOOPBACK,
+                dashboard_address=where,
+                silence_logs=logging.CRITICAL,
+                scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES, "worker_ttl": SILENCE},
+                preload=[PRELOAD],
+                memory_limit=_size(memory),
+                config=dict.fromkeys(NEVER_WAIT, False),
+            )
+        )
+        yield stack.enter_context(distributed.Client(cluster, set_as_default=False))
+
+
+def _size(memory: Any) -> Any:
+    parse = importlib.import_module("dask.utils").parse_bytes
+    try:
+        return memory if memory == "auto" else parse(memory)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ArgumentError(
+            "memory", memory, "'auto', or a size such as '4 GB' or a number of bytes"
+        ) from error
+
+
+def _lasting(distributed: Any) -> type:
+    """A LocalCluster that never gives up a worker that died.
+
+    Dask's own closes a nanny whose worker is not back 15 s after its death, which JAX's
+    start can take. The cluster would lose its workers one by one.
+    """
+
+    class Lasting(distributed.LocalCluster):
+        def _update_worker_status(self, op: str, msg: Any) -> None:
+            above: Any = super(distributed.SpecCluster, self)
+            above._update_worker_status(op, msg)
+
+    return Lasting
+
+
+@contextlib.contextmanager
+def connect(address: str | os.PathLike[str], timeout: float = 60) -> Iterator["Client"]:
+    """Give a Dask Client of a cluster that runs already; the cluster stays.
+
+    Args:
+        address: of the scheduler, such as "tcp://10.0.0.1:8786"; or the path of a
+            scheduler file.
+        timeout: seconds to wait for the scheduler, and then for a worker.
+
+    Raises:
+        ArgumentError: address is no text, or timeout is not above 0.
+        SchedulerLost: no scheduler answers.
+        WorkersLost: no worker joins.
+        SetupError: the package distributed is not installed.
+    """
+    if not isinstance(address, str | os.PathLike) or not str(address):
+        raise ArgumentError("address", address, "an address such as 'tcp://10.0.0.1:8786'")
+    timeout = checks.real("timeout", timeout, low=0, open=True)
+    distributed = _distributed()
+    file = isinstance(address, os.PathLike) or Path(address).suffix == ".json"
+    given = {"scheduler_file": str(address)} if file else {"address": address}
+    try:
+        client = distributed.Client(**given, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        raise SchedulerLost(
+            f"no scheduler answers at {address} within {timeout:g} s: {error}",
+            "start one: dask scheduler --host ADDRESS",
+        ) from error
+    with client:
+        _wait_for_a_worker(client, str(address), timeout)
+        yield client
+
+
+def _wait_for_a_worker(client: Any, address: str, timeout: float) -> None:
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError as error:
+        raise WorkersLost(
+            f"no worker joined {address} within {timeout:g} s",
+            f"start workers: dask worker {address} --nthreads 1 --preload {PRELOAD}",
+        ) from error

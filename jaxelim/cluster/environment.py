@@ -1,0 +1,188 @@
+"""The environment of a worker: one device, one thread, the same versions as the client."""
+
+import contextlib
+import dataclasses
+import os
+import platform
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxelim
+from jaxelim import scope
+from jaxelim.errors import RidgeWarning, SetupError, WorkerMismatch
+from jaxelim.files import host
+
+FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """What a worker needs to know of the process that asks for its work.
+
+    Attributes:
+        versions: as `versions` gives them.
+        host, process: where the client runs.
+        cache: the client's folder of compiled programs; None for none.
+        quiet: whether workers leave out `RidgeWarning`, which the client has shown.
+    """
+
+    versions: dict[str, str]
+    host: str
+    process: int
+    cache: str | None
+    quiet: bool = True
+
+    @staticmethod
+    def here() -> "Client":
+        """This process."""
+        flags: Any = jax.config
+        return Client(versions(), host(), os.getpid(), flags.jax_compilation_cache_dir)
+
+
+def versions() -> dict[str, str]:
+    """All versions that determine numbers or the form of messages."""
+    from jaxelim.store.settings import REVISION  # imports xarray
+
+    return {
+        "jaxelim": jaxelim.__version__,
+        "revision": str(REVISION),
+        "jax": jax.__version__,
+        "jaxlib": metadata.version("jaxlib"),
+        "numpy": np.__version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+    }
+
+
+class _Process:
+    """What this process knows of its own preparation."""
+
+    ready: Client | None = None
+
+
+def prepare(client: Client) -> None:
+    """Set this process to one device and one thread; once, before JAX starts.
+
+    Raises:
+        WorkerMismatch: a version differs from the client's.
+        SetupError: this is the client's own process, or JAX has started with other
+            settings.
+    """
+    if _Process.ready == client:
+        return
+    if (host(), os.getpid()) == (client.host, client.process):
+        raise SetupError(
+            "the executor runs its tasks in this process, on threads",
+            "use spawn: ProcessPoolExecutor(mp_context=multiprocessing.get_context('spawn'))",
+        )
+    _compare(client.versions)
+    set_one_device()
+    cache = _cache_of(client)
+    if cache is not None:
+        jax.config.update("jax_compilation_cache_dir", cache)
+    if client.quiet:
+        warnings.simplefilter("ignore", RidgeWarning)
+    _Process.ready = client
+
+
+def set_one_device() -> None:
+    """Set one CPU device and one thread for JAX, and ignore Ctrl-C, which is the client's.
+
+    Raises:
+        SetupError: JAX has started with several devices or threads.
+    """
+    # Ctrl-C reaches the whole process group. Only the main thread may set handlers.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not scope.jax_started():
+        os.environ["NPROC"] = "1"
+        jax.config.update("jax_num_cpu_devices", 1)
+        return
+    devices = jax.devices()
+    many = len(devices) > 1
+    if many or (devices[0].platform == "cpu" and os.environ.get("NPROC") != "1"):
+        found = f"{len(devices)} devices" if many else "threads of its own"
+        raise SetupError(f"JAX has started with {found} in worker {os.getpid()} on {host()}", FRESH)
+
+
+def _compare(wanted: dict[str, str]) -> None:
+    mine = versions()
+    told = [
+        f"{name} is {mine.get(name, 'absent')} there and {wanted.get(name, 'absent')} here"
+        for name in sorted({*mine, *wanted})
+        if mine.get(name) != wanted.get(name)
+    ]
+    if told:
+        raise WorkerMismatch(
+            f"worker {os.getpid()} on {host()} has other versions: {'; '.join(told)}",
+            "install the same versions there, and start the workers again",
+        )
+
+
+def _cache_of(client: Client) -> str | None:
+    """The folder of compiled programs: the client's on its machine, else this machine's own.
+
+    Programs depend on the CPU, so unlike machines must not share a folder.
+    """
+    if client.cache is None or client.host == host():
+        return client.cache
+    flags: Any = jax.config
+    return flags.jax_compilation_cache_dir or str(Path.home() / ".cache" / "jaxelim")
+
+
+UNREADABLE = "Error reading persistent compilation cache entry for"
+
+
+@contextlib.contextmanager
+def mended_cache() -> Iterator[None]:
+    """Delete entries of the compilation cache that JAX could not read.
+
+    JAX compiles again and never rewrites such an entry: a process that was killed while
+    it wrote leaves one for good.
+    """
+    named: list[str] = []
+    show = warnings.showwarning
+
+    def note(message: Any, *more: Any, **named_more: Any) -> None:
+        if str(message).startswith(UNREADABLE):
+            named.append(str(message).removeprefix(UNREADABLE).split("'")[1])
+        else:
+            show(message, *more, **named_more)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message=UNREADABLE)
+        warnings.showwarning = note
+        try:
+            yield
+        finally:
+            flags: Any = jax.config
+            for name in set(named):
+                delete_unreadable(Path(flags.jax_compilation_cache_dir), name)
+
+
+def delete_unreadable(cache: Path, name: str) -> list[Path]:
+    """Delete and return the entries of programs of this name that cannot be unpacked."""
+    try:
+        from jax._src.compilation_cache import decompress_executable as unpacked
+    except ImportError:
+        unpacked = None  # unknown: all of that name go, and are compiled again
+    gone = []
+    for path in cache.glob(f"{name}*-cache"):
+        try:
+            if unpacked is None:
+                raise ValueError
+            unpacked(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except Exception:
+            path.unlink(missing_ok=True)
+            gone.append(path)
+    return gone
