@@ -1,15 +1,16 @@
 """Run an experiment's cells in blocks into a store: resumable, sharded, with progress.
 
-A cell holds one simulation's settings without its runs: instance, problem, rule and
-observers. Its runs are computed in blocks. A finished block is stored (`jaxelim.store`)
-and never computed again. `Options` is what the command lines of all experiments share;
-`script` is their main function.
+A cell (`jaxelim.simulation.cell`) holds one simulation's settings without its runs. Its
+runs are computed in blocks, in this process, on workers here or on a cluster. A finished
+block is stored (`jaxelim.store`) and never computed again. `Options` is what the command
+lines of all experiments share; `script` is their main function.
 """
 
 import contextlib
 import dataclasses
+import importlib.util
+import itertools
 import os
-import platform
 import shlex
 import signal
 import sys
@@ -17,7 +18,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,15 +25,18 @@ import jax
 import numpy as np
 import tyro
 import xarray as xr
-from tqdm import tqdm
 
 import jaxelim as je
 from experiments import paper
-from experiments.workers import Worker
-from jaxelim import checks, cli
-from jaxelim.errors import ArgumentError, JaxelimError
+from experiments.board import Board
+from jaxelim import checks, cli, cluster
+from jaxelim.cluster import Block, compute_all, workers_of
+from jaxelim.cluster.clients import cores
+from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
 from jaxelim.files import make_folder, writable_file
-from jaxelim.store import REVISION, Block, Held, Store, canonical, ranges
+from jaxelim.simulation.cell import Cell
+from jaxelim.store import Block as StoredBlock
+from jaxelim.store import Held, Store, ranges
 
 
 class Job(Protocol):
@@ -65,96 +68,6 @@ class Job(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
-    """One simulation's settings without its runs; fields are those of `je.simulate`.
-
-    Args:
-        name: readable, such as "table1/bai/LinGapE/watched".
-        stopping: all observers of the same runs.
-        delta: one or several, on one trajectory if the rule ignores delta.
-    """
-
-    name: str
-    instance: je.Instance
-    problem: je.Problem
-    rule: je.SamplingRule
-    stopping: tuple[je.StoppingRule, ...]
-    elimination: Any = None
-    delta: tuple[float, ...] = (0.01,)
-    seed: int = 0
-    max_samples: int = paper.CAP
-    threshold: Any = je.Heuristic()  # noqa: RUF009 (frozen)
-    ridge: float | None = 1.0
-    record: tuple[str, ...] = ()
-    precision: str = "float64"
-    initial_pulls: int | None = None
-
-    @property
-    def pulls(self) -> int:
-        """The number of initial pulls of each arm."""
-        least = self.instance.family.initial_pulls
-        return least if self.initial_pulls is None else self.initial_pulls
-
-    def settings(self) -> dict:
-        """All fields but the name, and the revision of the library's numbers.
-
-        One initial pull is left out, as files of older versions do not have it.
-        """
-        fields = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("name", "initial_pulls")
-        }
-        if self.pulls != 1:
-            fields["initial_pulls"] = self.pulls
-        return canonical({**fields, "revision": REVISION})
-
-    @property
-    def program(self) -> Hashable:
-        """See `Job`: everything but numbers, which are arguments of the program."""
-        shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
-        kinds = (
-            self.instance.family,
-            self.problem.static_part(),
-            self.rule.static_part(),
-            self.stopping,
-            self.elimination,
-            self.threshold,
-        )
-        return (*shape, *kinds, self.ridge, self.record, self.precision, self.pulls)
-
-    def compute(
-        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
-    ) -> tuple[xr.Dataset, dict]:
-        """See `Job`."""
-        result = je.simulate(
-            self.instance,
-            self.problem,
-            self.rule,
-            delta=self.delta,
-            stopping=self.stopping,
-            elimination=self.elimination,
-            threshold=self.threshold,
-            runs=runs,
-            seed=self.seed,
-            max_samples=self.max_samples,
-            ridge=self.ridge,
-            record=self.record,
-            engine=je.Engine(precision=self.precision, devices=1),
-            progress=progress,
-            initial_pulls=self.initial_pulls,
-        )
-        data = result.to_xarray()
-        data.attrs = {}
-        versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
-        return data, {
-            **result.timings,
-            **{f"plan_{key}": value for key, value in result.layout.items()},
-            **versions,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
 class Options:
     """Options that all experiments share."""
 
@@ -170,14 +83,22 @@ class Options:
     """Most runs per file: the loss of a killed job, and the unit of shards."""
     max_samples: int = paper.CAP
     """Cap on a run's samples; runs that reach it are cut off and flagged."""
-    processes: bool = True
-    """Use processes, not threads, on several CPU cores: faster, but slower to start."""
+    workers: int | None = None
+    """Worker processes on this machine; 0: compute in this process. Default: one a core."""
+    scheduler: str | None = None
+    """Address of the Dask scheduler of a running cluster; see docs/clusters.md."""
+    scheduler_file: Path | None = None
+    """The file that such a scheduler wrote, in place of its address."""
+    dashboard: str | None = None
+    """HOST:PORT of Dask's dashboard of the workers here, such as 127.0.0.1:8787."""
 
     def __post_init__(self) -> None:
         checks.integer("runs", self.runs, low=1, high=checks.MAX_RUNS)
         checks.integer("block", self.block, low=1)
         checks.seed(self.seed)
         parse_shard(self.shard)
+        if self.workers is not None:
+            checks.integer("workers", self.workers, low=0)
 
     def named(self, name: str) -> str:
         """A cell's name; a seed or cap other than the default is appended.
@@ -244,138 +165,6 @@ def missing(part: Part, held: np.ndarray) -> list[Part]:
     return [Part(part.job, int(one[0]), int(one[-1])) for one in stretches]
 
 
-EVERY = 60.0
-"""Seconds without a finished block after which progress is printed, without bars."""
-
-
-class Board:
-    """Progress: runs done, samples per second and time left, per block and in total.
-
-    Shows bars at a terminal. Elsewhere prints a line per finished block, and one after
-    each minute without any.
-
-    Args:
-        total: all runs.
-        done: runs that existed at the start.
-        blocks: blocks to compute.
-        workers: blocks computed concurrently.
-    """
-
-    def __init__(self, total: int, done: int, blocks: int, workers: int):
-        self._total, self._done, self._blocks = total, done, blocks
-        self._finished = self._samples = self._computed = 0
-        self._began = time.perf_counter()
-        self._lock = threading.Lock()
-        # worker: finished runs and drawn samples of its block
-        self._at_work: dict[int, tuple[int, int]] = {}
-        self._parts: dict[int, Part] = {}  # worker: its block
-        self._said = self._began
-        self._bars: list[tqdm] = []
-        if sys.stderr.isatty():
-            common: dict[str, Any] = dict(
-                file=sys.stderr, dynamic_ncols=True, unit="run", smoothing=0
-            )
-            self._bars = [tqdm(total=total, initial=done, desc="all", position=0, **common)]
-            self._bars += [
-                tqdm(total=0, position=1 + worker, leave=False, **common)
-                for worker in range(workers)
-            ]
-
-    def begin(self, worker: int, part: Part) -> None:
-        """Record that a worker begins a block."""
-        with self._lock:
-            self._parts[worker] = part
-            if self._bars:
-                self._bars[1 + worker].reset(part.runs.size)
-                self._bars[1 + worker].set_description(f"{part.job.name} {ranges(part.runs)}")
-
-    def update(self, worker: int, runs: int, samples: int, seconds: float) -> None:
-        """Record the finished runs and drawn samples of a worker's block."""
-        with self._lock:
-            self._at_work[worker] = runs, samples
-            if self._bars:
-                under_way = np.sum(list(self._at_work.values()), 0)
-                everything = (
-                    self._done + self._computed + under_way[0],
-                    self._samples + under_way[1],
-                    self._seconds(),
-                )
-                own = runs, samples, seconds
-                for bar, (count, drawn, took) in zip(
-                    (self._bars[1 + worker], self._bars[0]), (own, everything), strict=True
-                ):
-                    bar.set_postfix_str(_rate(drawn, took), refresh=False)
-                    bar.update(count - bar.n)
-            elif time.perf_counter() > self._said + EVERY:
-                self._say_how_far()
-
-    def _say_how_far(self) -> None:
-        runs, samples = np.sum(list(self._at_work.values()), 0)
-        runs, samples, self._said = (
-            self._computed + runs,
-            self._samples + samples,
-            time.perf_counter(),
-        )
-        left = self._left(runs) if runs else "unknown time"
-        blocks = (
-            f"{part.job.name} {self._at_work.get(worker, (0, 0))[0]} of {part.runs.size} runs"
-            for worker, part in sorted(self._parts.items())
-        )
-        everything = (
-            f"{self._done + runs} of {self._total} runs, "
-            f"{_rate(samples, self._seconds())}; {left} left"
-        )
-        print(f"{everything}; at work: {', '.join(blocks)}", file=sys.stderr, flush=True)
-
-    def end(self, worker: int, part: Part, work: dict, seconds: float) -> None:
-        """Record that a block is finished and stored."""
-        with self._lock:
-            self._ended(worker, part, work, seconds)
-
-    def _ended(self, worker: int, part: Part, work: dict, seconds: float) -> None:
-        self._at_work.pop(worker, None)
-        self._parts.pop(worker, None)
-        self._said = time.perf_counter()
-        self._finished += 1
-        self._computed += part.runs.size
-        samples = int(work.get("samples_drawn", 0))
-        self._samples += samples
-        if not self._bars:
-            print(
-                f"[{self._finished}/{self._blocks}] {part.job.name} runs {ranges(part.runs)}: "
-                f"{seconds:.1f} s, {_rate(samples, work.get('seconds', seconds))}; "
-                f"{self._left(self._computed)} left",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    def close(self) -> None:
-        """Close the bars."""
-        for bar in reversed(self._bars or ()):
-            bar.close()
-
-    def _left(self, runs: int) -> str:
-        return _clock(self._seconds() / runs * (self._total - self._done - runs))
-
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._began
-
-
-def _rate(samples: float, seconds: float) -> str:
-    return f"{samples / max(seconds, 1e-9) / 1e6:.2f} M samples/s"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60} h {minutes % 60} min"
-        if minutes >= 60
-        else f"{minutes} min {rest} s"
-        if minutes
-        else f"{rest} s"
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class Done:
     """Counts of a job: computed runs, finished runs found, damaged files recomputed."""
@@ -386,11 +175,12 @@ class Done:
 
 
 def run_cells(jobs: Sequence[Job], options: Options) -> Done:
-    """Compute a shard's missing blocks, one per device at a time; store each at once.
+    """Compute a shard's missing blocks, one a worker at a time; store each at once.
 
     Raises:
         ConflictError: the folder has other settings under a cell's name.
         StoreError: the folder cannot be written; finished blocks stay.
+        WorkersLost, SchedulerLost, WorkerMismatch: likewise.
         KeyboardInterrupt: likewise.
     """
     store, shard = Store(options.output), parse_shard(options.shard)
@@ -415,90 +205,78 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
     todo = [rest for part in parts for rest in missing(part, held[part.job.name])]
     total = sum(part.runs.size for part in parts)
     left = sum(part.runs.size for part in todo)
-    devices = jax.devices()
-    apart = options.processes and len(devices) > 1 and devices[0].platform == "cpu"
-    board = Board(total, total - left, len(todo), len(devices))
-    helpers: list[Worker] = []
-
-    def do(worker: int, part: Part, check: Callable[[], None]) -> None:
-        def update(runs: int, _: int, samples: int, seconds: float) -> None:
-            check()
-            board.update(worker, runs, samples, seconds)
-
-        board.begin(worker, part)
-        began = time.perf_counter()
-        if apart:
-            data, work = helpers[worker].compute(part.job, part.runs, update, check)
-        else:
-            with jax.default_device(devices[worker]):
-                data, work = part.job.compute(part.runs, update)
-        store.write(Block(part.job.name, settings[part.job.name], data, work))
-        board.end(worker, part, work, time.perf_counter() - began)
-
-    with contextlib.ExitStack() as stack:
-        stack.callback(board.close)
-        if apart:
-            helpers += [stack.enter_context(Worker()) for _ in range(min(len(devices), len(todo)))]
-        _side_by_side(todo, do, len(devices))
+    with _executor(options, len(todo)) as executor:
+        workers = 1 if executor is None else workers_of(executor)
+        kept = _Kept(store, settings, todo, Board(total, total - left, len(todo), workers))
+        blocks = [
+            Block(
+                part.job, part.runs, f"{part.job.name} runs {ranges(part.runs)}", part.job.program
+            )
+            for part in todo
+        ]
+        try:
+            compute_all(executor, blocks, kept)
+        finally:
+            kept.board.close()
     return Done(left, total - left, damaged)
 
 
-def _side_by_side(
-    todo: Sequence[Part], do: Callable[[int, Part, Callable[[], None]], None], workers: int
-) -> None:
-    """Call do(worker, part, check) for every part, on `workers` threads.
+class _Kept:
+    """Stores each block once it is finished, and shows the progress of all."""
 
-    A worker keeps one device, so that devices compile and run independently. Each
-    worker compiles its own programs. It therefore prefers parts whose program no other
-    worker has. The first error or an interrupt ends all workers at their next `check`
-    and is raised.
+    def __init__(self, store: Store, settings: dict, parts: Sequence[Part], board: Board):
+        self.board = board
+        self._store, self._settings, self._parts = store, settings, parts
+        self._rows: dict[int, int] = {}  # number of a block: its row on the board
+        self._began: dict[int, float] = {}
+
+    def began(self, number: int) -> None:
+        if number not in self._rows:
+            used = set(self._rows.values())
+            self._rows[number] = next(row for row in itertools.count() if row not in used)
+        self._began[number] = time.perf_counter()
+        self.board.begin(self._rows[number], self._parts[number])
+
+    def moved(self, number: int, runs: int, samples: int, seconds: float) -> None:
+        self.board.update(self._rows[number], runs, samples, seconds)
+
+    def finished(self, number: int, content: tuple[xr.Dataset, dict]) -> None:
+        part, (data, work) = self._parts[number], content
+        self._store.write(StoredBlock(part.job.name, self._settings[part.job.name], data, work))
+        seconds = time.perf_counter() - self._began.pop(number)
+        self.board.end(self._rows.pop(number), part, work, seconds)
+
+
+@contextlib.contextmanager
+def _executor(options: Options, blocks: int) -> Iterator[Any]:
+    """The workers that the options ask for; None for this process."""
+    given = options.scheduler_file if options.scheduler is None else options.scheduler
+    if blocks and given is not None:
+        with cluster.connect(given) as client:
+            yield client
+        return
+    workers = _workers(options, blocks)
+    if workers == 0:
+        yield None
+        return
+    with cluster.local(workers, dashboard=options.dashboard) as client:
+        yield client
+
+
+def _workers(options: Options, blocks: int) -> int:
+    """How many processes to start here; none where one alone would work.
+
+    On a GPU this process computes: one process has the device.
     """
-    waiting, stop, lock = list(todo), threading.Event(), threading.Lock()
-    errors: list[BaseException] = []
-    owners: dict[Hashable, int] = {}
-
-    def following(worker: int) -> Part | None:
-        with lock:
-            mine = (
-                i
-                for i, part in enumerate(waiting)
-                if owners.get(part.job.program, worker) == worker
-            )
-            part = waiting.pop(next(mine, 0)) if waiting else None
-            if part is not None:
-                owners.setdefault(part.job.program, worker)
-            return part
-
-    def check() -> None:
-        if stop.is_set():
-            raise _Stopped
-
-    def work(worker: int) -> None:
-        try:
-            while not stop.is_set():
-                part = following(worker)
-                if part is None:
-                    return
-                do(worker, part, check)
-        except _Stopped:
-            pass
-        except BaseException as error:
-            errors.append(error)
-            stop.set()
-
-    with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, worker) for worker in range(min(workers, len(todo)))]
-        try:
-            # After an interrupt, Thread.join may take a running thread for finished.
-            wait(futures)
-        finally:
-            stop.set()
-    if errors:
-        raise errors[0]
-
-
-class _Stopped(Exception):
-    """Another worker failed, or the job was interrupted."""
+    if options.workers is not None:
+        return min(options.workers, blocks)
+    workers = min(cores(), blocks)
+    if workers < 2 or jax.default_backend() != "cpu":
+        return 0
+    if importlib.util.find_spec("distributed") is None:
+        print("one process: more need `pip install 'jaxelim[cluster]'`", file=sys.stderr)
+        return 0
+    return workers
 
 
 def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
@@ -589,16 +367,23 @@ def script(
         with _terminable():
             main(config)
     except KeyboardInterrupt:
-        module = getattr(sys.modules.get("__main__"), "__spec__", None)
-        name = module.name if module is not None else os.path.basename(sys.argv[0])
-        command = shlex.join(["python", "-m", name, *given])
-        print(
-            "\nInterrupted. Every finished block is kept; to go on from there, say again:\n"
-            f"  {command}",
-            file=sys.stderr,
-        )
+        print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)
         return 130
+    except ClusterError as error:
+        print(f"{type(error).__name__}: {error}. {_how_to_go_on(given)}", file=sys.stderr)
+        return 2
     except JaxelimError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _how_to_go_on(given: Sequence[str]) -> str:
+    """What is kept, and the command that goes on from it."""
+    module = getattr(sys.modules.get("__main__"), "__spec__", None)
+    name = module.name if module is not None else os.path.basename(sys.argv[0])
+    command = shlex.join(["python", "-m", name, *given])
+    return f"Every finished block is kept; to go on from there, say again:\n  {command}"
+
+
+__all__ = ["Board", "Cell", "Options", "Part", "load", "run_and_load", "run_cells", "script"]

@@ -233,6 +233,19 @@ def pool_of(executor: Any) -> Pool:
     return Pool(executor)
 
 
+def workers_of(executor: Any) -> int:
+    """The number of an executor's workers, at least 1.
+
+    Raises:
+        ArgumentError: see `pool_of`.
+    """
+    pool = pool_of(executor)
+    try:
+        return pool.workers()
+    finally:
+        pool.close()
+
+
 def _emptied(waiting: queue.SimpleQueue) -> list:
     found = []
     with contextlib.suppress(queue.Empty):

@@ -12,7 +12,6 @@ import numpy as np
 
 from jaxelim import checks, cluster, scope
 from jaxelim.cluster.dispatch import say
-from jaxelim.cluster.executors import pool_of
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, ClusterError
 from jaxelim.simulation.drive import spec_of
@@ -96,7 +95,9 @@ def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: 
     workers = 1
     if executor is not None:
         job = dataclasses.replace(job, layout=dataclasses.replace(job.layout, devices=1))
-        workers = _workers(executor, job)
+        workers = cluster.workers_of(executor)
+        if not hasattr(executor, "get_executor"):  # Dask pickles more
+            _check_pickles(job)
     kept = None if store is None else _Kept(store, job)
     held = None if kept is None else kept.held()
     missing = job.runs if held is None else np.setdiff1d(job.runs, held.runs)
@@ -119,21 +120,6 @@ def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: 
     count = len(parts) + (0 if held is None else len(held.blocks))
     largest = max((runs for runs, _, _ in found), key=len)
     return _assembled(given, _part(job, largest), found, count)
-
-
-def _workers(executor: Any, job: Job) -> int:
-    """The number of workers.
-
-    Raises:
-        ArgumentError: see `pool_of`; or an argument of the call cannot be sent to them.
-    """
-    pool = pool_of(executor)
-    try:
-        if not hasattr(executor, "get_executor"):  # Dask pickles more
-            _check_pickles(job)
-        return pool.workers()
-    finally:
-        pool.close()
 
 
 def _size(runs: int, workers: int) -> int:

@@ -27,7 +27,7 @@ def test_the_jobs_cover_the_table():
 def test_the_numbers_are_those_of_simulate(tmp_path, capsys):
     arguments = [
         "--runs", "6", "--families", "bernoulli", "--rules", "kl-lucb", "--problems", "osi",
-        "--no-processes", "--output", str(tmp_path),
+        "--workers=0", "--output", str(tmp_path),
     ]  # fmt: skip
     assert beyond_gaussians.main(arguments) == 0
     page = capsys.readouterr().out

@@ -62,7 +62,7 @@ def test_the_two_dimensional_example_at_a_small_size(tmp_path, capsys):
         output=tmp_path / "out" / "small",
         results=tmp_path / "results",
         block=2,
-        processes=False,
+        workers=0,
     )
     for i in (1, 2):
         two_dimensional.main(dataclasses.replace(config, shard=f"{i}/2", results=tmp_path / str(i)))

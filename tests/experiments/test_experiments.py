@@ -16,6 +16,7 @@ from scipy import stats
 
 import jaxelim as je
 from experiments import (
+    board,
     cells,
     figure1_left,
     figure1_middle,
@@ -29,7 +30,7 @@ from experiments import (
 from jaxelim import figures, store
 
 ROOT = Path(__file__).parents[2]
-HERE = "--no-processes"  # reuse what this process has compiled
+HERE = "--workers=0"  # reuse what this process has compiled
 TINY = ["--runs", "6", "--max-samples", "2000", "--seed", "3", HERE]
 
 
@@ -366,21 +367,21 @@ def test_a_long_job_prints_its_progress(capsys, monkeypatch):
     job = cells.Cell(
         "a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),)
     )
-    board = cells.Board(total=300, done=100, blocks=2, workers=2)
+    shown = cells.Board(total=300, done=100, blocks=2, workers=2)
     for worker in (0, 1):
-        board.begin(worker, cells.Part(job, 100 * worker, 100 * worker + 99))
-    board.update(0, 5, 1000, 1.0)
+        shown.begin(worker, cells.Part(job, 100 * worker, 100 * worker + 99))
+    shown.update(0, 5, 1000, 1.0)
     assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(cells, "EVERY", 0.0)
-    board.update(1, 20, 3000, 1.0)
+    monkeypatch.setattr(board, "EVERY", 0.0)
+    shown.update(1, 20, 3000, 1.0)
     said = capsys.readouterr().err
     assert said.startswith("125 of 300 runs, ") and "samples/s; " in said and " left; " in said
     assert said.endswith("at work: a/cell 5 of 100 runs, a/cell 20 of 100 runs\n")
-    board.end(1, cells.Part(job, 100, 199), {"samples_drawn": 5000}, 2.0)
+    shown.end(1, cells.Part(job, 100, 199), {"samples_drawn": 5000}, 2.0)
     assert "[1/2] a/cell runs 100-199" in capsys.readouterr().err
-    board.update(0, 50, 9000, 3.0)
+    shown.update(0, 50, 9000, 3.0)
     assert capsys.readouterr().err.endswith("at work: a/cell 50 of 100 runs\n")
-    board.close()
+    shown.close()
 
 
 def test_names_contain_the_seed():

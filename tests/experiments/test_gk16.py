@@ -10,7 +10,7 @@ import jaxelim as je
 from experiments import gk16
 from jaxelim.store import Store
 
-TINY = ["--runs", "6", "--instances", "2", "--no-processes"]
+TINY = ["--runs", "6", "--instances", "2", "--workers=0"]
 
 
 def test_the_table_and_its_numbers(tmp_path, capsys):

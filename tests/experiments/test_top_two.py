@@ -56,7 +56,7 @@ def test_half_allocations(name):
 @pytest.mark.slow
 def test_the_numbers_are_those_of_simulate(tmp_path, capsys):
     arguments = [
-        "--runs", "6", "--instances", "gk16", "--rules", "eb-tci", "--no-processes",
+        "--runs", "6", "--instances", "gk16", "--rules", "eb-tci", "--workers=0",
         "--output", str(tmp_path),
     ]  # fmt: skip
     assert top_two.main(arguments) == 0

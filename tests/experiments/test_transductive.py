@@ -11,7 +11,7 @@ from experiments import transductive
 from jaxelim import figures
 from jaxelim.store import Store, canonical, digest
 
-TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--no-processes"]
+TINY = ["--runs", "4", "--sizes", "2", "--rules", "uniform", "--workers=0"]
 
 
 def test_the_table_and_its_numbers(tmp_path, capsys):

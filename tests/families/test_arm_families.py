@@ -535,7 +535,7 @@ def test_results_are_stored_and_resumed(family, tmp_path):
     cell = cells.Cell("a", instance, je.BestArm(), je.LUCB(), (je.LLR(),), delta=(0.1,),
                       ridge=None, max_samples=2000)  # fmt: skip
     for runs, computed in ((3, 3), (6, 3), (6, 0)):
-        options = cells.Options(runs=runs, output=tmp_path, block=3, processes=False)
+        options = cells.Options(runs=runs, output=tmp_path, block=3, workers=0)
         assert cells.run_cells([cell], options).computed == computed
     held = cells.load([cell], options)
     direct = je.simulate(instance, cell.problem, cell.rule, delta=0.1, runs=6, max_samples=2000)

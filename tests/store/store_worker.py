@@ -61,7 +61,7 @@ def jobs() -> list[Cheap]:
 
 
 def options(folder: Path) -> cells.Options:
-    return cells.Options(runs=RUNS, block=BLOCK, output=folder, processes=False)
+    return cells.Options(runs=RUNS, block=BLOCK, output=folder, workers=0)
 
 
 def slowly() -> None:

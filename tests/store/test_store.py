@@ -3,7 +3,6 @@
 import dataclasses
 import errno
 import json
-import multiprocessing
 import os
 import pickle
 import resource
@@ -22,7 +21,7 @@ import pytest
 import xarray as xr
 
 import jaxelim as je
-from experiments import cells, workers
+from experiments import cells
 from jaxelim import cli, files, store
 from tests.store.store_worker import BLOCK, RUNS, Cheap, jobs, options
 
@@ -336,67 +335,6 @@ def test_a_path_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(je.StoreError, match="a part of the path is a file"):
         run(tmp_path / "file" / "results")
-
-
-def test_workers_prefer_different_programs():
-    parts = cells.partition(
-        [Cheap("a", 1, arms=40), Cheap("b", 2, arms=40), Cheap("c", 3, arms=60)], 2, 1
-    )
-    meeting, ran = threading.Barrier(2), []
-
-    def do(worker, part, check):
-        meeting.wait(60)  # two at a time
-        ran.append((worker, part))
-
-    cells._side_by_side(parts, do, 2)
-    assert sorted(part.job.name for _, part in ran) == ["a", "a", "b", "b", "c", "c"]
-    # The second worker takes the other program and shares one only at the end.
-    first, others = ran[:4], ran[4:]
-    assert {part.job.program for worker, part in first if worker == 0}.isdisjoint(
-        part.job.program for worker, part in first if worker == 1
-    )
-    assert all(part.job.program == 40 for _, part in others)
-
-
-class Refused(Cheap):
-    def compute(self, runs, progress=None):
-        raise je.ArgumentError("seed", self.seed, "another")
-
-
-class Doomed(Cheap):
-    def compute(self, runs, progress=None):
-        assert multiprocessing.parent_process() is not None
-        if runs[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().compute(runs)
-
-
-class Endless(Cheap):
-    def compute(self, runs, progress=None):
-        time.sleep(1000)
-
-
-@pytest.mark.slow
-def test_processes_compute_what_threads_do(tmp_path, whole, capsys):
-    asked = jobs()
-    assert run(tmp_path, asked, processes=True).computed == 2 * RUNS
-    assert finished(tmp_path) == finished(whole) and not any(job.asked for job in asked)
-    # An error in a worker is raised in the parent and ends the other workers.
-    with pytest.raises(je.ArgumentError, match="allowed: another"):
-        run(
-            tmp_path,
-            [Endless("endless", seed=2), Refused("refused", seed=3, arms=60)],
-            processes=True,
-        )
-    with pytest.raises(
-        workers.WorkerError, match=f"cheap/one.* exit code {-signal.SIGKILL}; .*out of memory"
-    ):
-        run(tmp_path / "doomed", [Doomed()], processes=True, runs=2 * BLOCK)
-    kept = finished(tmp_path / "doomed")
-    assert kept.items() < finished(whole).items() and len(kept) < 2
-    assert run(tmp_path / "doomed").found == BLOCK * len(kept) and finished(
-        tmp_path / "doomed"
-    ) == finished(whole)
 
 
 def test_an_interrupt_keeps_finished_blocks(tmp_path, whole):
