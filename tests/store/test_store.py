@@ -451,7 +451,7 @@ def test_writes_where_a_dask_client_is_the_default(tmp_path):
     with (
         warnings.catch_warnings(),
         distributed.LocalCluster(
-            n_workers=0, processes=False, host="127.0.0.1", dashboard_address=None
+            n_workers=0, processes=False, protocol="tcp://", dashboard_address=None
         ) as cluster,
         distributed.Client(cluster, set_as_default=True),
     ):
