@@ -78,7 +78,8 @@ def local(
     if workers is not None:
         workers = checks.integer("workers", workers, low=1)
     distributed = _distributed()
-    where = f"{LOOPBACK}:{dashboard}" if isinstance(dashboard, int) else dashboard
+    # Without a port of its own a second cluster would warn that the usual one is taken.
+    where = dashboard if isinstance(dashboard, str) else f"{LOOPBACK}:{dashboard or 0}"
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(
             _lasting(distributed)(

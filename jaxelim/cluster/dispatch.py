@@ -127,12 +127,12 @@ class _Deal:
         """Submit as many blocks as there are workers."""
         room = self._pool.workers() - len(self.under_way)
         for _ in range(min(room, len(self.waiting))):
-            self._submit(self.waiting.pop(0), None)
+            self._submit(self.waiting.pop(0))
 
-    def _submit(self, number: int, worker: str | None) -> None:
+    def _submit(self, number: int) -> None:
         block = self._blocks[number]
         self._listener.began(number)
-        future = self._pool.submit(number, block.label, block.task, block.runs, worker)
+        future = self._pool.submit(number, block.label, block.task, block.runs)
         self.under_way[future] = number
 
     def _tell(self) -> None:
@@ -155,7 +155,7 @@ class _Deal:
         self._check_platform(answer)
         following = self._following(number, answer.worker)
         if following is not None:  # before the answer is stored: the worker need not wait
-            self._submit(following, answer.worker)
+            self._submit(following)
         self._listener.finished(number, answer.content)
 
     def _failure(self, number: int, error: BaseException) -> None:
@@ -166,7 +166,11 @@ class _Deal:
         raise self._pool.lost(error) or error
 
     def _following(self, number: int, worker: str) -> int | None:
-        """The next block for a worker: one of a program that no other worker has, if any."""
+        """The next block for a worker: one of a program that no other worker has, if any.
+
+        No more blocks are under way than there are workers, so this idle worker gets it.
+        Dask never runs a block that is bound to a worker, even loosely, once all are dead.
+        """
         owners = self._owners
         owners.setdefault(self._blocks[number].program, worker)
         if not self.waiting or self._pool.workers() <= len(self.under_way):

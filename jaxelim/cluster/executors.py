@@ -40,9 +40,9 @@ class Pool:
         return int(getattr(self._executor, "_max_workers", None) or os.cpu_count() or 1)
 
     def submit(
-        self, number: int, label: str, task: Task, runs: np.ndarray, worker: str | None
+        self, number: int, label: str, task: Task, runs: np.ndarray
     ) -> concurrent.futures.Future:
-        """Submit a block; `worker`: the one that has compiled its program, if known.
+        """Submit a block.
 
         Raises:
             WorkersLost: the executor takes no work any more.
@@ -133,15 +133,12 @@ class Dask(Pool):
             self._seen = self._looked
 
     def submit(
-        self, number: int, label: str, task: Task, runs: np.ndarray, worker: str | None
+        self, number: int, label: str, task: Task, runs: np.ndarray
     ) -> concurrent.futures.Future:
-        preferred: dict[str, Any] = {}
-        if worker is not None:
-            preferred = {"workers": [worker], "allow_other_workers": True}
         # "|" separates the parts that `_note_death` reads; a retry needs another key.
         key = f"{label.replace('|', '/')}|{self._topic}|{number}|{uuid.uuid4().hex[:8]}"
         try:
-            named = {"key": key, **preferred}
+            named = {"key": key}
             return self._executor.submit(
                 compute, task, runs, self._client, self._topic, number, **named
             )

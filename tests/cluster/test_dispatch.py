@@ -42,16 +42,17 @@ class Held(executors.Pool):
 
     def __init__(self, outcomes=None, workers=2, platforms=("",) * 99):
         self._platforms = iter(platforms)
-        self.asked: list[tuple[int, str | None]] = []
+        self.asked: list[tuple[int, str]] = []
+        self._idle = [f"worker {n}" for n in range(workers)]
         self._outcomes, self._workers, self._under_way = outcomes or {}, workers, []
         self.cancelled: list = []
-        self.count = 0
 
     def workers(self):
         return self._workers
 
-    def submit(self, number, label, task, runs, worker):
+    def submit(self, number, label, task, runs):
         future = concurrent.futures.Future()
+        worker = self._idle.pop()
         self.asked.append((number, worker))
         self._under_way.append((future, number, runs, worker))
         assert len(self._under_way) <= self._workers
@@ -61,11 +62,10 @@ class Held(executors.Pool):
         """Called at every turn: the oldest block ends."""
         if self._under_way:
             future, number, runs, worker = self._under_way.pop(0)
+            self._idle.append(worker)
             outcome = self._outcomes.get((number, sum(n == number for n, _ in self.asked)))
             if outcome is None:
-                self.count += 1
-                name = worker or f"worker-{self.count % self._workers}"
-                future.set_result(Answer(runs.sum(), name, next(self._platforms)))
+                future.set_result(Answer(runs.sum(), worker, next(self._platforms)))
             else:
                 future.set_exception(outcome)
         return [(0, 1, 7, 0.5)]
@@ -117,9 +117,8 @@ def test_workers_begin_with_different_programs_and_keep_them(monkeypatch):
     deal(pool, "aaabbb", monkeypatch)
     # blocks 0 and 3 first; then each worker has the rest of its own program
     assert [number for number, _ in pool.asked[:2]] == [0, 3]
-    worker = {number: name for number, name in pool.asked[2:]}
-    assert len({worker[1], worker[2]}) == len({worker[4], worker[5]}) == 1
-    assert worker[1] != worker[4]
+    worker = dict(pool.asked)
+    assert worker[0] == worker[1] == worker[2] != worker[3] == worker[4] == worker[5]
 
 
 def test_a_block_that_ends_its_workers_is_tried_twice(monkeypatch):

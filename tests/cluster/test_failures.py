@@ -125,7 +125,6 @@ LOOPBACK = {"0100007F"}
 
 def test_a_local_cluster(tmp_path, whole, capsys):
     """Equal blocks, listeners on loopback, progress from inside a block; it ends whole."""
-    before = set(family(os.getpid()))
     heard: list = []
 
     class Heard:
@@ -141,14 +140,15 @@ def test_a_local_cluster(tmp_path, whole, capsys):
     job, kept = tasks.Slow("slow/one", seconds=1.5), store.Store(tmp_path)
     mine = {name: one for name, one in whole.items() if "one" in name}
     with cluster.local(1) as here:
-        assert listeners(family(os.getpid())) == LOOPBACK
+        started_here = workers(os.getpid())
+        assert started_here and listeners(family(os.getpid())) == LOOPBACK
         parts = cells.partition([job], 4, tasks.BLOCK)
         asked = [cluster.Block(job, part.runs, "slow") for part in parts]
         cluster.compute_all(here, asked, Heard())
     assert finished(tmp_path).items() <= mine.items() and count(tmp_path) == 2
     assert {number for number, *_ in heard} == {0, 1} and heard[0][1:] == (1, 10)
     assert not capsys.readouterr().err
-    none_left([one for one in family(os.getpid()) if one not in before])
+    none_left(started_here)
 
 
 @pytest.mark.slow
