@@ -52,7 +52,7 @@ class Held(executors.Pool):
 
     def submit(self, number, label, task, runs):
         future = concurrent.futures.Future()
-        worker = self._idle.pop()
+        worker = self._idle.pop(0)
         self.asked.append((number, worker))
         self._under_way.append((future, number, runs, worker))
         assert len(self._under_way) <= self._workers

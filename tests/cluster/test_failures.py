@@ -5,6 +5,8 @@ each test ends what it starts.
 """
 
 import contextlib
+import dataclasses
+import importlib.util
 import os
 import re
 import signal
@@ -22,6 +24,7 @@ import jaxelim as je
 from experiments import cells
 from jaxelim import cluster, store
 from jaxelim.cluster import clients, environment, executors
+from jaxelim.simulation.cell import Cell
 from jaxelim.store import Block
 from tests.cluster import tasks
 
@@ -47,10 +50,9 @@ def whole(tmp_path_factory) -> dict[str, bytes]:
 @contextlib.contextmanager
 def started(*command: str, **more) -> Iterator[subprocess.Popen]:
     """A process in a group of its own, which is ended with its children."""
-    process = subprocess.Popen(
-        command, cwd=ROOT, text=True, start_new_session=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, **{"env": {**os.environ, "PYTHONPATH": str(ROOT)}, **more},
-    )  # fmt: skip
+    given = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, **more}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, start_new_session=True, **pipes, **given)
     try:
         yield process
     finally:
@@ -390,3 +392,25 @@ def test_a_client_that_is_killed(tmp_path, whole):
     assert 3 <= sum(name.endswith(".nc") for name in kept) < BLOCKS
     done = cells.run_cells(tasks.two(seconds=0), tasks.Options(output=tmp_path, workers=0))
     assert done.found >= 3 * tasks.BLOCK and finished(tmp_path) == whole
+
+
+@pytest.mark.slow
+def test_workers_need_the_library_alone(tmp_path):
+    """A real cell on workers that have jaxelim, but neither experiments nor tests."""
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "jaxelim").symlink_to(ROOT / "jaxelim")
+    instance = je.Instance(np.eye(4), [1.0, 0.6, 0.0, -0.5])
+    cell = Cell("real", instance, je.BestArm(), je.Uniform(), (je.LLR(),), max_samples=2000)
+    run_here = tasks.Options(runs=4, output=tmp_path / "here", workers=0)
+    cells.run_cells([cell], run_here)
+    only = {"cwd": library, "env": {**os.environ, "PYTHONPATH": str(library)}}
+    with by_hand(tmp_path, 1, **only) as (file, *_), cluster.connect(file) as there:
+        for name in ("experiments", "tests"):
+            assert list(there.run(importlib.util.find_spec, name).values()) == [None]
+        run_there = dataclasses.replace(
+            run_here, output=tmp_path / "there", workers=None, scheduler_file=file
+        )
+        cells.run_cells([cell], run_there)
+    found = [store.Store(one.output).cells()[0].held for one in (run_here, run_there)]
+    assert len(found[1].blocks) == 2 and found[0].data.identical(found[1].data)

@@ -4,6 +4,7 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from typing import ClassVar
 
+import jax
 import numpy as np
 import pytest
 
@@ -237,3 +238,25 @@ def test_a_dask_client_computes_what_one_process_does(tmp_path):
             engine=je.Engine(lanes=16), progress=lambda *told: inside.append(told[0]),
         )  # fmt: skip
         assert inside[-1] == 4000 and any(0 < done < 4000 for done in inside)
+
+
+@pytest.mark.slow
+def test_a_truncated_entry_of_the_cache_is_written_again(tmp_path):
+    """A worker killed while it writes leaves one; the results stay the same."""
+    before = jax.config.jax_compilation_cache_dir
+    whole, sizes = simple(), []
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        for _ in range(3):
+            with spawned(1) as pool:
+                same(whole, simple(executor=pool))
+            entries = sorted(tmp_path.glob("*-cache"))
+            sizes.append({path.name: path.stat().st_size for path in entries})
+            if len(sizes) == 1:
+                for path in entries:
+                    path.write_bytes(path.read_bytes()[: sizes[0][path.name] // 2])
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert sizes[0] and not sizes[0].keys() & sizes[1].keys()
+    assert sizes[2].keys() >= sizes[0].keys()
+    assert all(abs(sizes[2][name] - size) < 0.1 * size for name, size in sizes[0].items())
