@@ -1,5 +1,6 @@
 """Dask clusters with the settings that long simulations need."""
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -24,6 +25,8 @@ SILENCE = "60 s"
 Heartbeats come from a thread of their own, also while a block is computed.
 """
 
+GRACE = 2.0
+"""Seconds for a worker to end by itself, before its process is killed."""
 NEVER_WAIT = tuple(f"distributed.worker.memory.{one}" for one in ("target", "spill", "pause"))
 """Settings under which a worker stores its results on disk or waits for free memory.
 
@@ -109,16 +112,22 @@ def _size(memory: Any) -> Any:
 
 
 def _lasting(distributed: Any) -> type:
-    """A LocalCluster that never gives up a worker that died.
+    """A LocalCluster that never gives up a worker that died, and ends one that is frozen.
 
     Dask's own closes a nanny whose worker is not back 15 s after its death, which JAX's
-    start can take. The cluster would lose its workers one by one.
+    start can take. The cluster would lose its workers one by one. At its end it asks each
+    worker to leave, and waits for the answer of a frozen one.
     """
 
     class Lasting(distributed.LocalCluster):
         def _update_worker_status(self, op: str, msg: Any) -> None:
             above: Any = super(distributed.SpecCluster, self)
             above._update_worker_status(op, msg)
+
+        async def _close(self) -> None:
+            ends = [worker.close(timeout=GRACE) for worker in self.workers.values()]
+            await asyncio.gather(*ends, return_exceptions=True)
+            await super()._close()
 
     return Lasting
 
