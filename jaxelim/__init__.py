@@ -23,8 +23,11 @@ from jaxelim.errors import (
     DamagedFileError,
     FamilyError,
     InstanceFileError,
+    Interrupted,
     JaxelimError,
     MemoryLimitError,
+    MissingPackageError,
+    ResultFileError,
     RidgeWarning,
     RuleError,
     SchedulerLost,
@@ -70,7 +73,8 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
@@ -79,6 +83,7 @@ from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLog
 
 if TYPE_CHECKING:
     from jaxelim import cluster, store, testing
+    from jaxelim.simulation.loading import load_result
 
 __all__ = [
     "ASK",
@@ -104,6 +109,7 @@ __all__ = [
     "Heuristic",
     "Instance",
     "InstanceFileError",
+    "Interrupted",
     "Interval",
     "JaxelimError",
     "KaufmannKalyanakrishnan",
@@ -113,6 +119,7 @@ __all__ = [
     "LinearThreshold",
     "LogLogThreshold",
     "MemoryLimitError",
+    "MissingPackageError",
     "Native",
     "OK",
     "OneParameter",
@@ -122,6 +129,7 @@ __all__ = [
     "Problem",
     "Resets",
     "Result",
+    "ResultFileError",
     "RidgeWarning",
     "Rows",
     "RuleError",
@@ -158,6 +166,7 @@ __all__ = [
     "kl_bound",
     "load_instance",
     "load_items",
+    "load_result",
     "optimal_allocation",
     "optimal_information",
     "practical_time",
@@ -181,7 +190,9 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    """Import `store` and `testing` on first use, as xarray and scipy.stats are slow to import."""
+    """Import these on first use, as xarray and scipy.stats are slow to import."""
     if name in ("store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
+    if name == "load_result":
+        return importlib.import_module("jaxelim.simulation.loading").load_result
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

@@ -9,13 +9,15 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, Interrupted
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
 from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.interrupts import Interrupts, interruptible
 from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.outcomes import outcomes, refuse_degenerate
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.outcomes import ordered, refuse_degenerate
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
 from jaxelim.stopping.thresholds import Heuristic
 
@@ -36,7 +38,7 @@ def simulate(
     noise: Any = None,
     record: Sequence[str] = (),
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
-    progress: Any = False,
+    progress: Any = None,
     initial_pulls: int | None = None,
     executor: Any = None,
     block: int | None = None,
@@ -73,8 +75,11 @@ def simulate(
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
             was eliminated.
         engine: layout of the work; see `Engine`.
-        progress: True to show finished runs, samples per second and time left; or a
-            callable of (runs done, runs, samples, seconds).
+        progress: True to show finished runs, samples per second and time left, with a
+            predicted cost after five seconds; False for nothing. None shows them at a
+            terminal and in a notebook, but not in threads, worker processes, tests
+            and builds of documentation. Or a callable of (runs done, runs, samples,
+            seconds).
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
             in index order. None: the family's least, 1, or 2 where the variance is
             unknown.
@@ -103,37 +108,41 @@ def simulate(
         StoreError: the store cannot be read or written.
         WorkersLost, SchedulerLost, WorkerMismatch: the executor's workers are gone, its
             scheduler is, or a worker has other versions.
+        Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
+            started; those that were not over are `truncated` at the samples they had.
+            With several instances or deltas a run may have 0 samples on some. Where no
+            run was started, or with executor or store, it is None.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
             largest delta, and the threshold is no `LinearThreshold` that covers theta.
     """
-    if not isinstance(progress, bool) and not callable(progress):
-        raise ArgumentError(
-            "progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)"
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
+        raise ArgumentError("progress", progress, allowed)
+    with interruptible():
+        job = Job.checked(
+            instance,
+            problem,
+            rule,
+            delta,
+            stopping,
+            elimination,
+            threshold,
+            runs,
+            seed,
+            max_samples,
+            ridge,
+            noise,
+            record,
+            engine,
+            initial_pulls,
         )
-    job = Job.checked(
-        instance,
-        problem,
-        rule,
-        delta,
-        stopping,
-        elimination,
-        threshold,
-        runs,
-        seed,
-        max_samples,
-        ridge,
-        noise,
-        record,
-        engine,
-        initial_pulls,
-    )
-    blocks.check(job, executor, block, store)
-    if executor is not None or store is not None:
-        return blocks.simulated(job, progress, executor, block, store)
-    with scope.engine():
-        return _simulated(job, progress)
+        blocks.check(job, executor, block, store)
+        if executor is not None or store is not None:
+            return blocks.simulated(job, progress, executor, block, store)
+        with scope.engine():
+            return _simulated(job, progress)
 
 
 def trace(
@@ -203,8 +212,27 @@ def trace(
 
 
 def _simulated(job: Job, progress: Any) -> Result:
-    arrays, work = outcomes(job, progress)
-    return Result.assembled(job, spec_of(job), arrays, work)
+    """Run a job and order its outcomes, which come in the order of finishing.
+
+    Raises:
+        Interrupted: Ctrl-C; it carries the runs that were started.
+    """
+    spec = spec_of(job)
+    inputs = checked_inputs_of(job, spec)
+    queue, places = queue_of(job, spec)
+    with Interrupts() as interrupts:
+        carry, work = drive(job, spec, progress, inputs, queue, interrupts)
+        found = ordered(job, spec, carry, places, interrupts.cut)
+        result = None
+        if found is not None:
+            begun, arrays, missing = found
+            result = Result.assembled(begun, spec, arrays, work, missing)
+    if result is None:
+        raise Interrupted("interrupted before a run was started: there is no result")
+    if interrupts.asked:
+        counted = f"{result.runs.size} of {job.runs.size} runs were started"
+        raise Interrupted(f"interrupted: {counted}, and the exception's `result` has them", result)
+    return result
 
 
 def _traced(job: Job) -> Trace:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxelim import checks, cluster, scope
 from jaxelim.cluster.dispatch import say
 from jaxelim.engine.progress import Progress
-from jaxelim.errors import ArgumentError, ClusterError
+from jaxelim.errors import ArgumentError, ClusterError, Interrupted
 from jaxelim.simulation.drive import spec_of
 from jaxelim.simulation.job import Job
 from jaxelim.simulation.outcomes import outcomes
@@ -107,6 +107,8 @@ def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: 
     listener = _Listener(job, parts, progress, kept, job.runs.size - missing.size)
     try:
         cluster.compute_all(executor, asked, listener)
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted. {_remain(store)}") from error
     except ClusterError as error:
         raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxelim.engine import Outcome
+from jaxelim.engine import Carry, Outcome, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
 from jaxelim.simulation.job import Job
@@ -23,6 +23,29 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
     carry, work = drive(job, spec, progress, inputs, queue)
+    found = ordered(job, spec, carry, places)
+    assert found is not None
+    return found[1], work
+
+
+def ordered(
+    job: Job, spec: Spec, carry: Carry, places: np.ndarray, cut: bool = False
+) -> tuple[Job, Outcome, str] | None:
+    """The outcomes of the last carry, in the order of the runs.
+
+    Args:
+        job, spec: of the program.
+        carry: its last.
+        places: of `queue_of`.
+        cut: whether runs were cut off: then only those that were started count.
+
+    Returns:
+        The job of these runs, their outcomes, and what is missing, in words. None if no
+        run was started.
+
+    Raises:
+        ArgumentError: rewards that contradict the family.
+    """
     raw = carry.out if spec.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
     finished = np.atleast_1d(carry.finished)
     used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)])  # noqa: E731
@@ -30,6 +53,16 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
     dealt = np.repeat(np.arange(spec.devices), finished)
     which, instance, row = places[:, rows.item * spec.devices + dealt]
     refuse_degenerate(job, rows.degenerate, row, instance)
+    missing, asked = "", job.runs.size
+    if cut:
+        if not row.size:
+            return None
+        kept, row = np.unique(row, return_inverse=True)
+        job = dataclasses.replace(job, runs=job.runs[kept])
+        missing = f"{kept.size} of {asked} runs were started"
+        cells = job.instance.size * (1 if job.shared else job.deltas.size)
+        if row.size < kept.size * cells:
+            missing += "; those of 0 samples were not, on that instance and delta"
 
     def placed(x):
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
@@ -43,7 +76,7 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
 
     times = jax.tree.map(lambda x: x[:, None], rows.times)
     bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
-    return jax.tree.map(placed, bare), work
+    return job, jax.tree.map(placed, bare), missing
 
 
 def refuse_degenerate(job: Job, found: Any, row: np.ndarray, instance: np.ndarray) -> None:
