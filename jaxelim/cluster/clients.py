@@ -151,18 +151,20 @@ def connect(address: str | os.PathLike[str], timeout: float = 60) -> Iterator["C
         raise ArgumentError("address", address, "an address such as 'tcp://10.0.0.1:8786'")
     timeout = checks.real("timeout", timeout, low=0, open=True)
     distributed = _distributed()
+    quiet = importlib.import_module("distributed.utils").silence_logging_cmgr
     file = isinstance(address, os.PathLike) or Path(address).suffix == ".json"
     given = {"scheduler_file": str(address)} if file else {"address": address}
-    try:
-        client = distributed.Client(**given, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError) as error:  # TimeoutError is an OSError
-        raise SchedulerLost(
-            f"no scheduler answers at {address} within {timeout:g} s: {error}",
-            "start one: dask scheduler --host ADDRESS",
-        ) from error
-    with client:
-        _wait_for_a_worker(client, str(address), timeout)
-        yield client
+    with quiet(logging.CRITICAL):  # errors come from here, in words
+        try:
+            client = distributed.Client(**given, timeout=timeout, set_as_default=False)
+        except (OSError, ValueError) as error:  # TimeoutError is an OSError
+            raise SchedulerLost(
+                f"no scheduler answers at {address} within {timeout:g} s: {error}",
+                "start one: dask scheduler --host ADDRESS",
+            ) from error
+        with client:
+            _wait_for_a_worker(client, str(address), timeout)
+            yield client
 
 
 def _wait_for_a_worker(client: Any, address: str, timeout: float) -> None:

@@ -50,9 +50,8 @@ class Pool:
         try:
             return self._executor.submit(compute, task, runs, self._client, "", number)
         except RuntimeError as error:  # BrokenExecutor, or it was shut down
-            raise WorkersLost(
-                f"the executor takes no work: {error}", "start another executor"
-            ) from error
+            shut = WorkersLost(f"the executor takes no work: {error}", "start another executor")
+            raise self.lost(error) or shut from error
 
     def progress(self) -> list[Progress]:
         """What workers have told since the last call."""

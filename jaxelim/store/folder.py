@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from jaxelim.errors import ArgumentError, ConflictError, DamagedFileError, StoreError
-from jaxelim.files import abandoned, cannot_write, flush_folder, listed, make_folder, write_whole
+from jaxelim.files import (
+    abandoned,
+    cannot_write,
+    flush_folder,
+    listed,
+    make_folder,
+    uninterrupted,
+    write_whole,
+)
 from jaxelim.store.block import Block, Entry, slug
 from jaxelim.store.held import Held, Stored, joined
 from jaxelim.store.settings import differences, digest
@@ -98,7 +106,8 @@ class Store:
             raise ArgumentError("block", runs, "consecutive run indexes, at least one")
         path = self.folder / block.filename
         make_folder(self.folder)
-        write_whole(path, block.encoded())
+        with uninterrupted():
+            write_whole(path, block.encoded())
         return path
 
     def held(self, settings: dict) -> Held:

@@ -350,6 +350,24 @@ def test_an_interrupt_keeps_finished_blocks(tmp_path, whole):
     assert run(tmp_path).found == 2 * BLOCK and finished(tmp_path) == finished(whole)
 
 
+def test_an_interrupt_within_a_write_comes_after_it(tmp_path, whole):
+    """Half of them would be lost in callbacks of HDF5's packages."""
+    target, block = store.Store(tmp_path), store.Block("x", {}, *Cheap().compute(np.arange(20)))
+    target.write(block)
+    for i in range(10):
+        path = target.folder / block.filename
+        path.unlink()
+        timer = threading.Timer(0.002 + 0.002 * i, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            while timer.is_alive() or not path.exists():
+                target.write(block)
+            timer.join()
+            time.sleep(1)
+        assert store.Block.read(path).data.identical(block.data)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_leftovers_of_dead_processes_are_removed(copy):
     """A live process, one of another host and one of a container with this name keep theirs."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
