@@ -74,7 +74,7 @@ from jaxelim.stopping.resets import Resets
 from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import store, testing
+    from jaxelim import figures, store, testing
 
 __all__ = [
     "ASK",
@@ -143,6 +143,7 @@ __all__ = [
     "design_features",
     "efficiency",
     "elimination_bounds",
+    "figures",
     "hardest_instance",
     "information_regret",
     "instances",
@@ -172,7 +173,7 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    """Import `store` and `testing` on first use, as xarray and scipy.stats are slow to import."""
-    if name in ("store", "testing"):
+    """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
+    if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure.
 
-They need no display. In stopping times NaN means truncated: excluded from means,
-counted in the legend. Colours suit colour-blind readers; dashes and markers suit grey
-prints. `save` writes PNG and PDF.
+They need no display; a notebook shows the figure that ends a cell. In stopping times NaN
+means truncated: excluded from means, counted in the legend. Colours suit colour-blind
+readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 """
 
 from jaxelim.figures.active import (
@@ -17,6 +17,7 @@ from jaxelim.figures.allocations import (
     information_regret_figure,
     pulls_figure,
 )
+from jaxelim.figures.deltas import delta_figure
 from jaxelim.figures.scaling import Panel, scaling_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
@@ -29,6 +30,7 @@ __all__ = [
     "active_arms_figure",
     "active_counts",
     "allocation_figure",
+    "delta_figure",
     "design_figure",
     "figure_file",
     "full_selective_figure",
