@@ -66,6 +66,7 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.comparison import Comparison, compare
 from jaxelim.simulation.result import Result, Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
@@ -81,6 +82,7 @@ __all__ = [
     "ArgumentError",
     "Bernoulli",
     "BestArm",
+    "Comparison",
     "ConflictError",
     "DamagedFileError",
     "Directions",
@@ -138,6 +140,7 @@ __all__ = [
     "allocation_value",
     "best_extra_arm",
     "characteristic_time",
+    "compare",
     "complexity",
     "complexity_gradients",
     "design_features",

@@ -17,6 +17,7 @@ from jaxelim.figures.allocations import (
     information_regret_figure,
     pulls_figure,
 )
+from jaxelim.figures.comparisons import comparison_figure
 from jaxelim.figures.deltas import delta_figure
 from jaxelim.figures.scaling import Panel, scaling_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
@@ -30,6 +31,7 @@ __all__ = [
     "active_arms_figure",
     "active_counts",
     "allocation_figure",
+    "comparison_figure",
     "delta_figure",
     "design_figure",
     "figure_file",

@@ -12,9 +12,12 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
+from jaxelim.simulation import comparison
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from jaxelim.simulation.comparison import Comparison
 
 
 BIASED = "the mean of the others is biased low"
@@ -271,6 +274,10 @@ class Result:
         ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
         return ratio * cut, distance * cut
+
+    def compare(self, other: "Result", **settings: Any) -> "Comparison":
+        """Compare stopping times and errors with those of another result: `je.compare`."""
+        return comparison.compare([self, other], **settings)
 
     def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions; settings, layout and timings as attributes.
