@@ -39,6 +39,7 @@ from jaxelim.families import (
     GaussianUnknownVariance,
     OneParameter,
     Poisson,
+    Recorded,
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
@@ -117,6 +118,7 @@ __all__ = [
     "Poisson",
     "PrecisionError",
     "Problem",
+    "Recorded",
     "Resets",
     "Result",
     "RidgeWarning",

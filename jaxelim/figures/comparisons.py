@@ -42,8 +42,9 @@ def comparison_figure(comparison: Comparison) -> Figure:
             height, (colour, _) = at + 0.15 - 0.3 * place, STYLES[place]
             ends = [row[f"errors_{name}_low"], row[f"errors_{name}_high"]]
             right.plot(ends, [height, height], color=colour, linewidth=1.4)
-            right.plot(row[f"errors_{name}"], height, MARKERS[place], color=colour, markersize=4.5,
-                       label=f"errors of the {name}" if at == y[0] else None)  # fmt: skip
+            label = f"errors of the {name}" if at == y[0] else None
+            right.plot(row[f"errors_{name}"], height, MARKERS[place], color=colour,
+                       markersize=4.5, clip_on=False, label=label)  # fmt: skip
         right.plot([row["delta"]] * 2, [at - 0.35, at + 0.35], color="black", linestyle=":",
                    linewidth=1.3, label="delta" if at == y[0] else None)  # fmt: skip
     left.axvline(1, color=GREY, linewidth=0.8)

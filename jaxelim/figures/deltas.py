@@ -75,9 +75,11 @@ def delta_figure(
     panels[1].set_ylabel("mean tau / log(1/delta) (samples)")
     cut = any(np.isnan(tau).any() for _, _, tau, _ in drawn)
     note = "means of the runs that stopped, biased where some were cut off"
-    panels[0].legend(frameon=False, fontsize=8, title=note if cut else None, title_fontsize=8)
+    # Above the panels, as curves may be anywhere inside.
+    above: dict[str, Any] = dict(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    panels[0].legend(ncols=2, title=note if cut else None, title_fontsize=8, **above)
     if time is not None:
-        panels[1].legend(*_of_label(panels[1], "T*"), frameon=False, fontsize=8)
+        panels[1].legend(*_of_label(panels[1], "T*"), **above)
     return figure
 
 
