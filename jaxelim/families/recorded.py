@@ -92,6 +92,15 @@ class Stacks(Family):
         allowed = "None: recorded rewards come from their stacks"
         raise UnsupportedError("noise", noise, allowed)
 
+    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
+        """All rewards in units of the family, and where each stack begins: [1, ..]."""
+        past = instance.family
+        assert isinstance(past, Recorded)
+        sizes = np.array([stack.size for stack in past.rewards], np.int32)
+        rewards = np.concatenate(past.rewards) / past.scale
+        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        return {"rewards": rewards[None], "first": first[None], "length": sizes[None]}
+
     def draw(self, lanes: LaneOps, nature: dict, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward at the place of this pull; after the last one any."""
         first, n = (lanes.take(nature[name], arm) for name in ("first", "length"))
@@ -231,20 +240,11 @@ class _InProgram(Stacks):
     def __hash__(self) -> int:
         return hash((self.order, self.family))
 
-    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
-        """All rewards in units of the family, and where each stack begins: [1, ..]."""
-        past = instance.family
-        assert isinstance(past, Recorded)
-        sizes = np.array([stack.size for stack in past.rewards], np.int32)
-        rewards = np.concatenate(past.rewards) / past.scale
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
-        return {"rewards": rewards[None], "first": first[None], "length": sizes[None]}
-
 
 @functools.cache
 def _kind(own: type, base: type) -> type:
     """A class with the draws of `own` that is a `base` for all that reads the evidence."""
-    kind = type(own.__name__.strip("_") + base.__name__, (own, base), {"__module__": __name__})
+    kind: Any = type(own.__name__.strip("_") + base.__name__, (own, base), {"__module__": __name__})
     return jax.tree_util.register_static(kind)
 
 

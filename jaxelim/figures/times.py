@@ -152,7 +152,7 @@ def tau_figure(
     figure = finished(figure)
     axes.grid(False, axis="y")
     # Above the rows; in two columns where three would be wider than the page.
-    letters = sum(len(text.get_text()) for text in axes.get_legend().get_texts())
+    letters = sum(map(len, axes.get_legend_handles_labels()[1]))
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8,
                 ncols=3 if letters <= 80 else 2)  # fmt: skip
     return figure

@@ -235,8 +235,8 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "restricted": at,
         "mean_first": float(kept[0].mean()),
         "mean_second": float(kept[1].mean()),
-        **_spread("difference", intervals.difference(*kept, paired, level)),
-        **_spread("ratio", intervals.ratio(*kept, paired, level)),
+        **_spread("difference", intervals.difference(kept[0], kept[1], paired, level)),
+        **_spread("ratio", intervals.ratio(kept[0], kept[1], paired, level)),
         "median_first": float(np.median(tau[0])),
         "median_second": float(np.median(tau[1])),
         "sooner": sooner,
@@ -244,7 +244,7 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "sign_p": sign,
         **_spread("errors_first", rates[0]),
         **_spread("errors_second", rates[1]),
-        "errors_p": intervals.rates_test(*wrong, paired),
+        "errors_p": intervals.rates_test(wrong[0], wrong[1], paired),
     }
 
 

@@ -8,7 +8,7 @@ interval then holds 1 if and only if the difference's holds 0. Rates: Clopper an
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
@@ -134,4 +134,5 @@ def rates_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
     if paired:
         return sign_test(int((a & ~b).sum()), int((b & ~a).sum()))
     table = [[int(x.sum()), int((~x).sum())] for x in (a, b)]
-    return float(stats.fisher_exact(table).pvalue)
+    found: Any = stats.fisher_exact(table)
+    return float(found.pvalue)
