@@ -22,8 +22,11 @@ from jaxelim.errors import (
     DamagedFileError,
     FamilyError,
     InstanceFileError,
+    Interrupted,
     JaxelimError,
     MemoryLimitError,
+    MissingPackageError,
+    ResultFileError,
     RidgeWarning,
     RuleError,
     SetupError,
@@ -68,7 +71,8 @@ from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that 
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.comparison import Comparison, compare
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
@@ -77,6 +81,7 @@ from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLog
 
 if TYPE_CHECKING:
     from jaxelim import figures, store, testing
+    from jaxelim.simulation.loading import load_result
 
 __all__ = [
     "ASK",
@@ -102,6 +107,7 @@ __all__ = [
     "Heuristic",
     "Instance",
     "InstanceFileError",
+    "Interrupted",
     "Interval",
     "JaxelimError",
     "KaufmannKalyanakrishnan",
@@ -111,6 +117,7 @@ __all__ = [
     "LinearThreshold",
     "LogLogThreshold",
     "MemoryLimitError",
+    "MissingPackageError",
     "Native",
     "OK",
     "OneParameter",
@@ -121,6 +128,7 @@ __all__ = [
     "Recorded",
     "Resets",
     "Result",
+    "ResultFileError",
     "RidgeWarning",
     "Rows",
     "RuleError",
@@ -155,6 +163,7 @@ __all__ = [
     "kl_bound",
     "load_instance",
     "load_items",
+    "load_result",
     "optimal_allocation",
     "optimal_information",
     "practical_time",
@@ -181,4 +190,6 @@ def __getattr__(name: str) -> Any:
     """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
+    if name == "load_result":
+        return importlib.import_module("jaxelim.simulation.loading").load_result
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

@@ -25,9 +25,7 @@ def aligned(rows: Any) -> list[str]:
     return lines + ["  ".join(row[k].rjust(width[k]) for k in head) for row in rows]
 
 
-def as_html(
-    title: str, rows: Sequence[Mapping[str, Any]] = (), notes: Iterable[str] = ()
-) -> str:
+def as_html(title: str, rows: Sequence[Mapping[str, Any]] = (), notes: Iterable[str] = ()) -> str:
     """Format a title, rows with equal keys and notes as HTML, all text escaped.
 
     It needs nothing from outside the page. After `ROWS` rows it says how many more there are.
@@ -40,7 +38,9 @@ def as_html(
             "<tr>" + "".join(f"<td>{text(shown(value))}</td>" for value in row.values()) + "</tr>"
             for row in rows[:ROWS]
         ]
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+        parts.append(
+            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+        )
     if len(rows) > ROWS:
         parts.append(f"<p>and {len(rows) - ROWS} more rows</p>")
     parts += [f"<p>{text(note)}</p>" for note in notes]

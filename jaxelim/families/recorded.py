@@ -244,7 +244,8 @@ class _InProgram(Stacks):
 @functools.cache
 def _kind(own: type, base: type) -> type:
     """A class with the draws of `own` that is a `base` for all that reads the evidence."""
-    kind: Any = type(own.__name__.strip("_") + base.__name__, (own, base), {"__module__": __name__})
+    named = {"__module__": __name__, "__qualname__": own.__qualname__}  # files hold such names
+    kind: Any = type(own.__name__.strip("_") + base.__name__, (own, base), named)
     return jax.tree_util.register_static(kind)
 
 

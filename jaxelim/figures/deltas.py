@@ -11,6 +11,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, numbers
 from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
+from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.lower_bound.bounds import heuristic
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
@@ -86,7 +87,7 @@ def delta_figure(
 def _times(name: str, given: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
     """Deltas [D] and stopping times [D, run] of one entry, NaN for truncated runs."""
     if isinstance(given, Result):
-        if given.instance.batched or stopping >= len(given.stopping):
+        if given.batched or stopping >= len(given.stopping):
             allowed = f"results of one instance, with a stopping rule of index {stopping}"
             raise ArgumentError("results", given, allowed, f"rule {name!r}")
         deltas = given.deltas
@@ -125,7 +126,7 @@ def _characteristic(given: list, time: float | None) -> tuple[float | None, int]
     same = lambda one: (  # noqa: E731
         isinstance(one, Result) and one.instance == first.instance and one.problem == first.problem
     )
-    if not all(map(same, others)):
+    if not isinstance(first.instance, Instance) or not all(map(same, others)):
         return None, 1
     problem, found = first.problem, complexity(first.instance, first.problem)
     slack = isinstance(problem, EpsilonBestArm)

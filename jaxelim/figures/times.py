@@ -79,7 +79,7 @@ def _ratios(name: str, given: Any, deltas: Any) -> tuple[np.ndarray, np.ndarray]
     if isinstance(given, Result):
         plain = [s for s, rule in enumerate(given.stopping) if rule.name == "llr"]
         dropping = [s for s, rule in enumerate(given.stopping) if rule.eliminates]
-        if given.instance.batched or not plain or not dropping:
+        if given.batched or not plain or not dropping:
             allowed = "results of one instance, observed by LLR() and by an elimination"
             raise ArgumentError("ratios", given, allowed, f"rule {name!r}")
         tau = np.where(given.stopped, given.samples, np.nan)

@@ -13,7 +13,8 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
 from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
 from jaxelim.stopping.thresholds import Heuristic
 
@@ -226,9 +227,7 @@ def _traced(job: Job) -> Trace:
     return Trace.assembled(job, carry)
 
 
-def _refuse_degenerate(
-    job: Job, found: Any, row: np.ndarray, instance: np.ndarray
-) -> None:
+def _refuse_degenerate(job: Job, found: Any, row: np.ndarray, instance: np.ndarray) -> None:
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
 
     Raises:

@@ -13,6 +13,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation import intervals
 from jaxelim.simulation.intervals import Estimated
+from jaxelim.simulation.summary import Summary
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
     from jaxelim.simulation.result import Result
 
-_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings")
+_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings",
+         "batched")  # fmt: skip
 """What is read of a result."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Comparison(Summary):
     """A table with one row per pair of results, instance, stopping rule and delta.
 
     It prints as text, and shows as a table in a notebook. `je.figures.comparison_figure`
@@ -51,10 +53,7 @@ class Comparison:
         level: of all intervals.
     """
 
-    title: str
-    rows: tuple[dict, ...]
-    notes: tuple[str, ...]
-    level: float
+    level: float = 0.95
 
     def __str__(self) -> str:
         return "\n".join([self.title, *aligned(map(_in_words, self.rows)), *self.notes])
@@ -65,11 +64,13 @@ class Comparison:
         return as_html(self.title, list(map(_in_words, self.rows)), self.notes)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`."""
-        import pandas as pd  # slow to import
+        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`.
 
-        frame = pd.DataFrame(list(self.rows))
-        frame.attrs = {"title": self.title, "notes": list(self.notes), "level": self.level}
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        frame = super().to_pandas()
+        frame.attrs["level"] = self.level
         return frame
 
 
@@ -160,8 +161,9 @@ def _apart(a: "Result", b: "Result") -> list[str]:
         why.append("their run indices differ")
     if a.instance != b.instance:
         why.append("their instances differ")
-    if "given" in [one.settings.get("noise") for one in (a, b)]:
-        why.append("noise was given, which a result does not keep")
+    given = [one.settings.get("noise_sha256", one.settings.get("noise")) for one in (a, b)]
+    if given[0] != given[1] or given[0] == "given":
+        why.append("the noise they were given is not known to be the same")
     return why
 
 
@@ -169,15 +171,16 @@ def _rows(
     a: "Result", b: "Result", paired: bool, aligned: bool, level: float
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair of results; `aligned`: pairs have equal run indices."""
-    if a.instance.size != b.instance.size or a.instance.batched != b.instance.batched:
-        note = f"their sizes are {a.instance.size} and {b.instance.size}"
+    sizes = [one.samples.shape[0] if one.batched else None for one in (a, b)]
+    if sizes[0] != sizes[1]:
+        note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
     shaped = [
-        [x if one.instance.batched else x[None] for x in (one.samples, one.stopped, one.correct)]
+        [x if one.batched else x[None] for x in (one.samples, one.stopped, one.correct)]
         for one in (a, b)
     ]
     orders = [np.argsort(one.runs) if aligned else np.arange(one.runs.size) for one in (a, b)]
-    for i in range(a.instance.size):
+    for i in range(sizes[0] or 1):
         for s, r, name in _common_stopping(a, b):
             for d, e, delta in _common_deltas(a, b):
                 first, second = (
@@ -186,7 +189,7 @@ def _rows(
                         shaped, ((i, s, d), (i, r, e)), orders, strict=True
                     )
                 )
-                where = {"instance": i} if a.instance.batched else {}
+                where = {"instance": i} if a.batched else {}
                 where |= {"stopping": name, "delta": delta, "paired": paired}
                 yield where | _row(first, second, paired, level)
 

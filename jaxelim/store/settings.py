@@ -7,16 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxelim.engine import REVISION as REVISION
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-
-REVISION = 5
-"""Revision of the numbers, part of all settings.
-
-Raise it when a run draws or computes other numbers; runs of two revisions are
-never joined.
-"""
 
 
 def canonical(value: Any) -> Any:

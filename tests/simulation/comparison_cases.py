@@ -27,6 +27,7 @@ def made(
         "instance": INSTANCE,
         "rule": je.Uniform(),
         "settings": {"seed": seed, "noise": "seeded"},
+        "batched": False,
     }
     return types.SimpleNamespace(**{**fields, **more})
 

@@ -130,8 +130,10 @@ def test_runs_are_paired_by_their_indices():
         "their seeds are 0 and 5": made(b, seed=5),
         "their run indices differ": made(b, runs=np.arange(1, 21)),
         "their instances differ": made(b, instance=je.Instance.unstructured([2.0, 0.0])),
-        "noise was given": made(b, settings={"seed": 0, "noise": "given"}),
+        "not known to be the same": made(b, settings={"seed": 0, "noise": "given"}),
     }
+    given = {"seed": 0, "noise": "given", "noise_sha256": "ab"}
+    assert row_of(made(a, settings=given), made(b, settings=dict(given)))["paired"]
     for words, other in cases.items():
         found = je.compare([made(a), other])
         assert not found.rows[0]["paired"] and words in found.notes[0], words
@@ -158,8 +160,8 @@ def test_rows_are_of_pairs_stopping_rules_and_deltas():
     batch = je.Instance.unstructured([[1.0, 0.0], [2.0, 0.0]])
     several = [
         types.SimpleNamespace(
-            **{**vars(made(x[0])), "instance": batch, "samples": x, "stopped": x > 0,
-               "correct": x > 0}
+            **{**vars(made(x[0])), "instance": batch, "batched": True, "samples": x,
+               "stopped": x > 0, "correct": x > 0}
         )
         for x in (tau[:2], tau[1:])
     ]  # fmt: skip
@@ -225,8 +227,7 @@ def test_the_figure_of_a_comparison():
             "common stopping rule",
         ),
         (
-            lambda a: je.compare([a, made(np.ones(5), instance=je.Instance(
-                np.eye(2), [[1.0, 0.0], [2.0, 0.0]]))]),
+            lambda a: je.compare([a, made(np.ones(5), batched=True)]),
             "equally many instances",
         ),
         (lambda a: figures.comparison_figure(3), "je.compare"),
