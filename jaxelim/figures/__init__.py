@@ -19,6 +19,7 @@ from jaxelim.figures.allocations import (
 )
 from jaxelim.figures.comparisons import comparison_figure
 from jaxelim.figures.deltas import delta_figure
+from jaxelim.figures.every import every_figure
 from jaxelim.figures.scaling import Panel, scaling_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
@@ -34,6 +35,7 @@ __all__ = [
     "comparison_figure",
     "delta_figure",
     "design_figure",
+    "every_figure",
     "figure_file",
     "full_selective_figure",
     "information_regret_figure",
