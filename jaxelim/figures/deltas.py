@@ -23,7 +23,7 @@ _POINTS = 40  # of each bound
 def delta_figure(
     results: Mapping[str, Any],
     time: float | None = None,
-    threshold: Callable = heuristic,
+    threshold: Callable | None = None,
     level: float = 0.95,
     stopping: int = 0,
 ) -> Figure:
@@ -39,7 +39,8 @@ def delta_figure(
             times [D, run] in samples, NaN for truncated runs.
         time: T* in samples, > 0; None: that of the results' instance and problem, if all
             have the same, else there are no bounds.
-        threshold: beta of the practical bound, a callable of (t, delta).
+        threshold: beta of the practical bound, a callable of (t, delta). None: that of the
+            results, if all have the same, else log((1 + t)/delta).
         level: the level of the bands, in (0, 1).
         stopping: index of the stopping rule that is drawn.
 
@@ -55,6 +56,7 @@ def delta_figure(
     ]
     every = np.concatenate([deltas for _, deltas, _, _ in drawn])
     time, right = _characteristic(list(results.values()), time)
+    threshold = _threshold(list(results.values())) if threshold is None else threshold
     figure = Drawing(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
     for place, (name, deltas, tau, (colour, dash)) in enumerate(drawn):
@@ -131,6 +133,12 @@ def _characteristic(given: list, time: float | None) -> tuple[float | None, int]
     problem, found = first.problem, complexity(first.instance, first.problem)
     slack = isinstance(problem, EpsilonBestArm)
     return float(found.time), len(problem.right(first.instance.means)) if slack else 1
+
+
+def _threshold(given: list) -> Callable:
+    """The threshold of all results, or log((1 + t)/delta) where there is no such."""
+    found = [getattr(one, "threshold", None) for one in given]
+    return found[0] if callable(found[0]) and all(x == found[0] for x in found) else heuristic
 
 
 def _draw_bounds(

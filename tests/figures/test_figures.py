@@ -1,5 +1,6 @@
 """Figures: drawn values, labels with units, files, refusals."""
 
+import dataclasses
 import errno
 import functools
 import os
@@ -309,6 +310,13 @@ def test_sweeps_and_ratios_of_results():
     for a, b in zip(whole.axes, plain.axes, strict=True):
         for one, other in zip(a.lines, b.lines, strict=True):
             np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+    gk16 = dataclasses.replace(result, threshold=je.GK16())
+    (practical,) = [
+        one
+        for one in figures.delta_figure({"x": gk16}).axes[0].lines
+        if one.get_label().startswith("practical")
+    ]
+    assert practical.get_ydata()[-1] == je.practical_time(0.05, 1 / time, je.GK16())
     ratio = result.samples[1] / result.samples[0]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
     np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
