@@ -122,7 +122,7 @@ def test_rewards_depend_on_the_arm_and_its_pull_alone():
     runs = [je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=4)]
     drop = je.SelectiveElimination()
     settings = dict(delta=0.2, run=4, stopping=drop, elimination=drop)
-    runs += [je.trace(on(BINARY), je.BestArm(), je.Uniform(), **settings)]
+    runs += [je.trace(on(BINARY), je.BestArm(), je.LUCB(), **settings)]
     for k in range(3):
         one, other = (run.rewards[run.arms == k] for run in runs)
         both = min(one.size, other.size)
