@@ -1,4 +1,5 @@
-"""The command line: `jaxelim run`, `plot`, `complexity`, `rules`, `instances`, `results`, `merge`.
+"""The command line: `jaxelim run`, `show`, `plot`, `complexity`, `rules`, `instances`,
+`results`, `merge`.
 
 `jaxelim --version` prints the version.
 """
@@ -20,7 +21,7 @@ from jaxelim import __version__, catalogue, checks, instances, scope, store
 from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
-from jaxelim.files import writable_file, write_whole
+from jaxelim.files import writable_file
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
@@ -110,7 +111,7 @@ class Run(Asked):
     precision: str = "float64"
     """float64 or float32."""
     output: Path | None = None
-    """Write all arrays to this NetCDF file."""
+    """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +160,14 @@ class Results:
 
     directory: Annotated[Path, tyro.conf.Positional]
     """The folder, which was an experiment's --output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Print the summary of a file that `jaxelim run --output` or `Result.save` wrote."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,12 +273,11 @@ def _run(config: Run) -> None:
         max_samples=config.max_samples,
         ridge=config.ridge,
         engine=Engine(lanes=config.lanes, precision=config.precision),
-        progress=sys.stderr.isatty(),
         initial_pulls=config.initial_pulls,
     )
     print(result.summary())
     if config.output is not None:
-        write_whole(config.output, bytes(result.to_xarray().to_netcdf(engine="h5netcdf")))
+        result.save(config.output)
         print(f"wrote {config.output}")
 
 
@@ -295,6 +303,14 @@ def _plot(config: Plot) -> None:
     for name, figure in drawn.items():
         for path in save(figure, config.output / name, endings=endings):
             print(f"wrote {path}")
+
+
+def _show(config: Show) -> None:
+    result = load_result(config.file)
+    print(result.summary())
+    left_out = ("instance", "problem", "rule", "stopping", "elimination", "interrupted")
+    shown = [f"{name} {value}" for name, value in result.settings.items() if name not in left_out]
+    print("; ".join(shown))
 
 
 def _rules(config: Rules) -> None:
@@ -361,6 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = {
         "run": Run,
         "plot": Plot,
+        "show": Show,
         "complexity": Hardness,
         "rules": Rules,
         "instances": Instances,
@@ -377,7 +394,7 @@ def main(arguments: list[str] | None = None) -> int:
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
         use_all_cores()
-        actions = {Run: _run, Plot: _plot, Hardness: _complexity, Rules: _rules,
+        actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
                    Instances: _instances, Results: _results, Merge: _merge}  # fmt: skip
         return actions[type(config)](config)
 

@@ -56,7 +56,7 @@ def delta_figure(
     ]
     every = np.concatenate([deltas for _, deltas, _, _ in drawn])
     time, right = _characteristic(list(results.values()), time)
-    threshold = _threshold(list(results.values())) if threshold is None else threshold
+    threshold = common_threshold(list(results.values())) if threshold is None else threshold
     figure = Drawing(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
     for place, (name, deltas, tau, (colour, dash)) in enumerate(drawn):
@@ -135,7 +135,7 @@ def _characteristic(given: list, time: float | None) -> tuple[float | None, int]
     return float(found.time), len(problem.right(first.instance.means)) if slack else 1
 
 
-def _threshold(given: list) -> Callable:
+def common_threshold(given: list) -> Callable:
     """The threshold of all results, or log((1 + t)/delta) where there is no such."""
     found = [getattr(one, "threshold", None) for one in given]
     return found[0] if callable(found[0]) and all(x == found[0] for x in found) else heuristic

@@ -9,7 +9,7 @@ from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.figures.active import active_arms_figure
 from jaxelim.figures.allocations import pulls_figure
 from jaxelim.figures.comparisons import comparison_figure
-from jaxelim.figures.deltas import delta_figure
+from jaxelim.figures.deltas import common_threshold, delta_figure
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import Complexity, complexity, practical_time, sample_bound
@@ -71,7 +71,8 @@ def _tau(results: Results) -> Figure:
         return tau_figure(results)
     delta = deltas.pop()
     lower = float(sample_bound(delta, value))
-    return tau_figure(results, lower if lower > 0 else None, practical_time(delta, value))
+    practical = practical_time(delta, value, common_threshold(list(results.values())))
+    return tau_figure(results, lower if lower > 0 else None, practical)
 
 
 def _delta(results: Results) -> Figure:

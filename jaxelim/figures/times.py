@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, numbers, tau_of
-from jaxelim.figures.style import GREY, MARKERS, finished, single, styled
+from jaxelim.figures.style import GREY, MARKERS, finished, logarithmic, single, styled
 from jaxelim.simulation.result import Result
 
 Times = Mapping[str, Any]
@@ -147,6 +147,7 @@ def tau_figure(
         np.arange(len(drawn)), [name + left_out(tau) for name, tau, _ in reversed(drawn)]
     )
     axes.set_ylim(-0.12, len(drawn))
+    logarithmic(axes.xaxis, *axes.get_xlim())
     axes.set_xlabel("tau (samples); heights are to scale within a row")
     axes.set_ylabel("runs, by rule")
     figure = finished(figure)
@@ -191,5 +192,6 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("share of runs with tau > t")
     axes.set_xlim(left=start)
+    logarithmic(axes.xaxis, *axes.get_xlim())
     axes.set_ylim(0, 1.02)
     return finished(figure)
