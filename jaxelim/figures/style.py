@@ -113,7 +113,7 @@ def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
 
 def logarithmic(axis: Axis, low: float, high: float) -> None:
     """Tick a logarithmic axis with plain numbers, however short the range [low, high] is."""
-    if high > 30 * low:
+    if high > 5 * low:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
         axis.set_minor_formatter(NullFormatter())
     else:
