@@ -5,6 +5,7 @@ is a minimum found by search.
 """
 
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import jax
@@ -15,7 +16,7 @@ from hypothesis import example, given
 
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
-from jaxelim.families.one_parameter import g, h, poisson
+from jaxelim.families.one_parameter import ArmStatistics, g, h, poisson
 from jaxelim.lanes import LaneOps
 from tests.families.family_cases import Binomial, Faces
 
@@ -361,3 +362,17 @@ def test_draws():
     assert single.dtype == np.float32
     assert Bernoulli() == FAMILY and hash(Bernoulli()) == hash(FAMILY)
     assert not jax.tree.leaves(FAMILY)
+
+
+def test_float32_sums_are_compensated():
+    """At 2^24 a float32 sum loses every single 1; the compensation keeps them."""
+    zero = jnp.zeros(2, jnp.float32)
+    stats = ArmStatistics(
+        t=jnp.int32(2), counts=zero + 1, means=zero, reward_sums=zero + 2.0**24, lost=zero
+    )
+    for _ in range(3):
+        seen = SimpleNamespace(stats=stats)
+        stats = FAMILY.update(seen, jnp.int32(1), jnp.float32(1), jnp.bool_(True))
+    sums, lost = (np.asarray(x, float) for x in (stats.reward_sums, stats.lost))
+    assert stats.reward_sums.dtype == np.float32
+    assert (sums - lost).tolist() == [2.0**24, 2.0**24 + 3]
