@@ -212,8 +212,9 @@ def test_a_piece_without_mixture_keeps_none(monkeypatch):
 def test_an_allocation_that_is_not_unique_is_flagged():
     # the last two arms are identical: any split of their weight is optimal
     arms = np.concatenate([ARMS[:5], ARMS[4:5]])
-    theta = np.array([0.5, -0.4, 0.8])
-    found = complexity_gradients(Instance(arms, theta), Thresholding(), jacobian=False)
+    theta = np.array([-0.5, -0.4, -0.8])
+    found = complexity_gradients(Instance(arms, theta), TopM(2))  # the program of the test above
+    assert found.allocation[4:].min() > 0.1
     assert not found.stable and np.isfinite(found.value_theta).all()
     # H* is still differentiable
     assert found.value_theta @ theta == pytest.approx(2 * found.value)
