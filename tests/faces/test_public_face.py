@@ -51,6 +51,7 @@ def test_shapes_and_types():
         and result.samples.dtype.kind == "i"
     )
     assert result.tests_stopping.shape == result.tests_sampling.shape == (2, 2, 5)
+    assert result.settings["ridge"] == 0.0
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
     assert result.stopped.all() and (result.truncated == ~result.stopped).all()
     np.testing.assert_array_equal(result.correct, result.answer[..., 0])
