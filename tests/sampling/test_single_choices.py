@@ -12,7 +12,7 @@ from jaxelim.contracts.shapes import Interval
 from jaxelim.lanes import LaneOps
 from jaxelim.sampling import lucb, racing, track_and_stop
 
-LANES = LaneOps(None)
+LANES, WEIGHTS = LaneOps(None), np.array([0.1, 0.9])
 
 
 def numbers(*x):
@@ -63,11 +63,11 @@ def test_the_second_of_two_pulls():
 
 def test_the_papers_exploration_is_strict():
     """Track-and-Stop, exploration "paper": an arm is due at N_k < sqrt(t), not at equality."""
-    found = SimpleNamespace(weights=numbers(0.1, 0.9))
     rule = je.TrackAndStop(exploration="paper")
 
     def arm(least, time):
         counts = jnp.stack([least, time - 1 - least])
+        found = SimpleNamespace(weights=jnp.asarray(WEIGHTS))
         view = SimpleNamespace(lanes=LANES, counts=counts, time=time)
         state = track_and_stop.TrackState(found, counts)
         return rule._track(view, state, found)[0]
