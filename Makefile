@@ -46,6 +46,8 @@ reproduce: install
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 \
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 \
 	--xla_llvm_disable_expensive_passes=true
+# Keep small programs too: the workers, and the next call, share them.
+test test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
 test: install check
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" --durations=10 tests
