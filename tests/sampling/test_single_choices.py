@@ -22,7 +22,7 @@ def numbers(*x):
 def test_an_accepted_arm_does_not_decide_on_discards(monkeypatch):
     """Racing, m = 2, arm 0 accepted: T = {1}, and U_3 <= L_1 discards arm 3.
 
-    Arm 0 is pulled no more, and L_0 has fallen below U_3.
+    Arm 0 is pulled no more, and L_0 is below U_3.
     """
     with scope.engine():
         bounds = Interval(numbers(0.2, 1.0, -0.2, -0.8), numbers(3.8, 2.0, 1.2, 0.8))
