@@ -46,6 +46,7 @@ from jaxelim.families import (
     GaussianUnknownVariance,
     OneParameter,
     Poisson,
+    Recorded,
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
@@ -73,6 +74,7 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.comparison import Comparison, compare
 from jaxelim.simulation.result import Result
 from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
@@ -82,7 +84,7 @@ from jaxelim.stopping.resets import Resets
 from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import cluster, store, testing
+    from jaxelim import cluster, figures, store, testing
     from jaxelim.simulation.loading import load_result
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "Bernoulli",
     "BestArm",
     "ClusterError",
+    "Comparison",
     "ConflictError",
     "DamagedFileError",
     "Directions",
@@ -127,6 +130,7 @@ __all__ = [
     "Poisson",
     "PrecisionError",
     "Problem",
+    "Recorded",
     "Resets",
     "Result",
     "ResultFileError",
@@ -155,11 +159,13 @@ __all__ = [
     "best_extra_arm",
     "characteristic_time",
     "cluster",
+    "compare",
     "complexity",
     "complexity_gradients",
     "design_features",
     "efficiency",
     "elimination_bounds",
+    "figures",
     "hardest_instance",
     "information_regret",
     "instances",
@@ -190,8 +196,8 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    """Import these on first use, as xarray and scipy.stats are slow to import."""
-    if name in ("store", "testing"):
+    """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
+    if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     if name == "load_result":
         return importlib.import_module("jaxelim.simulation.loading").load_result

@@ -1,5 +1,5 @@
-"""The command line: `jaxelim run`, `show`, `complexity`, `rules`, `instances`, `results`,
-`merge`.
+"""The command line: `jaxelim run`, `show`, `plot`, `complexity`, `rules`, `instances`,
+`results`, `merge`.
 
 `jaxelim --version` prints the version.
 """
@@ -20,7 +20,7 @@ import tyro
 from jaxelim import __version__, catalogue, checks, instances, scope, store
 from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
-from jaxelim.figures import allocation_figure, figure_file, write
+from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
 from jaxelim.files import writable_file
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
@@ -112,6 +112,21 @@ class Run(Asked):
     """float64 or float32."""
     output: Path | None = None
     """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the figures that files of results allow, one rule a file."""
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Files of `jaxelim run --output`, or of `Result.save`."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path()
+    """The folder for the figures."""
+    figure: tuple[str, ...] = ()
+    """tau, survival, delta, ratio, active, pulls, comparison: one or several; default: all that
+    the files allow."""
+    format: tuple[str, ...] = ("png",)
+    """png, pdf or both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,6 +281,30 @@ def _run(config: Run) -> None:
         print(f"wrote {config.output}")
 
 
+def _plot(config: Plot) -> None:
+    if not config.files:
+        raise ArgumentError("files", config.files, "at least one file of results")
+    endings = [checks.choice("format", one, ("png", "pdf")) for one in config.format]
+    names = config.figure
+    writable_file("output", config.output / "figure.png")
+    results = [load_result(path) for path in config.files]
+    rules = [str(one.rule) for one in results]
+    labels = [
+        rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
+        for rule, path in zip(rules, config.files, strict=True)
+    ]
+    if len(set(labels)) < len(labels):
+        raise ArgumentError("files", config.files, "files of different rules or names")
+    drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
+    for name, reason in missing.items():
+        print(f"no figure {name}: {reason}")
+    if not drawn:
+        raise ArgumentError("figure", names or "all", "a figure that these files allow")
+    for name, figure in drawn.items():
+        for path in save(figure, config.output / name, endings=endings):
+            print(f"wrote {path}")
+
+
 def _show(config: Show) -> None:
     result = load_result(config.file)
     print(result.summary())
@@ -337,6 +376,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {
         "run": Run,
+        "plot": Plot,
         "show": Show,
         "complexity": Hardness,
         "rules": Rules,
@@ -354,7 +394,7 @@ def main(arguments: list[str] | None = None) -> int:
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
         use_all_cores()
-        actions = {Run: _run, Show: _show, Hardness: _complexity, Rules: _rules,
+        actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
                    Instances: _instances, Results: _results, Merge: _merge}  # fmt: skip
         return actions[type(config)](config)
 

@@ -155,7 +155,7 @@ class Instance:
     @property
     def family_settings(self) -> dict[str, object]:
         """The family's entries in a result's settings."""
-        if isinstance(self.family, Gaussian):
+        if type(self.family) is Gaussian:
             return {"noise_std": self.family.std}
         return {"family": repr(self.family)}
 
@@ -331,7 +331,7 @@ class Instance:
             UnsupportedError: a family that a file cannot name, such as one of one's own.
             OSError: the file cannot be written.
         """
-        gaussian = isinstance(self.family, Gaussian)
+        gaussian = type(self.family) is Gaussian
         name, settings = self.family.name, settings_of(self.family)
         if not gaussian and settings is None:
             allowed = f"one that load_instance knows: {', '.join(known())}"

@@ -111,7 +111,8 @@ def simulate(
         Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
             started; those that were not over are `truncated` at the samples they had.
             With several instances or deltas a run may have 0 samples on some. Where no
-            run was started, or with executor or store, it is None.
+            run was started, or with executor or store, it is None. While a program
+            compiles the first Ctrl-C waits for it; a second does not.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the

@@ -275,9 +275,11 @@ def _driven(
     host = inputs, queue  # placed again for every program
     began, processor = time.perf_counter(), time.process_time()
     bar.compiling()
-    with interrupts.raised():
+    with interrupts.compiling():
         program = engine.program(spec, inputs)
         *placed, carry = program.begun(*host, program.empty(*host))
+    if interrupts.asked:
+        raise KeyboardInterrupt
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     program.cost = max(program.cost, compiling)
     bar.running()
@@ -318,7 +320,7 @@ def _driven(
         if job.layout.shrink or engine.compiled(fewer, inputs) or program.waited > program.cost:
             before = time.perf_counter(), time.process_time()
             bar.compiling()
-            with interrupts.noted(), interrupts.raised():
+            with interrupts.noted(), interrupts.compiling():
                 smaller = engine.program(fewer, inputs)
                 begun = smaller.begun(*host, smaller.taken_over(*host, carry, spec))
             if interrupts.asked:

@@ -13,7 +13,7 @@ PATIENCE = 3
 
 
 class Interrupts:
-    """While entered, Ctrl-C is noted in `asked` and not raised, except inside `raised`.
+    """While entered, Ctrl-C is noted in `asked` and not raised at once.
 
     It works in the main thread, where SIGINT has Python's own handler; elsewhere Ctrl-C is
     raised as ever.
@@ -22,7 +22,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.asked = 0  # times
         self.cut = False  # runs were cut off for it
-        self._raises = self._ours = False
+        self._compiling = self._ours = False
 
     def __enter__(self) -> "Interrupts":
         main = threading.current_thread() is threading.main_thread()
@@ -37,19 +37,22 @@ class Interrupts:
 
     def _note(self, number: int, frame: Any) -> None:
         self.asked += 1
-        if self._raises:
+        if self._compiling and self.asked > 1:
             raise KeyboardInterrupt
         if self.asked >= PATIENCE:
             raise Interrupted(f"interrupted {self.asked} times: there is no result")
 
     @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Let Ctrl-C raise KeyboardInterrupt, as while a program compiles."""
-        self._raises = True
+    def compiling(self) -> Iterator[None]:
+        """While a program compiles the second Ctrl-C raises KeyboardInterrupt.
+
+        The first waits, as a process that ends while XLA's threads compile crashes.
+        """
+        self._compiling = True
         try:
             yield
         finally:
-            self._raises = False
+            self._compiling = False
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:

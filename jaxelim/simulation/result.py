@@ -12,12 +12,15 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
+from jaxelim.simulation import comparison
 from jaxelim.simulation.described import ARRAYS, Text, origin, same_array, same_experiment
 from jaxelim.simulation.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from jaxelim.simulation.comparison import Comparison
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
@@ -52,8 +55,8 @@ class Result:
     Attributes:
         samples: int32, samples drawn until the run was over (tau where it stopped).
         stopped: bool, whether its stopping rule ended the run.
-        truncated: bool, whether max_samples or the end of its noise ended the run. Then
-            `answer` is the empirical one, without guarantee.
+        truncated: bool, whether max_samples ended the run, or the end of its noise or of
+            recorded rewards. Then `answer` is the empirical one, without guarantee.
         answer: bool [..., K]: the best arm or item, the top m, or mean >= level.
         correct: bool, whether the answer is that of the true theta. For
             `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
@@ -213,6 +216,10 @@ class Result:
         ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
         return ratio * cut, distance * cut
+
+    def compare(self, other: "Result", **settings: Any) -> "Comparison":
+        """Compare stopping times and errors with those of another result: `je.compare`."""
+        return comparison.compare([self, other], **settings)
 
     def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions; settings, layout and timings as attributes.

@@ -96,7 +96,9 @@ def _notes(result: "Result") -> list[str]:
         notes.append(f"Interrupted: {interrupted}.")
     cut = int(result.truncated.sum())
     if cut:
-        ends = f"at {result.settings['max_samples']} samples or at the end of their noise"
+        recorded = "Recorded(" in str(result.settings.get("family"))
+        source = "recorded rewards" if recorded else "noise"
+        ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
         if interrupted:
             ends += ", or by the interruption"
         biased = f", and {BIASED}" if cut < result.truncated.size else ""

@@ -135,14 +135,21 @@ def test_runs_that_were_started_on_some_instances():
     assert "0 samples were not" in part.settings["interrupted"]
 
 
-def test_an_interrupt_while_the_first_program_compiles(monkeypatch):
-    def begun(self, *_):
-        press()
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_while_the_first_program_compiles(presses, monkeypatch):
+    """The first waits for the program, the second does not."""
+    began, passed = Program.begun, []
+
+    def begun(self, *given):
+        for _ in range(presses):
+            press()
+        passed.append(1)
+        return began(self, *given)
 
     monkeypatch.setattr(Program, "begun", begun)
     with pytest.raises(je.Interrupted, match="before a run was started") as caught:
         simulated("shared deltas")
-    assert caught.value.result is None
+    assert caught.value.result is None and len(passed) == 2 - presses
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

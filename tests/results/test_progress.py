@@ -155,6 +155,7 @@ def job_of(instance, problem=je.BestArm(), rule=je.Uniform(), **changes):  # noq
     return Job.checked(instance, problem, rule, **given)
 
 
+@pytest.mark.slow  # most of it compiles `complexity`
 def test_the_forecast_of_a_job():
     job = job_of(COINS, noise=np.full((5, 40), 0.5))
     time = float(je.complexity(COINS, je.BestArm()).time)
