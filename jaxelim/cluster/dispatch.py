@@ -1,9 +1,12 @@
 """Deals blocks of runs to workers, and takes their answers as they come."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import signal
 import sys
-from collections.abc import Callable, Hashable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,18 +72,53 @@ def compute_all(executor: Any, blocks: Sequence[Block], listener: Listener) -> N
         Exception: whatever a task raises.
     """
     if executor is None:
-        for number, block in enumerate(blocks):
-            listener.began(number)
-            report = _reporter(listener, number)
-            listener.finished(number, block.task.compute(block.runs, report))
+        with _noted() as interrupted:
+            for number, block in enumerate(blocks):
+                listener.began(number)
+                report = _reporter(listener, number)
+                listener.finished(number, block.task.compute(block.runs, report))
+                interrupted()
         return
     pool = pool_of(executor)
     deal = _Deal(pool, blocks, listener)
     try:
-        deal.run()
+        with _noted() as interrupted:
+            deal.run(interrupted)
     finally:
         pool.cancel(list(deal.under_way))
         pool.close()
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[Callable[[], None]]:
+    """Note Ctrl-C and SIGTERM besides handling them; give a function that raises if noted.
+
+    Python loses an exception that a signal raises within a callback, as where the
+    objects of HDF5's packages are freed.
+    """
+    noted: list[int] = []
+
+    def raise_if_noted() -> None:
+        if noted:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield raise_if_noted
+        return
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: handler for one, handler in before.items() if callable(handler)}
+
+    def note(number: int, frame: Any) -> None:
+        noted.append(number)
+        before[signal.Signals(number)](number, frame)
+
+    for one in before:
+        signal.signal(one, note)
+    try:
+        yield raise_if_noted
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _reporter(listener: Listener, number: int) -> Callable[[int, int, int, float], None]:
@@ -103,8 +141,10 @@ class _Deal:
         self._failed: list[int] = []  # those that did twice
         self._platform = ""
 
-    def run(self) -> None:
+    def run(self, interrupted: Callable[[], None]) -> None:
+        """Compute all blocks; `interrupted` raises once the process was interrupted."""
         while self.waiting or self.under_way or self._again:
+            interrupted()
             if not (self.waiting or self.under_way):
                 self.waiting, self._again = self._again, []
             self._fill()

@@ -17,6 +17,7 @@ import numpy as np
 
 import jaxelim
 from jaxelim import scope
+from jaxelim.engine import REVISION
 from jaxelim.errors import RidgeWarning, SetupError, WorkerMismatch
 from jaxelim.files import host
 
@@ -49,8 +50,6 @@ class Client:
 
 def versions() -> dict[str, str]:
     """All versions that determine numbers or the form of messages."""
-    from jaxelim.store.settings import REVISION  # imports xarray
-
     return {
         "jaxelim": jaxelim.__version__,
         "revision": str(REVISION),

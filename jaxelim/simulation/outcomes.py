@@ -9,6 +9,7 @@ import numpy as np
 from jaxelim.engine import Carry, Outcome, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Job
 
 
@@ -22,7 +23,10 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
     spec = spec_of(job)
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
-    carry, work = drive(job, spec, progress, inputs, queue)
+    interrupts = Interrupts()
+    carry, work = drive(job, spec, progress, inputs, queue, interrupts)
+    if interrupts.asked:  # it was noted while progress was told
+        raise KeyboardInterrupt
     found = ordered(job, spec, carry, places)
     assert found is not None
     return found[1], work

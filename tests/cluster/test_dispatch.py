@@ -3,9 +3,12 @@
 import concurrent.futures
 import dataclasses
 import multiprocessing
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -146,6 +149,27 @@ def test_unlike_platforms_are_refused(monkeypatch):
         deal(Held(platforms=("cpu", "", "gpu")), "aaa", monkeypatch)
 
 
+@pytest.mark.parametrize("executor", [None, "any"])
+def test_an_interrupt_that_a_callback_loses(executor, monkeypatch):
+    """Python prints an exception in a weak reference's callback, and goes on."""
+
+    class Interrupted(Heard):
+        def finished(self, number, content):
+            super().finished(number, content)
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+
+    monkeypatch.setattr(dispatch, "pool_of", lambda _: Held(workers=1))
+    heard = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        dispatch.compute_all(executor, blocks("aaa"), heard)
+    assert list(heard.found) == [0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_in_this_process():
     heard = Heard()
     dispatch.compute_all(None, blocks("ab"), heard)
@@ -192,8 +216,11 @@ def test_an_executor_of_threads_is_found_out():
 
 @pytest.fixture
 def unprepared(monkeypatch):
+    """A client of another process; this one prepares itself, and ignores Ctrl-C meanwhile."""
     monkeypatch.setattr(environment._Process, "ready", None)
-    return dataclasses.replace(environment.Client.here(), process=-1, cache=None)
+    before = signal.getsignal(signal.SIGINT)
+    yield dataclasses.replace(environment.Client.here(), process=-1, cache=None)
+    signal.signal(signal.SIGINT, before)
 
 
 def test_other_versions_are_refused(unprepared):
