@@ -23,7 +23,10 @@ from jaxelim.errors import (
     FamilyError,
     InstanceFileError,
     JaxelimError,
+    LiveFileWarning,
+    LockedError,
     MemoryLimitError,
+    OverError,
     RidgeWarning,
     RuleError,
     SetupError,
@@ -42,6 +45,7 @@ from jaxelim.families import (
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
+from jaxelim.live import LiveRun
 from jaxelim.lower_bound import (
     PrecisionError,
     allocation_value,
@@ -106,11 +110,15 @@ __all__ = [
     "LLR",
     "Levels",
     "LinearThreshold",
+    "LiveFileWarning",
+    "LiveRun",
+    "LockedError",
     "LogLogThreshold",
     "MemoryLimitError",
     "Native",
     "OK",
     "OneParameter",
+    "OverError",
     "PieceSet",
     "Poisson",
     "PrecisionError",

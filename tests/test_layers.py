@@ -13,9 +13,9 @@ LAYERS = (
     ("families",),
     ("instances", "problems"),
     ("lower_bound", "engine"),
-    ("sampling", "store"),
-    ("simulation",),
+    ("sampling", "store", "simulation"),
     ("catalogue", "figures", "testing"),
+    ("live",),
     ("cli", "__init__"),
 )
 FOUNDATIONS = set(LAYERS[0])

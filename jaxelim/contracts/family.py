@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 
+LARGEST_REWARD = 1e100
+"""The largest absolute value of a given reward, in the unit of a run; squares must not overflow."""
+
+
 class Family:
     """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
     run on the host. The others are traced, lanes last."""
@@ -61,6 +65,11 @@ class Family:
 
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         """Refuse given noise that `draw` does not take."""
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        """Refuse given rewards, float64 of any shape, that the family cannot draw."""
+        bad = ~(np.abs(rewards) <= LARGEST_REWARD * self.scale)
+        refuse_rewards(rewards, bad, f"finite numbers, at most {LARGEST_REWARD:g} units")
 
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
@@ -159,3 +168,14 @@ class Family:
         At equal estimates, its limit there.
         """
         raise undefined(self, "share(seen, i, k)")
+
+
+def refuse_rewards(rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
+    """Refuse rewards where `bad`, a mask of the same shape, holds.
+
+    Raises:
+        ArgumentError: it holds somewhere; the message has the first such reward.
+    """
+    if np.any(bad):
+        first = float(np.ravel(rewards[bad])[0])
+        raise ArgumentError("reward", rewards, allowed, f"{first:g} is not")

@@ -39,6 +39,15 @@ class Ending(NamedTuple):
     still: Array  # open after this snapshot
 
 
+class Decided(NamedTuple):
+    """A step up to its reward."""
+
+    lane: Lane  # with the statistics of before
+    arm: Array  # [B] int32: the choice
+    go: Array  # [B] bool: whether the lane draws it
+    seen: Snapshot
+
+
 class Pulled(NamedTuple):
     """The result of a step."""
 
@@ -117,7 +126,20 @@ class Step:
 
         An arm or an answer out of range ends a run, with observers still open.
         """
-        spec, two_speed = self.spec, self.spec.rule.fast is not None
+        found = self.decide(inputs, lane)
+        reward = self._reward(inputs, lane, found.arm, noise)
+        now = self.updated(found, reward)
+        return Pulled(now, jnp.where(found.go, found.arm, -1), reward, found.seen)
+
+    def updated(self, found: Decided, reward: Array) -> Lane:
+        """The lanes after the rewards [B] of the arms that were decided on."""
+        stats = self.spec.family.update(found.seen, found.arm, reward, found.go)
+        t = found.lane.stats.t + found.go.astype(jnp.int32)
+        return dataclasses.replace(found.lane, stats=dataclasses.replace(stats, t=t))
+
+    def decide(self, inputs: Inputs, lane: Lane) -> Decided:
+        """A step up to its reward: eliminate, end runs, choose the next arms."""
+        two_speed = self.spec.rule.fast is not None
         seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
         observed = self.observing.observed(seen, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
@@ -144,8 +166,6 @@ class Step:
             now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
-        reward = self._reward(inputs, lane, choice.arm, noise)
-        stats = spec.family.update(seen, choice.arm, reward, go)
         observers = observed.states
         if two_speed:
             keep = jnp.any(closing, (0, 1)) | go
@@ -153,7 +173,6 @@ class Step:
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
-            stats=dataclasses.replace(stats, t=lane.stats.t + go.astype(jnp.int32)),
             rule_state=state,
             observers=observers,
             sampling=sampling,
@@ -171,7 +190,7 @@ class Step:
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
         )
-        return Pulled(now, jnp.where(go, choice.arm, -1), reward, seen)
+        return Decided(now, choice.arm, go, seen)
 
     def failed(self, lane: Lane) -> Array:
         """Whether an arm or an answer out of range has ended a run: [] bool."""

@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
@@ -28,6 +30,10 @@ class Bernoulli(OneParameter):
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        """Refuse rewards that are neither 0 nor 1."""
+        refuse_rewards(rewards, (rewards != 0) & (rewards != 1), f"0 or 1 for {self!r}")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""

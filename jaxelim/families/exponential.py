@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
@@ -42,6 +43,11 @@ class Exponential(OneParameter):
         if bad.size:
             allowed = f"means above 0, at least {SMALLEST:g}, for {self!r}"
             raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        """Refuse rewards that are not above 0."""
+        super().check_rewards(rewards)
+        refuse_rewards(rewards, rewards < SMALLEST, f"numbers above 0 for {self!r}")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """The quantile -mu log(1 - noise), above 0 for noise 0 too."""
