@@ -10,6 +10,7 @@ problem or family.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -39,10 +40,18 @@ class Ending(NamedTuple):
     still: Array  # open after this snapshot
 
 
-class Decided(NamedTuple):
-    """A step up to its reward."""
+class Entered(NamedTuple):
+    """The samples of a step."""
 
-    lane: Lane  # with the statistics of before
+    stats: Statistics  # after them
+    drawn: Array  # [B] bool: whether there is one
+    reward: Array  # [B]
+
+
+class Decided(NamedTuple):
+    """The decisions of a step."""
+
+    lane: Lane
     arm: Array  # [B] int32: the choice
     go: Array  # [B] bool: whether the lane draws it
     seen: Snapshot
@@ -126,19 +135,28 @@ class Step:
 
         An arm or an answer out of range ends a run, with observers still open.
         """
-        found = self.decide(inputs, lane)
-        reward = self._reward(inputs, lane, found.arm, noise)
-        now = self.updated(found, reward)
-        return Pulled(now, jnp.where(found.go, found.arm, -1), reward, found.seen)
 
-    def updated(self, found: Decided, reward: Array) -> Lane:
-        """The lanes after the rewards [B] of the arms that were decided on."""
-        stats = self.spec.family.update(found.seen, found.arm, reward, found.go)
-        t = found.lane.stats.t + found.go.astype(jnp.int32)
-        return dataclasses.replace(found.lane, stats=dataclasses.replace(stats, t=t))
+        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
+            reward = self._reward(inputs, lane, arm, noise)
+            return Entered(self.spec.family.update(seen, arm, reward, go), go, reward)
+
+        found, entered = self._taken(inputs, lane, enter)
+        return Pulled(
+            found.lane, jnp.where(found.go, found.arm, -1), entered.reward, found.seen
+        )
 
     def decide(self, inputs: Inputs, lane: Lane) -> Decided:
         """A step up to its reward: eliminate, end runs, choose the next arms."""
+
+        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
+            return Entered(lane.stats, jnp.zeros_like(go), go)
+
+        return self._taken(inputs, lane, enter)[0]
+
+    def _taken(
+        self, inputs: Inputs, lane: Lane, enter: Callable[[Snapshot, Array, Array], Entered]
+    ) -> tuple[Decided, Entered]:
+        """One step of every lane; `enter` gives the statistics after it."""
         two_speed = self.spec.rule.fast is not None
         seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
         observed = self.observing.observed(seen, lane, beta)
@@ -166,6 +184,7 @@ class Step:
             now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
+        entered = enter(seen, choice.arm, go)
         observers = observed.states
         if two_speed:
             keep = jnp.any(closing, (0, 1)) | go
@@ -173,6 +192,9 @@ class Step:
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
+            stats=dataclasses.replace(
+                entered.stats, t=lane.stats.t + entered.drawn.astype(jnp.int32)
+            ),
             rule_state=state,
             observers=observers,
             sampling=sampling,
@@ -190,7 +212,7 @@ class Step:
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
         )
-        return Decided(now, choice.arm, go, seen)
+        return Decided(now, choice.arm, go, seen), entered
 
     def failed(self, lane: Lane) -> Array:
         """Whether an arm or an answer out of range has ended a run: [] bool."""
