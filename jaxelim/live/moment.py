@@ -13,7 +13,7 @@ from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
 from jaxelim.errors import UnsupportedError
 from jaxelim.live.job import LiveJob
-from jaxelim.live.program import BLOCK, LiveProgram, Seen, Told, program
+from jaxelim.live.program import BLOCK, LiveProgram, Seen, Told, program, varying
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Moments:
     def leaves(self, moment: Moment) -> list[np.ndarray] | None:
         """The arrays of lane 0 that vary over a run; None if one is no plain array."""
         assert moment.lane is not None
-        found = jax.tree.leaves((_bare(moment.lane), moment.state))
+        found = jax.tree.leaves((varying(moment.lane), moment.state))
         if any(x.dtype.kind not in "biuf" for x in found):
             return None
         return [np.asarray(x)[..., :1] for x in found]
@@ -161,11 +161,8 @@ class Moments:
     def restored(self, leaves: list[np.ndarray], seen: Seen) -> tuple[Lane, Tree] | None:
         """The lanes and the rule's next state of `leaves`; None if these are of other shapes."""
         job = self.job
-        like = jax.ShapeDtypeStruct((job.first,), job.spec.dtype)
         with scope.engine():
-            functions = self.program.functions
-            lane = jax.eval_shape(functions.start, job.inputs, job.queue, like)
-            shapes = _bare(lane), lane.rule_state
+            shapes = self.program.shapes(job.inputs, job.queue)
             known, structure = jax.tree.flatten(shapes)
             same = [x.shape[:-1] == y.shape[:-1] and x.dtype == y.dtype
                     for x, y in zip(leaves, known, strict=False)]  # fmt: skip
@@ -182,7 +179,3 @@ class Moments:
             lane = dataclasses.replace(bare, item=idle[0], done=idle[1], prepared=prepared)
         return lane, state
 
-
-def _bare(lane: Lane) -> Lane:
-    """The lane without what follows from the inputs."""
-    return dataclasses.replace(lane, features=None, nature=None, prepared=())

@@ -97,12 +97,22 @@ class LiveProgram:
     def __init__(self, spec: Spec):
         self.spec, self.traces = spec, 0
         options = cpu_options(spec.family.optimization) if spec.tuned else None
-        self.functions = functions = _Functions(spec, self._count)
+        functions = _Functions(spec, self._count)
         compiled = lambda f: Jitted(f, compiler_options=options)  # noqa: E731
         self.start = compiled(functions.start)
         self.turn = compiled(functions.turn)
         self.ahead = compiled(functions.ahead)
         self.look = compiled(functions.look)
+        self._shapes: Any = None
+
+    def shapes(self, inputs: Inputs, queue: Queue) -> tuple[Lane, Tree]:
+        """Shapes and dtypes of the lanes that vary over a run, and of the rule's state."""
+        if self._shapes is None:
+            length = self.spec.initial_samples(inputs)
+            given = jax.ShapeDtypeStruct((length,), self.spec.dtype)
+            lane = jax.eval_shape(_Functions(self.spec, lambda: None).start, inputs, queue, given)
+            self._shapes = varying(lane), lane.rule_state
+        return self._shapes
 
     def _count(self) -> None:
         self.traces += 1
@@ -140,7 +150,7 @@ class _Functions:
                 lane = entered(lane)
             chooses = (i == told.length - 1) & told.chooses
             found = LiveStep(self.spec, chooses).decide(inputs, lane)
-            now = where(lane.done, _varying(lane), _varying(found.lane))
+            now = where(lane.done, varying(lane), varying(found.lane))
             now = _whole(now, lane)
             return i + (~jnp.any(now.asks)).astype(i.dtype), now, found.arm
 
@@ -152,11 +162,12 @@ class _Functions:
 
     def _entered(self, inputs: Inputs, lane: Lane, told: Told, i: Array) -> Lane:
         """The lanes with one more reward in their statistics."""
-        spec, every = self.spec, jnp.ones_like(lane.done)
+        spec = self.spec
         seen = LiveStep(spec).observing.snapshot(inputs, lane)
-        arm, go = every * told.arms[i], every & told.counts[i]
-        reward = every.astype(spec.dtype) * told.rewards[i]
-        stats = spec.family.update(seen, arm.astype(jnp.int32), reward, go)
+        arm, reward, go = (
+            jnp.broadcast_to(x[i], lane.done.shape) for x in (told.arms, told.rewards, told.counts)
+        )
+        stats = spec.family.update(seen, arm, reward, go)
         t = lane.stats.t + go.astype(jnp.int32)
         return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
 
@@ -223,7 +234,7 @@ def _pairs(seen: Snapshot) -> Array | None:
         return None
 
 
-def _varying(lane: Lane) -> Lane:
+def varying(lane: Lane) -> Lane:
     """The lane without the arrays that are fixed over a run; some have no axis of lanes."""
     return dataclasses.replace(lane, features=None, nature=None, prepared=())
 
