@@ -144,7 +144,7 @@ def _with_a_stand_in(
     tie: TieError | None = None
     for attempt in range(_TRIES):
         try:
-            return checked(Instance(features, _stand_in(features, family, attempt), family=family))
+            return checked(Instance(features, stand_in(features, family, attempt), family=family))
         except TieError as error:
             tie = error
     assert tie is not None
@@ -152,7 +152,7 @@ def _with_a_stand_in(
     raise ArgumentError("problem", tie.given, allowed, tie.allowed) from tie
 
 
-def _stand_in(features: np.ndarray, family: Any, attempt: int) -> np.ndarray:
+def stand_in(features: np.ndarray, family: Any, attempt: int = 0) -> np.ndarray:
     """A theta, [d], in the range of the family; small, so that no ridge is warned of."""
     rng = np.random.default_rng(attempt)
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))

@@ -247,11 +247,12 @@ def _whole(lane: Lane, of: Lane) -> Lane:
 
 def _seen(lane: Lane, arm: Array) -> Array:
     bad_answer = jnp.zeros_like(arm) if lane.bad_answer is None else lane.bad_answer
-    found = Seen(
-        arm, lane.done, lane.stopped[0, 0], lane.closed_at[0, 0], lane.bad_arm, bad_answer,
-        lane.stats.t,
-    )  # fmt: skip
-    return jnp.stack([x[0].astype(jnp.int32) for x in found])
+    found = {
+        "arm": arm, "over": lane.done, "stopped": lane.stopped[0, 0],
+        "samples": lane.closed_at[0, 0], "bad_arm": lane.bad_arm, "bad_answer": bad_answer,
+        "t": lane.stats.t,
+    }  # fmt: skip
+    return jnp.stack([found[name][0].astype(jnp.int32) for name in Seen._fields])
 
 
 program = Cache(lambda spec, inputs: LiveProgram(spec), KEPT)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from jaxelim import checks
@@ -21,41 +20,18 @@ from jaxelim.errors import (
     UnsupportedError,
 )
 from jaxelim.files import writable_file
-from jaxelim.live import book
+from jaxelim.live import book, report
 from jaxelim.live.job import Arms, LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
-from jaxelim.live.settings import decoded, encoded
+from jaxelim.live.report import Evidence
+from jaxelim.live.settings import arguments, encoded, versions
 from jaxelim.simulation.result import Summary
 from jaxelim.stopping.llr import LLR
 from jaxelim.stopping.thresholds import Heuristic
-from jaxelim.store.settings import REVISION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-STATE = 1
-"""Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
-_ARGUMENTS = ("problem", "rule", "family", "stopping", "elimination", "threshold")
-"""Arguments that a file may hold by the name of their class alone."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Evidence:
-    """The pieces of the empirical answer, and the evidence against them.
-
-    Attributes:
-        pieces: P pairs (better arm, rival) as the caller names arms, one arm twice for a
-            level; indices of pieces where they are not made of arms.
-        llr: [P], the LLR of each piece.
-        beta: the threshold at the present t.
-        active: [P] bool, which pieces the stopping rule has not eliminated.
-    """
-
-    pieces: tuple
-    llr: np.ndarray
-    beta: float
-    active: np.ndarray
 
 
 class LiveRun:
@@ -108,6 +84,7 @@ class LiveRun:
         self._moments = Moments(self._job)
         self._moment = self._moments.begin
         self._events: list[bytes] = []
+        self._saved = 0  # events before the last state in the file
         self._book: book.Book | None = None
         self._lock = threading.RLock()
         self._settings = {
@@ -215,6 +192,17 @@ class LiveRun:
         return tuple(self._job.arms.name(k) for k in range(len(self._job.arms.features)))
 
     @property
+    def first(self) -> int:
+        """The number of initial pulls, which enter together."""
+        return self._job.first
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The problem, the rule and delta."""
+        job = self._job.job
+        return {"problem": job.problem, "rule": job.rule, "delta": float(job.deltas[0])}
+
+    @property
     def stopped(self) -> bool:
         """Whether the run has ended, by its stopping rule."""
         return self._moment.over and bool(self._moment.seen and self._moment.seen.stopped)
@@ -278,7 +266,7 @@ class LiveRun:
             return ()
         of_arms = self._job.job.problem.answer_axis is None and answer.size == len(self.names)
         name = self._job.arms.name if of_arms else int
-        return tuple(name(k) for k in np.flatnonzero(answer))
+        return tuple(name(k) for k in np.flatnonzero(answer).tolist())
 
     @property
     def elimination_times(self) -> np.ndarray | None:
@@ -316,47 +304,15 @@ class LiveRun:
             UnsupportedError: not every arm has its first rewards.
         """
         if self._moment.lane is None:
-            allowed = f"after the first {self._job.first} rewards, {self.told} so far"
+            allowed = f"after the first {self.first} rewards, {self.told} so far"
             raise UnsupportedError("evidence", self, allowed)
         found = self._moments.look(self._moment)
-        exists, name = found["exists"], self._job.arms.name
-        pieces: tuple = tuple(np.flatnonzero(exists).tolist())
-        if "pairs" in found and self._job.job.problem.answer_axis is None:
-            pieces = tuple((name(i), name(k)) for i, k in found["pairs"][exists])
-        return Evidence(
-            pieces, found["llr"][exists], float(found["beta"]), found["active"][exists]
-        )
+        of_arms = self._job.job.problem.answer_axis is None
+        return Evidence.of(found, self._job.arms.name if of_arms else None)
 
     def summary(self) -> Summary:
         """A table with a row for each arm, and the state of the run in words."""
-        counts, means, times = self.counts, self.means, self.elimination_times
-        by_arm = times is not None and times.shape == counts.shape
-        answer = self.answer
-        rows = []
-        for k, name in enumerate(self.names):
-            row = {"arm": name, "pulls": int(counts[k]), "mean": float(means[k])}
-            if by_arm:
-                row["out at"] = int(times[k]) or "-"  # type: ignore[index]
-            if answer is not None and answer.size == counts.size:
-                row["answer"] = "x" if answer[k] else ""
-            rows.append(row)
-        job = self._job.job
-        title = f"{job.rule!r}, {job.problem!r}, delta = {float(job.deltas[0]):g}"
-        return Summary(title, tuple(rows), self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        if self._moment.lane is None:
-            return (f"{self.told} rewards; {self._job.first} are needed for the first check.",)
-        found = ", ".join(map(str, self.answer_arms))
-        if self.stopped:
-            more = self.told - self.samples
-            after = f" {more} rewards came after that." if more else ""
-            return (f"The run stopped after {self.samples} rewards. The answer: {found}.{after}",)
-        now = self.evidence
-        least = float(np.min(now.llr[now.active], initial=np.inf))
-        state = f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
-        return (f"The run is open after {self.told} rewards: {state}.",
-                f"The empirical answer, without guarantee: {found}.")  # fmt: skip
+        return report.summary(self)
 
     def figure(self) -> "Figure":
         """The LLRs of the pieces beside beta, and the arms' means and pulls.
@@ -364,13 +320,7 @@ class LiveRun:
         Raises:
             UnsupportedError: not every arm has its first rewards.
         """
-        from jaxelim.figures.live import live_figure  # matplotlib is slow to import
-
-        now = self.evidence
-        labels = [f"{p[0]} > {p[1]}" if isinstance(p, tuple) and p[0] != p[1]
-                  else str(p[0] if isinstance(p, tuple) else p) for p in now.pieces]  # fmt: skip
-        arms = [str(one) for one in self.names]
-        return live_figure(labels, now.llr, now.beta, now.active, arms, self.means, self.counts)
+        return report.figure(self)
 
     # Files.
 
@@ -406,6 +356,12 @@ class LiveRun:
                 self._book = new
             else:
                 self._book.rewrite(self._settings, self._events, self._state())
+            self._saved = len(self._events)
+
+    @property
+    def unsaved(self) -> int:
+        """The number of events since the last state in the file; `load` replays them."""
+        return len(self._events) - self._saved
 
     def close(self) -> None:
         """Release the file; the run goes on without one."""
@@ -427,7 +383,7 @@ class LiveRun:
         if leaves is None:
             return None
         return {
-            "versions": _versions(),
+            "versions": versions(),
             "leaves": [book.leaf(x) for x in leaves],
             "seen": list(moment.seen or ()),
             "asked": list(moment.asked),
@@ -474,7 +430,11 @@ class LiveRun:
             found = book.read(path)
             own = dict(problem=problem, rule=rule, family=family, stopping=stopping,
                        elimination=elimination, threshold=threshold)  # fmt: skip
-            run = _made(path, found.settings, own)
+            try:
+                arms, given = arguments(found.settings, own)
+                run = LiveRun(arms, **given)
+            except (KeyError, TypeError) as error:
+                raise DamagedFileError(path, "its settings cannot be read") from error
             run._resume(path, found)
             if found.torn:
                 text = f"{path}: {found.torn} at the end is dropped; no call had returned it"
@@ -491,7 +451,7 @@ class LiveRun:
     def _resume(self, path: Path, found: book.Contents) -> None:
         """Take the state of a file, and replay the events after it."""
         self._events = [book.line(event) for event in found.events]
-        done = found.at if self._restore(found.state) else 0
+        done = self._saved = found.at if self._restore(found.state) else 0
         other = None
         for event in found.events[done:]:
             try:
@@ -504,7 +464,7 @@ class LiveRun:
 
     def _restore(self, state: dict | None) -> bool:
         """Take a state, if this version wrote it."""
-        if state is None or state.get("versions") != _versions():
+        if state is None or state.get("versions") != versions():
             return False
         seen = Seen(*state["seen"])
         found = self._moments.restored([book.array(x) for x in state["leaves"]], seen)
@@ -526,25 +486,3 @@ class LiveRun:
             chosen = now
         self._moment = dataclasses.replace(chosen, asked=after)
         return chosen.asked != after
-
-
-def _made(path: Path, settings: dict, own: dict[str, Any]) -> LiveRun:
-    """A new run with the settings of a file."""
-    try:
-        given = dict(settings)
-        features, names = decoded(given.pop("arms"), None), given.pop("names")
-        arms = dict(zip(names, features, strict=True)) if names else features
-        for name in _ARGUMENTS:
-            given[name] = decoded(given[name], own[name], name)
-        return LiveRun(arms, **given)
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(path, "its settings cannot be read") from error
-
-
-def _versions() -> dict[str, Any]:
-    """What must be equal for a state to be read."""
-    return {
-        "state": STATE,
-        "jax": jax.__version__,
-        "revision": REVISION,
-    }

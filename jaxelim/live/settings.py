@@ -8,10 +8,17 @@ import dataclasses
 import sys
 from typing import Any
 
+import jax
 import numpy as np
 
+import jaxelim
 from jaxelim.errors import ArgumentError
+from jaxelim.store.settings import REVISION
 
+STATE = 1
+"""Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
+OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
+"""Arguments of a live run that a file may hold by the name of their class alone."""
 _FOLDERS = ("families", "problems", "sampling", "stopping")
 
 
@@ -88,3 +95,22 @@ def decoded(written: Any, own: Any, argument: str = "value") -> Any:
         return own
     fields = {name: decoded(one, None, name) for name, one in written["fields"].items()}
     return _known()[written["class"]](**fields)
+
+
+def arguments(settings: dict, own: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arms and the other arguments of a live run, from the settings in its file.
+
+    Raises:
+        ArgumentError: an object of one's own is missing in `own`.
+        KeyError, TypeError: these are no settings.
+    """
+    given = dict(settings)
+    features, names = decoded(given.pop("arms"), None), given.pop("names")
+    arms = dict(zip(names, features, strict=True)) if names else features
+    return arms, {**given, **{name: decoded(given[name], own[name], name) for name in OWN}}
+
+
+def versions() -> dict[str, Any]:
+    """What must be equal for a state in a file to be read."""
+    of_code = {"jaxelim": jaxelim.__version__, "revision": REVISION, "state": STATE}
+    return {**of_code, "jax": jax.__version__}
