@@ -131,7 +131,8 @@ class _Functions:
         spec, each = self.spec, jnp.arange(self.spec.lanes, dtype=jnp.int32)
         run = jnp.broadcast_to(queue.run[0], each.shape)
         wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.lanes))
-        item = jnp.where(each == 0, 0, spec.queue)  # all lanes but one are past the queue's end
+        # All lanes but one are past the queue's end.
+        item = jnp.where(each == 0, 0, spec.queue).astype(jnp.int32)
         return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(each), wide)
 
     def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:

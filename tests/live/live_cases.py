@@ -36,7 +36,7 @@ class Case:
     def traced(self) -> je.Trace:
         """The simulated run."""
         given = self.instance, self.problem, self.rule
-        return je.trace(*given, **self._common, max_samples=2000)
+        return je.trace(*given, **self._common, max_samples=4000)
 
     def live(self) -> je.LiveRun:
         """A live run with the same arguments."""

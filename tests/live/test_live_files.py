@@ -57,6 +57,8 @@ def test_saved_and_loaded_at_every_pull(tmp_path):
         assert copy.told == live.told and copy.stopped == live.stopped
     same_run(live, traced)
     equal(live, copy)
+    held = live._moments.program
+    assert held is PAIRS.live()._moments.program and held.traces <= 3  # start, turn, look
     assert live.summary().rows == copy.summary().rows
 
 
@@ -274,7 +276,7 @@ def test_every_rule_is_saved_and_loaded(name, tmp_path):
 
 
 LONG = Case(
-    je.Instance.unstructured([0.55, 0.45, 0.4], je.Bernoulli()), PAIRS.problem, PAIRS.rule,
+    je.Instance.unstructured([0.6, 0.45, 0.4], je.Bernoulli()), PAIRS.problem, PAIRS.rule,
     PAIRS.stopping, PAIRS.elimination, delta=0.05,
 )  # fmt: skip
 """A run of some hundred pulls, of the shape of `PAIRS`."""
