@@ -137,10 +137,10 @@ def main(arguments: list[str] | None = None) -> None:
     rates = ", ".join(f"{name} {rate:g}" for name, rate in RATES.items())
     given.table.write_text(
         "# An A/B test of four variants\n\n"
-        f"Written by `python examples/ab_test.py --table {given.table}`. Conversion rates:\n"
-        f"{rates}. delta = {DELTA}; {given.runs:,}\n"
-        "simulated tests a row. A lost conversion is one that the best variant would have\n"
-        "had. See [live runs](../live-runs.md).\n\n"
+        f"Written by `python examples/ab_test.py --table {given.table}`.\n"
+        f"Conversion rates: {rates}. delta = {DELTA};\n"
+        f"{given.runs:,} simulated tests a row. A lost conversion is one that the best variant\n"
+        "would have had. See [live runs](../live-runs.md).\n\n"
         f"{table(given.runs)}\n"
     )
     print(given.table.read_text())

@@ -22,6 +22,7 @@ from jaxelim.live import book, run, settings
 from jaxelim.live.settings import decoded, encoded
 from tests.live.live_cases import CASES, Case, fed, same_run
 
+pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
 
 

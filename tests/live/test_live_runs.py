@@ -15,6 +15,7 @@ from jaxelim import catalogue
 from jaxelim.live.program import program
 from tests.live.live_cases import CASES, COINS, TOP, fed, same_run
 
+pytestmark = pytest.mark.xdist_group("live")
 PAIRS = CASES["lucb-pairs"]
 NAMES = ("red", "green", "blue")
 
@@ -26,15 +27,13 @@ def named(**changes) -> je.LiveRun:
     return je.LiveRun(NAMES, PAIRS.problem, PAIRS.rule, **{**given, **changes})
 
 
-@pytest.mark.parametrize(
-    "name", [name if case is PAIRS else pytest.param(name, marks=pytest.mark.slow)
-             for name, case in CASES.items()]
-)  # fmt: skip
-def test_a_live_run_repeats_the_simulated_run(name):
-    """Every pull, the stopping time, the answer and the elimination times."""
-    case = CASES[name]
-    traced, live = case.traced(), case.live()
-    assert traced.stopped and traced.samples > case.instance.K + 3
+def test_a_live_run_repeats_the_simulated_run():
+    """Every pull, the stopping time, the answer and the elimination times.
+
+    For every rule: `test_every_rule_is_saved_and_loaded`.
+    """
+    traced, live = PAIRS.traced(), PAIRS.live()
+    assert traced.stopped and traced.samples > PAIRS.instance.K + 3
     fed(live, traced)
     same_run(live, traced)
 
