@@ -16,7 +16,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -62,6 +62,11 @@ bench: install
 check: install
 	$(BIN)/ruff check jaxelim experiments examples tests benchmarks
 	$(BIN)/pyright jaxelim
+
+# Build the distributions, and try the wheel outside the tree.
+release-check: install
+	$(BIN)/python -m pip install --quiet -e ".[release]"
+	$(BIN)/python .ci/release_check.py
 
 format: install
 	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks
