@@ -47,7 +47,7 @@ class Exponential(OneParameter):
     def check_rewards(self, rewards: np.ndarray) -> None:
         """Refuse rewards that are not above 0."""
         super().check_rewards(rewards)
-        refuse_rewards(rewards, rewards < SMALLEST, f"numbers above 0 for {self!r}")
+        refuse_rewards(rewards, rewards <= 0, f"numbers above 0 for {self!r}")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """The quantile -mu log(1 - noise), above 0 for noise 0 too."""

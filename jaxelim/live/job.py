@@ -13,7 +13,6 @@ from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.sampling import Oracle
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.job import LONGEST, Engine, Job
 
@@ -106,9 +105,9 @@ class LiveJob:
             ArgumentError, UnsupportedError, FamilyError, RuleError, MemoryLimitError: as
                 `simulate`.
         """
-        if isinstance(rule, Oracle) and rule.weights is None:
-            allowed = "Oracle(weights=..) in a live run, where nobody knows theta"
-            raise ArgumentError("rule", rule, allowed)
+        if isinstance(rule, SamplingRule) and rule.traits.uses_truth:
+            allowed = "a rule that needs no theta, such as an oracle with weights of its own"
+            raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
         if not isinstance(stopping, StoppingRule):
             raise ArgumentError("stopping", stopping, "one stopping rule")
         delta = checks.real("delta", delta, low=0, high=1, open=True)

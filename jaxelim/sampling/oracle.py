@@ -46,6 +46,8 @@ class Oracle(SamplingRule):
 
     def __post_init__(self):
         if self.weights is None:
+            traits = dataclasses.replace(type(self).traits, uses_truth=True)
+            object.__setattr__(self, "traits", traits)
             return
         weights = real_array("weights", self.weights, ndim=(1, 2))
         refuse_off_simplex("weights", self.weights, weights)
