@@ -37,13 +37,14 @@ def live_figure(
     left.axvline(beta, color=orange, linestyle="--", label=f"beta = {beta:.3g}")
     left.set_yticks(places, pieces)
     left.set_xlabel("LLR")
-    left.legend(frameon=False)
+    left.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     places = np.arange(len(arms))
     right.plot(means, places, "o", color=blue)
     for k, (mean, count) in enumerate(zip(means, counts, strict=True)):
         right.annotate(f"{int(count)}", (mean, k), (0, 5), textcoords="offset points",
                        ha="center", fontsize=8)  # fmt: skip
     right.set_yticks(places, arms)
+    right.margins(y=0.15)
     right.set_xlabel("mean, with the number of pulls")
     for axes in (left, right):
         axes.invert_yaxis()

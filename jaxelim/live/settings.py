@@ -13,7 +13,6 @@ import numpy as np
 
 import jaxelim
 from jaxelim.errors import ArgumentError
-from jaxelim.store.settings import REVISION
 
 STATE = 1
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
@@ -112,5 +111,4 @@ def arguments(settings: dict, own: dict[str, Any]) -> tuple[Any, dict[str, Any]]
 
 def versions() -> dict[str, Any]:
     """What must be equal for a state in a file to be read."""
-    of_code = {"jaxelim": jaxelim.__version__, "revision": REVISION, "state": STATE}
-    return {**of_code, "jax": jax.__version__}
+    return {"jaxelim": jaxelim.__version__, "state": STATE, "jax": jax.__version__}
