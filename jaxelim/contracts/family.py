@@ -17,16 +17,12 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 
-LARGEST_REWARD = 1e100
-"""The largest absolute value of a given reward, in the unit of a run; squares must not overflow."""
-
-
 class Family:
     """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
     run on the host. The others are traced, lanes last."""
 
     name: ClassVar[str] = ""
-    noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
@@ -66,10 +62,21 @@ class Family:
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         """Refuse given noise that `draw` does not take."""
 
+    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
+        """Refuse run indices or initial pulls that `draw` has no rewards for."""
+
     def check_rewards(self, rewards: np.ndarray) -> None:
-        """Refuse given rewards, float64 of any shape, that the family cannot draw."""
-        bad = ~(np.abs(rewards) <= LARGEST_REWARD * self.scale)
-        refuse_rewards(rewards, bad, f"finite numbers, at most {LARGEST_REWARD:g} units")
+        """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
+        low, high = (getattr(self, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
+        self.refuse_rewards(
+            rewards, (rewards < low) | (rewards > high), f"from {low:g} to {high:g}"
+        )
+
+    def refuse_rewards(self, rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
+        """Refuse the rewards where `bad` holds; `allowed`: which they may be, in words."""
+        if bad.any():
+            note = f"{rewards[bad][0]:g} is not"
+            raise ArgumentError("rewards", rewards, f"rewards {allowed} for {self!r}", note)
 
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
@@ -109,6 +116,13 @@ class Family:
     def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def used_up(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array) -> Array | None:
+        """Whether an arm, [], has no reward left for this pull, [] bool; None: it always has.
+
+        Such a choice of the rule truncates the run. Where the arm is out of range, False.
+        """
+        return None
 
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array
@@ -168,14 +182,3 @@ class Family:
         At equal estimates, its limit there.
         """
         raise undefined(self, "share(seen, i, k)")
-
-
-def refuse_rewards(rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
-    """Refuse rewards where `bad`, a mask of the same shape, holds.
-
-    Raises:
-        ArgumentError: it holds somewhere; the message has the first such reward.
-    """
-    if np.any(bad):
-        first = float(np.ravel(rewards[bad])[0])
-        raise ArgumentError("reward", rewards, allowed, f"{first:g} is not")

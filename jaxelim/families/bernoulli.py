@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
@@ -32,8 +31,7 @@ class Bernoulli(OneParameter):
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     def check_rewards(self, rewards: np.ndarray) -> None:
-        """Refuse rewards that are neither 0 nor 1."""
-        refuse_rewards(rewards, (rewards != 0) & (rewards != 1), f"0 or 1 for {self!r}")
+        self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""

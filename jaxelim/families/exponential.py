@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
@@ -45,9 +44,7 @@ class Exponential(OneParameter):
             raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
 
     def check_rewards(self, rewards: np.ndarray) -> None:
-        """Refuse rewards that are not above 0."""
-        super().check_rewards(rewards)
-        refuse_rewards(rewards, rewards <= 0, f"numbers above 0 for {self!r}")
+        self.refuse_rewards(rewards, rewards <= 0, "above 0")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """The quantile -mu log(1 - noise), above 0 for noise 0 too."""

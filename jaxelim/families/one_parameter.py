@@ -15,7 +15,6 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
@@ -222,12 +221,6 @@ class OneParameter(Family):
         elif bad.size:
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
-
-    def check_rewards(self, rewards: np.ndarray) -> None:
-        """Refuse rewards out of the range of means: after one pull they are the estimates."""
-        super().check_rewards(rewards)
-        bad = (rewards < self.low) | (rewards > self.high)
-        refuse_rewards(rewards, bad, f"numbers from {self.low:g} to {self.high:g} for {self!r}")
 
     def nature(self, instance: "Instance") -> np.ndarray:
         """The means: [I, K]."""

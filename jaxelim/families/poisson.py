@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 from scipy import special
 
-from jaxelim.contracts.family import refuse_rewards
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
@@ -46,9 +45,8 @@ class Poisson(OneParameter):
             raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
 
     def check_rewards(self, rewards: np.ndarray) -> None:
-        """Refuse rewards that are no whole numbers from 0 to 2^53."""
-        bad = ~((rewards >= 0) & (rewards <= 2.0**53) & (rewards == np.floor(rewards)))
-        refuse_rewards(rewards, bad, f"whole numbers 0, 1, 2, .. for {self!r}")
+        bad = (rewards < 0) | (rewards != np.floor(rewards))
+        self.refuse_rewards(rewards, bad, "0, 1, 2, ..")
 
     def nature(self, instance: "Instance") -> np.ndarray:
         """P(X <= k), k = 0, 1, .. until 1 - P(X <= k) < 2^-53 for all arms: [I, K, n]."""

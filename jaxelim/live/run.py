@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+LARGEST = 1e100
+"""The largest absolute value of a reward, in the unit of a run; squares must not overflow."""
+
+
 class LiveRun:
     """A run of a sampling rule on rewards from outside, one at a time.
 
@@ -152,10 +156,13 @@ class LiveRun:
         several = isinstance(arm, Sequence | np.ndarray) and not isinstance(arm, str)
         arms = [self._job.arms.index(one) for one in (arm if several else [arm])]
         shape = (len(arms),) if several else ()
-        rewards = checks.real_array("reward", reward, shape=shape, finite=False).reshape(-1)
+        rewards = checks.real_array("reward", reward, shape=shape).reshape(-1)
         if not arms:
             raise ArgumentError("arm", arm, "an arm, or a non-empty sequence of arms")
-        self._job.job.instance.family.check_rewards(rewards)
+        family = self._job.job.instance.family
+        large = np.abs(rewards) > LARGEST * family.scale
+        family.refuse_rewards(rewards, large, f"of at most {LARGEST:g} units")
+        family.check_rewards(rewards)
         values = rewards.tolist()
         with self._lock:
             after = self._moments.told(self._moment, arms, values)

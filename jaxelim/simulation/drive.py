@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,8 @@ from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
+from jaxelim.simulation.forecast import forecast_of
+from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Engine, Job
 
 RUNS_A_LANE = 8
@@ -241,22 +244,45 @@ def _bytes(tree: Any) -> int:
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> tuple[Carry, dict]:
+def drive(
+    job: Job,
+    spec: Spec,
+    progress: Any,
+    inputs: Inputs,
+    queue: Queue,
+    interrupts: Interrupts | None = None,
+) -> tuple[Carry, dict]:
     """Advance by chunks until every run is over; the host polls in between.
+
+    Once `interrupts` has noted Ctrl-C, the runs in the lanes are cut off and no other
+    is started.
 
     Returns:
         The last carry, as NumPy arrays, and the timings of the work.
 
     Raises:
         ArgumentError: an arm or an answer out of range; see `_failure`.
+        KeyboardInterrupt: Ctrl-C while the first program compiled.
     """
+    count = int(np.sum(queue.length))
+    with Progress(progress, count, count * float(inputs.cap), partial(forecast_of, job)) as bar:
+        return _driven(job, spec, bar, inputs, queue, interrupts or Interrupts())
+
+
+def _driven(
+    job: Job, spec: Spec, bar: Progress, inputs: Inputs, queue: Queue, interrupts: Interrupts
+) -> tuple[Carry, dict]:
     host = inputs, queue  # placed again for every program
     began, processor = time.perf_counter(), time.process_time()
-    program = engine.program(spec, inputs)
-    *placed, carry = program.begun(*host, program.empty(*host))
+    bar.compiling()
+    with interrupts.compiling():
+        program = engine.program(spec, inputs)
+        *placed, carry = program.begun(*host, program.empty(*host))
+    if interrupts.asked:
+        raise KeyboardInterrupt
     compiling, processor = time.perf_counter() - began, time.process_time() - processor
     program.cost = max(program.cost, compiling)
-    bar = Progress(progress, int(np.sum(queue.length)))
+    bar.running()
     chunks, computed, iterations = 1, 0, 0
     while True:
         last = time.perf_counter()
@@ -264,7 +290,6 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> 
         live, finished, samples = map(np.asarray, (carry.live, carry.finished, carry.samples))
         took = time.perf_counter() - last
         if np.any(carry.failed):
-            bar.close()
             raise _failure(job, carry)
         # Polling synchronises devices, so poll rarely; but in time for a smaller program to take
         # over the last runs. `away` runs remain until then, at the mean time a run so far.
@@ -277,10 +302,14 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> 
             chunks = min(2 * chunks, 4096)
         elif took > 4 * pause:
             chunks = max(1, int(chunks * pause / took))
-        bar.update(int(np.sum(finished)), int(np.sum(samples)))
+        with interrupts.noted():
+            bar.update(int(np.sum(finished)), int(np.sum(samples)))
         total = int(np.sum(carry.iterations))
         computed, iterations = computed + (total - iterations) * spec.lanes, total
         if np.sum(live) == 0:
+            break
+        if interrupts.asked:
+            carry, interrupts.cut = _cut_off(program, placed, carry), True
             break
         fewer = _fewer_lanes(job, spec, int(np.max(live)))
         if fewer is None:
@@ -290,14 +319,21 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> 
         program.waited += took
         if job.layout.shrink or engine.compiled(fewer, inputs) or program.waited > program.cost:
             before = time.perf_counter(), time.process_time()
-            smaller = engine.program(fewer, inputs)
-            *placed, carry = smaller.begun(*host, smaller.taken_over(*host, carry, spec))
+            bar.compiling()
+            with interrupts.noted(), interrupts.compiling():
+                smaller = engine.program(fewer, inputs)
+                begun = smaller.begun(*host, smaller.taken_over(*host, carry, spec))
+            if interrupts.asked:
+                carry, interrupts.cut = _cut_off(program, placed, carry), True
+                break
+            *placed, carry = begun
             program, spec, chunks = smaller, fewer, 1
             took = time.perf_counter() - before[0]
             smaller.cost = max(smaller.cost, took)
             compiling += took
             processor += time.process_time() - before[1]
-    bar.close()
+    if np.any(carry.failed):
+        raise _failure(job, carry)
     carry = jax.tree.map(np.asarray, carry)
     work = {
         "seconds": time.perf_counter() - began - compiling,
@@ -308,6 +344,20 @@ def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> 
         "choose_rounds": int(np.sum(carry.chooses)),
     }
     return carry, work
+
+
+def _cut_off(program: engine.Program, placed: list, carry: Carry) -> Carry:
+    """The carry after the runs in the lanes have ended at their samples, and no other began.
+
+    A cap of 0 ends them at their next check, before they draw a sample. A rule that waits
+    for `choose` gets its turn first. The queue ends where it is.
+    """
+    inputs, queue = placed
+    given = (
+        dataclasses.replace(inputs, cap=np.int32(0)),
+        dataclasses.replace(queue, length=np.array(carry.next)),
+    )
+    return program.advance(*program.place(*given, carry), np.int32(4096))
 
 
 def _failure(job: Job, carry: Carry) -> ArgumentError:

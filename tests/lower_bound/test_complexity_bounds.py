@@ -10,7 +10,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import GaussianByArm
 from jaxelim.instances import two_dimensional
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.bounds import first_time, heuristic, region_of
+from jaxelim.lower_bound.bounds import first_time, heuristic, region_of, stopping_difference
 from jaxelim.problems import BestArm
 from jaxelim.stopping.thresholds import Heuristic
 from tests.lower_bound.complexity_cases import information
@@ -111,6 +111,17 @@ def test_elimination_bounds(example):
     assert sharp.difference / sharp.llr < found.difference / found.llr
     slower = cx.elimination_bounds(example, BestArm(), 0.01, regret=lambda t: 1e-4 * math.log(t))
     assert (slower.full >= found.full).all() and (slower.full[1:] < found.llr).all()
+
+
+def test_the_difference_of_the_stopping_times_by_hand():
+    """beta = 9 at delta, 4 at 1/t^2 and R = 0.5.
+
+    f = 3 + (9 - log 100 + 2 sqrt(36) + 4 + 0.5 + log 2.4)/H*.
+    """
+    found = stopping_difference(
+        0.01, 0.25, lambda t, delta: 9.0 if delta == 0.01 else 4.0, lambda t: 0.5, 50
+    )
+    assert found == pytest.approx(3 + 4 * (25.5 + math.log(0.024)))
 
 
 def test_information_regret_of_known_pulls(example):
