@@ -25,8 +25,11 @@ from jaxelim.errors import (
     InstanceFileError,
     Interrupted,
     JaxelimError,
+    LiveFileWarning,
+    LockedError,
     MemoryLimitError,
     MissingPackageError,
+    OverError,
     ResultFileError,
     RidgeWarning,
     RuleError,
@@ -50,6 +53,7 @@ from jaxelim.families import (
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
+from jaxelim.live import LiveRun
 from jaxelim.lower_bound import (
     PrecisionError,
     allocation_value,
@@ -120,12 +124,16 @@ __all__ = [
     "LLR",
     "Levels",
     "LinearThreshold",
+    "LiveFileWarning",
+    "LiveRun",
+    "LockedError",
     "LogLogThreshold",
     "MemoryLimitError",
     "MissingPackageError",
     "Native",
     "OK",
     "OneParameter",
+    "OverError",
     "PieceSet",
     "Poisson",
     "PrecisionError",
