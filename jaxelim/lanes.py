@@ -301,6 +301,9 @@ class LaneOps:
         or [n, m, B].
         """
         if matrix.ndim == 2:
+            if vector.ndim > 2 and vector.shape[-1] == 1:  # a product of matrices needs a library
+                each = [vector[:, m] for m in range(vector.shape[1])]
+                return jnp.stack([self.dot(matrix, one) for one in each], 1)
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
             return jnp.matmul(matrix, flat, precision="highest").reshape(
                 matrix.shape[:1] + vector.shape[1:]

@@ -2,10 +2,8 @@
 
 from jaxelim.engine.loop import (
     BURST,
-    FEW_LANES,
     Loop,
     Program,
-    compiled,
     cpu_options,
     outline,
     program,
@@ -13,6 +11,6 @@ from jaxelim.engine.loop import (
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 
 __all__ = [
-    "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
-    "Queue", "Spec", "compiled", "cpu_options", "outline", "program",
+    "BURST", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
+    "Queue", "Spec", "cpu_options", "outline", "program",
 ]  # fmt: skip

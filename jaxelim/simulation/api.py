@@ -11,7 +11,8 @@ from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.advance import drive
+from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.job import Engine, Job
 from jaxelim.simulation.result import Result, Trace
 from jaxelim.stopping.llr import LLR

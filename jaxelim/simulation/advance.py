@@ -1,0 +1,240 @@
+"""The host's loop over the chunks of a job: `drive`."""
+
+import dataclasses
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxelim import engine
+from jaxelim.engine import LANE_GROUP, Carry, Inputs, Queue, Spec
+from jaxelim.engine.progress import Progress
+from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.simulation.job import Job
+
+FEW_RUNS = 128
+"""Runs a device, at most, that one lane takes from their start."""
+_MOST_CHUNKS = 4096
+"""Chunks between two polls, at most."""
+
+
+def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> tuple[Carry, dict]:
+    """Advance by chunks until every run is over; the host polls in between.
+
+    Returns:
+        The last carry, as NumPy arrays, and the timings of the work.
+
+    Raises:
+        ArgumentError: an arm or an answer out of range; see `_failure`.
+    """
+    return _Drive(job, progress, inputs, queue).over(spec)
+
+
+class _Stage(NamedTuple):
+    """A program on its arguments, of which `carry` changes."""
+
+    spec: Spec
+    program: engine.Program
+    placed: tuple  # the inputs and the queue, on their devices
+    carry: Carry
+
+
+class _Drive:
+    """The work on one job.
+
+    Args:
+        job: the job.
+        progress: as `Progress` takes it.
+        inputs, queue: on the host; they are placed again for every program.
+    """
+
+    def __init__(self, job: Job, progress: Any, inputs: Inputs, queue: Queue):
+        self.job, self.inputs, self.queue = job, inputs, queue
+        self.began = time.perf_counter()
+        self.compiling = self.processor = 0.0  # seconds of compilation
+        self.computed = 0  # samples, those of lanes that wait or are done among them
+        self.chunks = 1  # until the next poll
+        self.bar = Progress(progress, int(np.sum(queue.length)))
+        self.wide: _Stage | None = None  # before one lane took over
+
+    def over(self, spec: Spec) -> tuple[Carry, dict]:
+        """Advance until every run is over."""
+        stage = self._opened(spec) or self._wide(spec)
+        while True:
+            before = np.sum(stage.carry.iterations)
+            last = time.perf_counter()
+            stage = stage._replace(
+                carry=stage.program.advance(*stage.placed, stage.carry, np.int32(self.chunks))
+            )
+            carry = stage.carry
+            live, samples = np.asarray(carry.live), np.asarray(carry.samples)
+            took = time.perf_counter() - last
+            steps = int(np.sum(carry.iterations) - before)
+            self.computed += steps * stage.spec.lanes
+            if np.any(carry.failed):
+                stage = self._failed(stage, spec)
+                continue
+            stage.program.pace = min(stage.program.pace, took * stage.spec.devices / max(steps, 1))
+            self._paced(took, self._pause(stage, live))
+            self.bar.update(int(np.sum(carry.finished)), int(np.sum(samples)))
+            if np.sum(live) == 0:
+                break
+            stage = self._moved(stage, live, took)
+        self.bar.close()
+        return self._result(stage)
+
+    def _wide(self, spec: Spec) -> _Stage:
+        """The stage that works on the whole queue."""
+        program = engine.program(spec, self.inputs)
+        return self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
+
+    def _opened(self, spec: Spec) -> _Stage | None:
+        """The stage of one lane for all runs, where they are few; None: there are many.
+
+        A program that takes no steps starts all of them. Both together compile faster
+        than one of many lanes.
+        """
+        alone, most = self._one_lane(spec), int(np.max(self.queue.length))
+        if alone is None or most > FEW_RUNS or spec.lanes > LANE_GROUP:
+            return None
+        if self._compiled(spec) and not (self._compiled(alone) or self.job.layout.shrink):
+            return None
+        lanes = LANE_GROUP if most <= LANE_GROUP else FEW_RUNS
+        opening = self._wide(dataclasses.replace(spec, lanes=lanes, chunk=0))
+        program = opening.program
+        carry = program.advance(*opening.placed, opening.carry, np.int32(1))
+        return self._alone(opening._replace(carry=carry), alone)
+
+    def _compiled(self, spec: Spec) -> bool:
+        """Whether the program of a spec is in the cache and compiled."""
+        found = engine.program.peek(spec, self.inputs)
+        return found is not None and found.compiled
+
+    def _alone(self, stage: _Stage, alone: Spec) -> _Stage:
+        """The stage of one lane, for the live runs of a stage."""
+        self.chunks = 1
+        program = engine.program(alone, self.inputs)
+        given = program.taken_over(self.inputs, self.queue, stage.carry, stage.spec)
+        return self._begun(alone, program, *given)
+
+    def _begun(self, spec: Spec, program: engine.Program, queue: Queue, carry: Carry) -> _Stage:
+        """Place the arguments of a program and compile it."""
+        began, processor = time.perf_counter(), time.process_time()
+        *placed, carry = program.begun(self.inputs, queue, carry)
+        took = time.perf_counter() - began
+        program.cost = max(program.cost, took)
+        self.compiling += took
+        self.processor += time.process_time() - processor
+        return _Stage(spec, program, tuple(placed), carry)
+
+    def _pause(self, stage: _Stage, live: np.ndarray) -> float:
+        """Seconds until the next poll.
+
+        Polling synchronises devices, so it is rare; but in time for one lane to take
+        over the last runs. `away` runs remain until then, at the mean time a run so far.
+        """
+        if self._one_lane(stage.spec) is None:
+            return 0.5
+        finished = max(int(np.sum(stage.carry.finished)), 1)
+        worked = time.perf_counter() - self.began - self.compiling
+        away = int(np.max(live)) - stage.spec.lanes
+        return min(max(0.5 * away * worked * stage.spec.devices / finished, 0.05), 0.5)
+
+    def _paced(self, took: float, pause: float) -> None:
+        """Choose the number of chunks until the next poll, `pause` seconds from now."""
+        if took < pause:
+            self.chunks = min(2 * self.chunks, _MOST_CHUNKS)
+        elif took > 4 * pause:
+            self.chunks = max(1, int(self.chunks * pause / took))
+
+    def _one_lane(self, spec: Spec) -> Spec | None:
+        """The spec of one lane for the last runs of a queue; None: keep this spec."""
+        if self.job.layout.shrink is False or self.wide is not None or spec.lanes == 1:
+            return None
+        fits = spec.tuned and spec.rule.traits.one_lane
+        return dataclasses.replace(spec, lanes=1) if fits else None
+
+    def _moved(self, stage: _Stage, live: np.ndarray, took: float) -> _Stage:
+        """The stage of one lane, for the last runs of the queue, where that pays.
+
+        It pays where the live runs, one after the other, take less time a step of each
+        than a step of all lanes. Compilation is a ski rental: it is done once the time
+        that would have been saved, over all jobs of this process, exceeds its cost. That
+        never costs more than twice the best choice with known run lengths.
+        """
+        program, spec, alone = stage.program, stage.spec, self._one_lane(stage.spec)
+        last, most = np.all(stage.carry.next >= self.queue.length), int(np.max(live))
+        if alone is None or not last:
+            return stage
+        if not self.job.layout.shrink:
+            share = 2 / spec.lanes  # until it has been timed: of the time of a wide step
+            if compiled := self._compiled(alone):
+                pace = engine.program(alone, self.inputs).pace
+                share = pace / program.pace if pace < np.inf else share
+            if most * share >= 1:
+                return stage
+            program.waited += took * (1 - most * share)
+            if not compiled and program.waited <= program.cost:
+                return stage
+        self.wide = stage
+        return self._alone(stage, alone)
+
+    def _failed(self, stage: _Stage, spec: Spec) -> _Stage:
+        """The stage of many lanes again, which says what run fails first.
+
+        One lane after the other may meet another run before it.
+
+        Raises:
+            ArgumentError: this stage has many lanes; see `_failure`.
+        """
+        if stage.spec.lanes > 1:
+            self.bar.close()
+            raise _failure(self.job, stage.carry)
+        self.wide = self.wide or self._wide(spec)
+        return self.wide
+
+    def _result(self, stage: _Stage) -> tuple[Carry, dict]:
+        carry = jax.tree.map(np.asarray, stage.carry)
+        work = {
+            "seconds": time.perf_counter() - self.began - self.compiling,
+            "compile_seconds": self.compiling,
+            "compile_processor_seconds": self.processor,
+            "samples_drawn": int(np.sum(carry.samples)),
+            "samples_computed": self.computed,
+            "choose_rounds": int(np.sum(carry.chooses)),
+        }
+        return carry, work
+
+
+def _failure(job: Job, carry: Carry) -> ArgumentError:
+    """The error for an arm or an answer out of range.
+
+    Among the runs that failed in the earliest chunk it names the one of lowest index.
+    """
+    lane = carry.lane
+    found: dict[str, Any] = {
+        "arm": lane.bad_arm,
+        "run": lane.run,
+        "instance": lane.instance,
+        "t": lane.stats.t,
+    }
+    bad = lane.bad_answer
+    found["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
+    found["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
+    found = {name: np.ravel(x) for name, x in found.items()}
+    failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
+    order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])
+    arm, answer, t, run, instance = (
+        int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance")
+    )
+    where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
+    if arm == 0:
+        argument, allowed = job.problem.in_range(job.instance.K)
+        note = f"it gave {answer} after {t} samples of {where}"
+        return ArgumentError(argument, job.problem, allowed, note)
+    allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
+    note = f"it chose arm {arm} at t = {t} of {where}"
+    return RuleError(
+        job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None
+    )
