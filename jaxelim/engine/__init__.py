@@ -2,6 +2,7 @@
 
 from jaxelim.engine.loop import (
     BURST,
+    FEW_LANES,
     Loop,
     Program,
     cpu_options,
@@ -11,6 +12,6 @@ from jaxelim.engine.loop import (
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
 
 __all__ = [
-    "BURST", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
+    "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
     "Queue", "Spec", "cpu_options", "outline", "program",
 ]  # fmt: skip

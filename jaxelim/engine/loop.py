@@ -27,6 +27,11 @@ from jaxelim.engine.step import Step
 from jaxelim.engine.stepping import Stepping, Steps
 from jaxelim.lanes import where
 
+FEW_LANES = (16, 32)
+"""Numbers of lanes of the programs that take over the last runs of a queue.
+
+For rules that a single lane may not take over.
+"""
 PARKED = 64
 """Places for parked runs, or a multiple: so that few layouts are compiled."""
 BURST = 4
@@ -112,20 +117,21 @@ class Program:
     def taken_over(
         self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec
     ) -> tuple[Queue, Carry]:
-        """Continue from a larger program's carry, one live lane after the other.
+        """Continue from a larger program's carry, whose queue is empty.
+
+        A program of one lane takes the live lanes one after the other. Into any other
+        they fit all at once.
 
         Args:
-            carry: of a program whose spec, `larger`, differs only in its number of
-                lanes and of steps. Its queue is empty.
+            carry: of a program whose spec, `larger`, differs only in its number of lanes.
 
         Returns:
-            The queue, with the live lanes parked, and the carry of this program; on the
-            host.
+            The queue, with the live lanes parked for one lane, and the carry of this
+            program; on the host.
         """
-        spec = self.spec
-        same = dataclasses.replace(spec, lanes=larger.lanes, chunk=larger.chunk)
-        assert spec.lanes == 1 and same == larger
-        places = -(-larger.lanes // PARKED) * PARKED
+        spec, size = self.spec, self.spec.lanes
+        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
+        places = -(-larger.lanes // PARKED) * PARKED if size == 1 else size
         empty = self.empty(inputs, queue)
 
         def one(queue, carry, empty):
@@ -135,15 +141,18 @@ class Program:
             def pick(x, like):
                 return np.asarray(x)[..., order] if np.shape(x) != like.shape else np.asarray(x)
 
-            lane = jax.tree.map(pick, carry.lane, empty.lane)
-            parked = Parked(lane=lane, count=np.int32(np.sum(~done)))  # type: ignore[arg-type]
-            rows = spec.queue + 1
-            return dataclasses.replace(queue, parked=parked), dataclasses.replace(
+            lane, after = jax.tree.map(pick, carry.lane, empty.lane), np.asarray(carry.next)
+            if size == 1:
+                count: Any = np.sum(~done, dtype=np.int32)
+                queue = dataclasses.replace(queue, parked=Parked(lane=lane, count=count))
+                lane, after = empty.lane, np.int32(0)
+            rows = spec.queue + size
+            return queue, dataclasses.replace(
                 jax.tree.map(np.asarray, dataclasses.replace(carry, log=None)),
-                lane=empty.lane,
+                lane=lane,
                 out=jax.tree.map(lambda x: np.asarray(x)[:rows], carry.out),
                 log=carry.log,
-                next=np.int32(0),
+                next=after,
             )
 
         if spec.devices == 1:
@@ -194,8 +203,6 @@ class Loop:
         alone = self.spec.lanes == 1
         refilled = self._unparked if alone else self._refilled
         carry, noise = refilled(inputs, queue, carry)
-        if self.spec.chunk == 0:
-            return carry
         start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
         stepping = Stepping(self.spec, inputs, carry.lane, noise)
         stepped = one_lane.stepped if alone else self._stepped

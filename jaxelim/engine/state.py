@@ -35,7 +35,7 @@ class Spec:
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
     lanes: int  # per device; 1 for the last runs of a queue
-    chunk: int  # steps; 0 in a program that only starts runs
+    chunk: int  # steps
     queue: int  # capacity in runs, per device
     given_noise: bool
     precision: str

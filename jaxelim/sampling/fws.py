@@ -74,7 +74,6 @@ class FWS(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
-        one_lane=True,
         batch=32,
         patience=0.4,
         source="Wang et al. 2021",

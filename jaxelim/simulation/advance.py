@@ -8,13 +8,11 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.engine import LANE_GROUP, Carry, Inputs, Queue, Spec
+from jaxelim.engine import Carry, Inputs, Queue, Spec
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.simulation.job import Job
 
-FEW_RUNS = 128
-"""Runs a device, at most, that one lane takes from their start."""
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
 
@@ -57,10 +55,12 @@ class _Drive:
         self.chunks = 1  # until the next poll
         self.bar = Progress(progress, int(np.sum(queue.length)))
         self.wide: _Stage | None = None  # before one lane took over
+        self.failing = False  # a run has failed in one lane
 
     def over(self, spec: Spec) -> tuple[Carry, dict]:
         """Advance until every run is over."""
-        stage = self._opened(spec) or self._wide(spec)
+        program = engine.program(spec, self.inputs)
+        stage = self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
         while True:
             before = np.sum(stage.carry.iterations)
             last = time.perf_counter()
@@ -73,7 +73,7 @@ class _Drive:
             steps = int(np.sum(carry.iterations) - before)
             self.computed += steps * stage.spec.lanes
             if np.any(carry.failed):
-                stage = self._failed(stage, spec)
+                stage = self._failed(stage)
                 continue
             stage.program.pace = min(stage.program.pace, took * stage.spec.devices / max(steps, 1))
             self._paced(took, self._pause(stage, live))
@@ -84,39 +84,10 @@ class _Drive:
         self.bar.close()
         return self._result(stage)
 
-    def _wide(self, spec: Spec) -> _Stage:
-        """The stage that works on the whole queue."""
-        program = engine.program(spec, self.inputs)
-        return self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
-
-    def _opened(self, spec: Spec) -> _Stage | None:
-        """The stage of one lane for all runs, where they are few; None: there are many.
-
-        A program that takes no steps starts all of them. Both together compile faster
-        than one of many lanes.
-        """
-        alone, most = self._one_lane(spec), int(np.max(self.queue.length))
-        if alone is None or most > FEW_RUNS or spec.lanes > LANE_GROUP:
-            return None
-        if self._compiled(spec) and not (self._compiled(alone) or self.job.layout.shrink):
-            return None
-        lanes = LANE_GROUP if most <= LANE_GROUP else FEW_RUNS
-        opening = self._wide(dataclasses.replace(spec, lanes=lanes, chunk=0))
-        program = opening.program
-        carry = program.advance(*opening.placed, opening.carry, np.int32(1))
-        return self._alone(opening._replace(carry=carry), alone)
-
     def _compiled(self, spec: Spec) -> bool:
         """Whether the program of a spec is in the cache and compiled."""
         found = engine.program.peek(spec, self.inputs)
         return found is not None and found.compiled
-
-    def _alone(self, stage: _Stage, alone: Spec) -> _Stage:
-        """The stage of one lane, for the live runs of a stage."""
-        self.chunks = 1
-        program = engine.program(alone, self.inputs)
-        given = program.taken_over(self.inputs, self.queue, stage.carry, stage.spec)
-        return self._begun(alone, program, *given)
 
     def _begun(self, spec: Spec, program: engine.Program, queue: Queue, carry: Carry) -> _Stage:
         """Place the arguments of a program and compile it."""
@@ -131,14 +102,17 @@ class _Drive:
     def _pause(self, stage: _Stage, live: np.ndarray) -> float:
         """Seconds until the next poll.
 
-        Polling synchronises devices, so it is rare; but in time for one lane to take
-        over the last runs. `away` runs remain until then, at the mean time a run so far.
+        Polling synchronises devices, so it is rare; but in time for a smaller program to
+        take over the last runs. `away` runs remain until then, at the mean time a run so
+        far.
         """
-        if self._one_lane(stage.spec) is None:
+        if self._smaller(stage.spec, 0) is None:
             return 0.5
         finished = max(int(np.sum(stage.carry.finished)), 1)
         worked = time.perf_counter() - self.began - self.compiling
-        away = int(np.max(live)) - stage.spec.lanes
+        lanes = stage.spec.lanes
+        least = lanes if self._alone(stage.spec) else min(engine.FEW_LANES[-1], lanes // 2)
+        away = int(np.max(live)) - least
         return min(max(0.5 * away * worked * stage.spec.devices / finished, 0.05), 0.5)
 
     def _paced(self, took: float, pause: float) -> None:
@@ -148,39 +122,51 @@ class _Drive:
         elif took > 4 * pause:
             self.chunks = max(1, int(self.chunks * pause / took))
 
-    def _one_lane(self, spec: Spec) -> Spec | None:
-        """The spec of one lane for the last runs of a queue; None: keep this spec."""
-        if self.job.layout.shrink is False or self.wide is not None or spec.lanes == 1:
+    def _alone(self, spec: Spec) -> bool:
+        """Whether a single lane may take over from a program of this spec."""
+        exact = spec.precision == "float64" and spec.rule.traits.one_lane
+        return exact and spec.tuned and not spec.vmapped and not spec.log
+
+    def _smaller(self, spec: Spec, live: int) -> Spec | None:
+        """The spec of a smaller program for at most `live` runs a device; None: keep this one."""
+        if self.job.layout.shrink is False or spec.log or spec.lanes == 1 or self.failing:
             return None
-        fits = spec.tuned and spec.rule.traits.one_lane
-        return dataclasses.replace(spec, lanes=1) if fits else None
+        if self._alone(spec):
+            return dataclasses.replace(spec, lanes=1) if live <= spec.lanes else None
+        sizes = [n for n in engine.FEW_LANES if live <= n and 2 * n <= spec.lanes]
+        return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
 
     def _moved(self, stage: _Stage, live: np.ndarray, took: float) -> _Stage:
-        """The stage of one lane, for the last runs of the queue, where that pays.
+        """The stage of a smaller program, for the last runs of the queue, where that pays.
 
-        It pays where the live runs, one after the other, take less time a step of each
-        than a step of all lanes. Compilation is a ski rental: it is done once the time
-        that would have been saved, over all jobs of this process, exceeds its cost. That
-        never costs more than twice the best choice with known run lengths.
+        One lane pays where the live runs, one after the other, take less time a step of
+        each than a step of all lanes. Compilation is a ski rental: it is done once the
+        time that would have been saved, over all jobs of this process, exceeds its cost.
+        That never costs more than twice the best choice with known run lengths.
         """
-        program, spec, alone = stage.program, stage.spec, self._one_lane(stage.spec)
-        last, most = np.all(stage.carry.next >= self.queue.length), int(np.max(live))
-        if alone is None or not last:
+        program, spec, most = stage.program, stage.spec, int(np.max(live))
+        smaller = self._smaller(spec, most)
+        if smaller is None or np.any(stage.carry.next < self.queue.length):
             return stage
+        compiled = self._compiled(smaller)
         if not self.job.layout.shrink:
-            share = 2 / spec.lanes  # until it has been timed: of the time of a wide step
-            if compiled := self._compiled(alone):
-                pace = engine.program(alone, self.inputs).pace
-                share = pace / program.pace if pace < np.inf else share
-            if most * share >= 1:
+            share = 0.0  # of the time of a wide step
+            if smaller.lanes == 1:
+                pace = engine.program(smaller, self.inputs).pace if compiled else np.inf
+                share = most * (pace / program.pace if pace < np.inf else 2 / spec.lanes)
+            if share >= 1:
                 return stage
-            program.waited += took * (1 - most * share)
+            program.waited += took * (1 - share)
             if not compiled and program.waited <= program.cost:
                 return stage
-        self.wide = stage
-        return self._alone(stage, alone)
+        self.chunks = 1
+        if smaller.lanes == 1:
+            self.wide = stage
+        new = engine.program(smaller, self.inputs)
+        given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
+        return self._begun(smaller, new, *given)
 
-    def _failed(self, stage: _Stage, spec: Spec) -> _Stage:
+    def _failed(self, stage: _Stage) -> _Stage:
         """The stage of many lanes again, which says what run fails first.
 
         One lane after the other may meet another run before it.
@@ -188,10 +174,10 @@ class _Drive:
         Raises:
             ArgumentError: this stage has many lanes; see `_failure`.
         """
-        if stage.spec.lanes > 1:
+        if stage.spec.lanes > 1 or self.wide is None:
             self.bar.close()
             raise _failure(self.job, stage.carry)
-        self.wide = self.wide or self._wide(spec)
+        self.failing = True
         return self.wide
 
     def _result(self, stage: _Stage) -> tuple[Carry, dict]:
