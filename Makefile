@@ -16,7 +16,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -40,10 +40,14 @@ two_dimensional: install
 reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
-# The fast suite is mostly compiling. LLVM's first level and XLA's plainer emitter of loops
-# halve it and change no result; the slow suite and the digests run what ships.
+# The fast suite is mostly compiling. LLVM's first level, XLA's plainer emitter of loops, one
+# LLVM module a program and no expensive passes more than halve it and change no result; the
+# slow suite and the digests run what ships.
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 \
-	--xla_cpu_use_fusion_emitters=false
+	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 \
+	--xla_llvm_disable_expensive_passes=true
+# Keep small programs too: the workers, and the next call, share them.
+test test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
 test: install check
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" --durations=10 tests
@@ -62,6 +66,11 @@ bench: install
 check: install
 	$(BIN)/ruff check jaxelim experiments tests benchmarks
 	$(BIN)/pyright jaxelim
+
+# Build the distributions, and try the wheel outside the tree.
+release-check: install
+	$(BIN)/python -m pip install --quiet -e ".[release]"
+	$(BIN)/python .ci/release_check.py
 
 format: install
 	$(BIN)/ruff check --fix jaxelim experiments tests benchmarks

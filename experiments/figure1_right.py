@@ -108,7 +108,7 @@ def draw(options: Right) -> None:
         assert data is not None
         drawn[rule] = ratios(data)
     write_whole(options.output / "figure1_right.csv", numbers(drawn, options.delta).encode())
-    figure = figures.ratio_figure(options.delta, drawn, options.error)
+    figure = figures.ratio_figure(drawn, options.delta, options.error)
     print(
         *figures.save(figure, options.output / "figure1_right"),
         options.output / "figure1_right.csv",

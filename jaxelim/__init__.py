@@ -22,8 +22,11 @@ from jaxelim.errors import (
     DamagedFileError,
     FamilyError,
     InstanceFileError,
+    Interrupted,
     JaxelimError,
     MemoryLimitError,
+    MissingPackageError,
+    ResultFileError,
     RidgeWarning,
     RuleError,
     SetupError,
@@ -39,6 +42,7 @@ from jaxelim.families import (
     GaussianUnknownVariance,
     OneParameter,
     Poisson,
+    Recorded,
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
@@ -66,7 +70,9 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.comparison import Comparison, compare
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
@@ -74,13 +80,15 @@ from jaxelim.stopping.resets import Resets
 from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import store, testing
+    from jaxelim import figures, store, testing
+    from jaxelim.simulation.loading import load_result
 
 __all__ = [
     "ASK",
     "ArgumentError",
     "Bernoulli",
     "BestArm",
+    "Comparison",
     "ConflictError",
     "DamagedFileError",
     "Directions",
@@ -99,6 +107,7 @@ __all__ = [
     "Heuristic",
     "Instance",
     "InstanceFileError",
+    "Interrupted",
     "Interval",
     "JaxelimError",
     "KaufmannKalyanakrishnan",
@@ -108,6 +117,7 @@ __all__ = [
     "LinearThreshold",
     "LogLogThreshold",
     "MemoryLimitError",
+    "MissingPackageError",
     "Native",
     "OK",
     "OneParameter",
@@ -115,8 +125,10 @@ __all__ = [
     "Poisson",
     "PrecisionError",
     "Problem",
+    "Recorded",
     "Resets",
     "Result",
+    "ResultFileError",
     "RidgeWarning",
     "Rows",
     "RuleError",
@@ -138,17 +150,20 @@ __all__ = [
     "allocation_value",
     "best_extra_arm",
     "characteristic_time",
+    "compare",
     "complexity",
     "complexity_gradients",
     "design_features",
     "efficiency",
     "elimination_bounds",
+    "figures",
     "hardest_instance",
     "information_regret",
     "instances",
     "kl_bound",
     "load_instance",
     "load_items",
+    "load_result",
     "optimal_allocation",
     "optimal_information",
     "practical_time",
@@ -172,7 +187,9 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    """Import `store` and `testing` on first use, as xarray and scipy.stats are slow to import."""
-    if name in ("store", "testing"):
+    """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
+    if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
+    if name == "load_result":
+        return importlib.import_module("jaxelim.simulation.loading").load_result
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

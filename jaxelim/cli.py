@@ -1,4 +1,5 @@
-"""The command line: `jaxelim run`, `complexity`, `rules`, `instances`, `results`, `merge`.
+"""The command line: `jaxelim run`, `show`, `plot`, `complexity`, `rules`, `instances`,
+`results`, `merge`.
 
 `jaxelim --version` prints the version.
 """
@@ -19,12 +20,13 @@ import tyro
 from jaxelim import __version__, catalogue, checks, instances, scope, store
 from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
-from jaxelim.figures import allocation_figure, figure_file, write
-from jaxelim.files import writable_file, write_whole
+from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
+from jaxelim.files import writable_file
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.api import Engine, simulate
+from jaxelim.simulation.loading import load_result
 from jaxelim.simulation.result import BIASED, aligned
 
 
@@ -109,7 +111,22 @@ class Run(Asked):
     precision: str = "float64"
     """float64 or float32."""
     output: Path | None = None
-    """Write all arrays to this NetCDF file."""
+    """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the figures that files of results allow, one rule a file."""
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Files of `jaxelim run --output`, or of `Result.save`."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path()
+    """The folder for the figures."""
+    figure: tuple[str, ...] = ()
+    """tau, survival, delta, ratio, active, pulls, comparison: one or several; default: all that
+    the files allow."""
+    format: tuple[str, ...] = ("png",)
+    """png, pdf or both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +160,14 @@ class Results:
 
     directory: Annotated[Path, tyro.conf.Positional]
     """The folder, which was an experiment's --output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Print the summary of a file that `jaxelim run --output` or `Result.save` wrote."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,13 +273,44 @@ def _run(config: Run) -> None:
         max_samples=config.max_samples,
         ridge=config.ridge,
         engine=Engine(lanes=config.lanes, precision=config.precision),
-        progress=sys.stderr.isatty(),
         initial_pulls=config.initial_pulls,
     )
     print(result.summary())
     if config.output is not None:
-        write_whole(config.output, bytes(result.to_xarray().to_netcdf(engine="h5netcdf")))
+        result.save(config.output)
         print(f"wrote {config.output}")
+
+
+def _plot(config: Plot) -> None:
+    if not config.files:
+        raise ArgumentError("files", config.files, "at least one file of results")
+    endings = [checks.choice("format", one, ("png", "pdf")) for one in config.format]
+    names = config.figure
+    writable_file("output", config.output / "figure.png")
+    results = [load_result(path) for path in config.files]
+    rules = [str(one.rule) for one in results]
+    labels = [
+        rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
+        for rule, path in zip(rules, config.files, strict=True)
+    ]
+    if len(set(labels)) < len(labels):
+        raise ArgumentError("files", config.files, "files of different rules or names")
+    drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
+    for name, reason in missing.items():
+        print(f"no figure {name}: {reason}")
+    if not drawn:
+        raise ArgumentError("figure", names or "all", "a figure that these files allow")
+    for name, figure in drawn.items():
+        for path in save(figure, config.output / name, endings=endings):
+            print(f"wrote {path}")
+
+
+def _show(config: Show) -> None:
+    result = load_result(config.file)
+    print(result.summary())
+    left_out = ("instance", "problem", "rule", "stopping", "elimination", "interrupted")
+    shown = [f"{name} {value}" for name, value in result.settings.items() if name not in left_out]
+    print("; ".join(shown))
 
 
 def _rules(config: Rules) -> None:
@@ -320,6 +376,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {
         "run": Run,
+        "plot": Plot,
+        "show": Show,
         "complexity": Hardness,
         "rules": Rules,
         "instances": Instances,
@@ -336,8 +394,8 @@ def main(arguments: list[str] | None = None) -> int:
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
         use_all_cores()
-        actions = {Run: _run, Hardness: _complexity, Rules: _rules, Instances: _instances,
-                   Results: _results, Merge: _merge}  # fmt: skip
+        actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
+                   Instances: _instances, Results: _results, Merge: _merge}  # fmt: skip
         return actions[type(config)](config)
 
     return guarded("jaxelim", act)

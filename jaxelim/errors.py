@@ -172,6 +172,41 @@ class SetupError(JaxelimError, RuntimeError):
         return f"{self.problem}; {self.remedy}"
 
 
+class MissingPackageError(JaxelimError, ImportError):
+    """An optional package is not installed.
+
+    Args:
+        package: its name, as for pip.
+        purpose: what needs it.
+    """
+
+    def __init__(self, package: str, purpose: str):
+        super().__init__(package, purpose)
+        self.package = package
+        self.purpose = purpose
+
+    def __str__(self) -> str:
+        return f"{self.purpose} needs {self.package}; install it: pip install {self.package}"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a call of `simulate`.
+
+    Args:
+        problem: what was done, in words.
+        result: a `Result` of every run that was started, None if there is none. Runs that
+            were not over are flagged `truncated`, at the samples they had.
+    """
+
+    def __init__(self, problem: str, result: Any = None):
+        super().__init__(problem, result)
+        self.problem = problem
+        self.result = result
+
+    def __str__(self) -> str:
+        return self.problem
+
+
 class RidgeWarning(UserWarning):
     """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
 
@@ -194,7 +229,11 @@ class StoreError(JaxelimError):
 
 
 class DamagedFileError(StoreError):
-    """A block of results is not as it was written."""
+    """A block or a file of results is not as it was written."""
+
+
+class ResultFileError(StoreError):
+    """A file holds no result, or one that this version of jaxelim cannot read."""
 
 
 class ConflictError(StoreError):

@@ -4,6 +4,7 @@ The x64 flag is off unless the environment turns it on.
 """
 
 import dataclasses
+import gc
 import os
 from pathlib import Path
 
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(config, items):
     missing = SLOW_ROWS - {item.nodeid for item in items}
     if HERE in files and missing:
         raise pytest.UsageError(f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
+
+
+def pytest_collection_finish():
+    """Collect garbage seldom: tracing makes many objects, and what is imported stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -22,7 +22,7 @@ class Family:
     run on the host. The others are traced, lanes last."""
 
     name: ClassVar[str] = ""
-    noise: ClassVar[str] = "uniform"  # what `draw` is given: "uniform" on [0, 1), or "normal"
+    noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"
     structures: ClassVar[tuple[str, ...]] = ("unstructured",)
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels)
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
@@ -62,6 +62,22 @@ class Family:
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         """Refuse given noise that `draw` does not take."""
 
+    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
+        """Refuse run indices or initial pulls that `draw` has no rewards for."""
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        """Refuse recorded rewards, any shape, that the family cannot have: those out of range."""
+        low, high = (getattr(self, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
+        self.refuse_rewards(
+            rewards, (rewards < low) | (rewards > high), f"from {low:g} to {high:g}"
+        )
+
+    def refuse_rewards(self, rewards: np.ndarray, bad: np.ndarray, allowed: str) -> None:
+        """Refuse the rewards where `bad` holds; `allowed`: which they may be, in words."""
+        if bad.any():
+            note = f"{rewards[bad][0]:g} is not"
+            raise ArgumentError("rewards", rewards, f"rewards {allowed} for {self!r}", note)
+
     def ridge_of(
         self, ridge: float | None, instance: "Instance", threshold: Callable
     ) -> float | None:
@@ -100,6 +116,13 @@ class Family:
     def draw(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array, noise: Array) -> Array:
         """The reward of an arm, []; `pull` [] int32: its number of earlier pulls."""
         raise undefined(self, "draw(lanes, nature, arm, pull, noise)")
+
+    def used_up(self, lanes: LaneOps, nature: Tree, arm: Array, pull: Array) -> Array | None:
+        """Whether an arm, [], has no reward left for this pull, [] bool; None: it always has.
+
+        Such a choice of the rule truncates the run. Where the arm is out of range, False.
+        """
+        return None
 
     def start(
         self, space: ArmContext, problem: "Problem", tables: Tree, rewards: Array

@@ -5,13 +5,23 @@ from jaxelim.engine.loop import (
     FEW_LANES,
     Loop,
     Program,
+    compiled,
     cpu_options,
     outline,
     program,
 )
-from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.engine.state import (
+    LANE_GROUP,
+    REVISION,
+    Carry,
+    Inputs,
+    Lane,
+    Outcome,
+    Queue,
+    Spec,
+)
 
 __all__ = [
     "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
-    "Queue", "Spec", "cpu_options", "outline", "program",
+    "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline", "program",
 ]  # fmt: skip

@@ -360,3 +360,9 @@ program = Cache(lambda spec, inputs: Program(spec), KEPT)
 
 outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
 """`Step.outline` of a spec for inputs of one layout."""
+
+
+def compiled(spec: Spec, inputs: Inputs) -> bool:
+    """Whether the program of a spec is in the cache and compiled."""
+    found = program.peek(spec, inputs)
+    return found is not None and found.compiled

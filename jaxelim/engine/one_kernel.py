@@ -116,7 +116,7 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
 
     Args:
         f: of pytrees of arrays, of operations that a kernel may hold. What it closes
-            over is handed in.
+            over becomes an argument.
         flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
         given: arrays that XLA does not see as constants (see `at_run_time`).
     """

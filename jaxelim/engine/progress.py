@@ -1,41 +1,169 @@
-"""Progress of long work, shown at a terminal."""
+"""Progress of long work, shown at a terminal or in a notebook."""
 
+import math
+import multiprocessing
+import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from tqdm import tqdm
+AFTER = 5.0
+"""Seconds of running after which the cost of the call is predicted."""
+_QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
+"""Variables of the environment in tests and in builds of documentation."""
+
+
+def automatic() -> bool:
+    """Whether progress is shown by itself: at a terminal and in a notebook.
+
+    Not in threads and worker processes, tests, and builds of documentation.
+    """
+    worker = multiprocessing.parent_process() is not None
+    if worker or threading.current_thread() is not threading.main_thread():
+        return False
+    if any(os.environ.get(name) for name in _QUIET) or "sphinx" in sys.modules:
+        return False
+    return _in_notebook() or bool(sys.stderr and sys.stderr.isatty())
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+def in_words(seconds: float) -> str:
+    """A duration in words, of two digits."""
+    for name, size, least in (("days", 86400, 2), ("h", 3600, 2), ("min", 60, 2)):
+        if seconds >= least * size:
+            return f"about {_rounded(seconds / size)} {name}"
+    return f"about {_rounded(max(seconds, 1))} s"
+
+
+def _rounded(value: float) -> str:
+    """Two digits."""
+    digits = math.floor(math.log10(value)) - 1
+    return f"{round(value / 10**digits) * 10**digits:,.0f}" if digits >= 0 else f"{value:.1f}"
+
+
+def time_left(
+    finished: int, total: int, samples: int, seconds: float, predicted: float | None
+) -> float | None:
+    """Estimate the seconds that are left.
+
+    By runs it is seconds (total - finished)/finished, which is too short at first, as
+    short runs finish first. By samples it is (predicted - samples)/rate. The mean of both
+    has the weights finished/total and 1 - finished/total.
+
+    Args:
+        finished: runs that are over.
+        total: number of runs.
+        samples: drawn so far.
+        seconds: so far.
+        predicted: samples of the whole call; None if unknown.
+
+    Returns:
+        Seconds; None where nothing is known.
+    """
+    by_runs = seconds * (total - finished) / finished if finished else None
+    by_samples = None
+    if predicted is not None and 0 < samples < predicted:
+        by_samples = seconds * (predicted - samples) / samples
+    if by_runs is None or by_samples is None:
+        return by_samples if by_runs is None else by_runs
+    share = finished / total
+    return share * by_runs + (1 - share) * by_samples
 
 
 class Progress:
-    """Shows finished runs, samples per second and time left.
+    """Shows finished runs, samples per second and time left. A context, which closes the bar.
 
     Args:
-        show: False for nothing, True for a bar on standard error. Or a callable of
-            (runs done, runs, samples, seconds), called at every update.
+        show: False for nothing, True for a bar on standard error, None for a bar where
+            `automatic` says so. Or a callable of (runs done, runs, samples, seconds),
+            called at every update.
         total: number of runs.
+        most: the most samples of all runs together.
+        forecast: predicts the cost, an object with `total` and `lines(rate)`, or None. It
+            is called in a thread after `AFTER` seconds where a bar is shown.
     """
 
-    def __init__(self, show: Any, total: int):
-        self._began, self._total = time.perf_counter(), total
+    def __init__(
+        self,
+        show: Any,
+        total: int,
+        most: float = math.inf,
+        forecast: Callable[[], Any] = lambda: None,
+    ):
+        self._began, self._total, self._most = time.perf_counter(), total, most
         self._call = show if callable(show) else None
-        bar = bool(show) and self._call is None
-        self._bar = (
-            tqdm(total=total, unit="run", file=sys.stderr, dynamic_ncols=True) if bar else None
-        )
+        self._forecast, self._thread, self._found = forecast, None, []
+        self._predicted: float | None = None
+        self._bar: Any = None
+        wanted = automatic() if show is None else show is True
+        if wanted:
+            from tqdm.auto import tqdm  # the widget in a notebook that has one
+
+            form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+            self._bar = tqdm(
+                total=total, unit="run", file=sys.stderr, dynamic_ncols=True, bar_format=form
+            )
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def compiling(self) -> None:
+        """Say that a program compiles, until the next update."""
+        if self._bar is not None:
+            self._bar.set_description_str("compiling ")
+
+    def running(self) -> None:
+        """Begin to measure time: the first program is compiled."""
+        self._began = time.perf_counter()
+        if self._bar is not None:
+            self._bar.set_description_str("")
 
     def update(self, finished: int, samples: int) -> None:
         """Show `finished` runs and `samples` samples so far."""
-        seconds = time.perf_counter() - self._began
+        seconds = max(time.perf_counter() - self._began, 1e-9)
         if self._call is not None:
             self._call(finished, self._total, samples, seconds)
         if self._bar is not None:
-            self._bar.set_postfix_str(
-                f"{samples / max(seconds, 1e-9) / 1e6:.2f} M samples/s", refresh=False
-            )
+            if seconds >= AFTER:
+                self._predict(samples / seconds)
+            text = f"{samples / seconds / 1e6:.2f} M samples/s"
+            self._bar.set_description_str("", refresh=False)
+            self._bar.set_postfix_str(text + self._left(finished, samples, seconds), refresh=False)
             self._bar.update(finished - self._bar.n)
+            self._bar.refresh()
+
+    def _predict(self, rate: float) -> None:
+        """Start the forecast, and say what it found."""
+        if self._thread is None:
+            # No daemon: the process would crash if it ended while a program compiles.
+            self._thread = threading.Thread(target=lambda: self._found.append(self._forecast()))
+            self._thread.start()
+        if self._found and rate > 0:
+            found = self._found.pop()
+            if found is not None:
+                self._predicted = found.total
+                for line in found.lines(rate):
+                    self._bar.write(line, file=sys.stderr)
+
+    def _left(self, finished: int, samples: int, seconds: float) -> str:
+        left = time_left(finished, self._total, samples, seconds, self._predicted)
+        if left is not None:
+            return f", {in_words(left)} left" if finished < self._total else ""
+        if samples and samples < self._most < math.inf:
+            most = seconds * (self._most - samples) / samples
+            return f", {in_words(most).replace('about', 'at most')} left"
+        return ""
 
     def close(self) -> None:
-        """Close the bar."""
+        """Close the bar, on a line of its own."""
         if self._bar is not None:
             self._bar.close()

@@ -12,6 +12,13 @@ from jax import Array
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 
+REVISION = 5
+"""Revision of the numbers, part of all settings.
+
+Raise it when a run draws or computes other numbers; runs of two revisions are
+never joined.
+"""
+
 NO_ARM = np.int32(np.iinfo(np.int32).min)
 """The value of `Lane.chosen` where `choose` has chosen no arm; never an arm."""
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import OK
+from jaxelim.contracts import OK, Family
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.asking import Asking, Choice
@@ -84,7 +84,10 @@ class Step:
         native = self.asking.natively(view, choice.state, opened & ~stopping & choice.ready)
         if native is not None:
             stopping = stopping | native[0]
-        capped = opened & ~stopping & (lane.stats.t >= inputs.cap) & choice.ready
+        over = lane.stats.t >= inputs.cap
+        used_up = self._used_up(inputs, lane, choice.arm)
+        over = over if used_up is None else over | used_up
+        capped = opened & ~stopping & over & choice.ready
         closing = stopping | capped
         return Ending(stopping, capped, closing, native, opened & ~closing)
 
@@ -107,10 +110,21 @@ class Step:
         return jax.lax.cond(jnp.any(ending.closing), close, lambda answers: answers, lane.answers)
 
     def _reward(self, inputs: Inputs, lane: Lane, arm: Array, noise: Array) -> Array:
-        lanes, counts = self.lanes(inputs), lane.stats.counts
-        nature = jax.tree.map(lambda x: x[0], inputs.nature) if lane.nature is None else lane.nature
-        pull = lanes.take(counts, arm).astype(jnp.int32)
+        lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
+        pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
         return self.spec.family.draw(lanes, nature, arm, pull, noise)
+
+    def _used_up(self, inputs: Inputs, lane: Lane, arm: Array) -> Array | None:
+        """Whether an arm has no reward left, [B] bool; None: it always has."""
+        if type(self.spec.family).used_up is Family.used_up:
+            return None
+        lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
+        pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
+        return self.spec.family.used_up(lanes, nature, arm, pull)
+
+    def _nature(self, inputs: Inputs, lane: Lane) -> Tree:
+        """What `draw` needs of the truth of each lane, or of that which lanes share."""
+        return jax.tree.map(lambda x: x[0], inputs.nature) if lane.nature is None else lane.nature
 
     def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Pulled:
         """Take one step of every lane.
@@ -195,7 +209,8 @@ class Step:
         length = jax.ShapeDtypeStruct((), jnp.int32)
         shapes: dict[str, Any] = dict(run=long, row=long, instance=long, delta=levels)
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
-        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), spec.lanes), spec.dtype)
+        dtype = random.type_of(spec.family.noise, spec.dtype)
+        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), spec.lanes), dtype)
 
         def traced(*given):
             lane, view = self._started(*given)

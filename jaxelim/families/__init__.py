@@ -12,6 +12,7 @@ from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.poisson import Poisson
+from jaxelim.families.recorded import Recorded
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 
 KINDS = (
@@ -64,6 +65,7 @@ __all__ = [
     "GaussianUnknownVariance",
     "OneParameter",
     "Poisson",
+    "Recorded",
     "known",
     "made",
     "settings_of",

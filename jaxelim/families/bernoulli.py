@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
@@ -28,6 +29,9 @@ class Bernoulli(OneParameter):
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """1 where the noise, uniform on [0, 1), is below the mean, else 0."""

@@ -43,6 +43,9 @@ class Exponential(OneParameter):
             allowed = f"means above 0, at least {SMALLEST:g}, for {self!r}"
             raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
 
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        self.refuse_rewards(rewards, rewards <= 0, "above 0")
+
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         """The quantile -mu log(1 - noise), above 0 for noise 0 too."""
         least = np.asarray(1e-300 if noise.dtype == jnp.float64 else 1e-30, noise.dtype)

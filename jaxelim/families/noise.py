@@ -5,6 +5,7 @@ rule's random choices (`chance`, `rule_key`) it is `View.t`, which is one more.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jax import Array
 
 from jaxelim.errors import ArgumentError
 
-_LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
+LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not overflow
 
 
 def key(seed: int) -> Array:
@@ -31,7 +32,15 @@ def _of_run(sample: Callable, key: Array) -> Callable:
 
 
 SAMPLERS: dict[str, Callable] = {"normal": jax.random.normal, "uniform": jax.random.uniform}
-"""The noise that a family may choose: standard normals, or uniforms on [0, 1)."""
+"""The noise that a family may choose: standard normals, or uniforms on [0, 1).
+
+The third choice is "run": uint64, a number of the run alone, the same at every t.
+"""
+
+
+def type_of(kind: str, dtype: Any) -> Any:
+    """The type of the noise of a run in the floating type `dtype`."""
+    return jnp.dtype(jnp.uint64) if kind == "run" else dtype
 
 
 def _rounded(kind: str, x: Array, dtype) -> Array:
@@ -44,7 +53,7 @@ def _rounded(kind: str, x: Array, dtype) -> Array:
 
 def refuse_large(noise: np.ndarray, precision: str) -> None:
     """Refuse given normals [runs, T] beyond the bound at which squares of rewards overflow."""
-    bound = _LARGEST[precision]
+    bound = LARGEST[precision]
     bad = np.argwhere(np.abs(noise) > bound)
     if bad.size:
         where = tuple(int(i) for i in bad[0])
@@ -54,14 +63,16 @@ def refuse_large(noise: np.ndarray, precision: str) -> None:
 
 def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) -> Array:
     """Draw noise [length, B]: run b has t = start_b, .., start_b + length - 1."""
+    if kind == "run":
+        apart = jax.random.fold_in(key, np.uint32(2**32 - 3))  # no run has this index
+        bits = lambda run: jax.random.bits(jax.random.fold_in(apart, run), (), jnp.uint64)  # noqa: E731
+        return jnp.broadcast_to(jax.vmap(bits)(run), (length, *run.shape))
     times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
     each = jax.vmap(jax.vmap(_of_run(SAMPLERS[kind], key)), (None, 0))
     return _rounded(kind, each(run, times), dtype)
 
 
-def given(
-    kind: str, table: Array, row: Array, start: Array, length: int, dtype
-) -> Array:
+def given(kind: str, table: Array, row: Array, start: Array, length: int, dtype) -> Array:
     """Read the same noise from a table [runs, T].
 
     Past the end of the table the last column repeats; a run is truncated before

@@ -44,6 +44,10 @@ class Poisson(OneParameter):
             allowed = f"means from 0 to {LARGEST:g} for {self!r}: draws read tables of that length"
             raise ArgumentError("theta", instance.means, allowed, f"{bad[0]:g} is not")
 
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        bad = (rewards < 0) | (rewards != np.floor(rewards))
+        self.refuse_rewards(rewards, bad, "0, 1, 2, ..")
+
     def nature(self, instance: "Instance") -> np.ndarray:
         """P(X <= k), k = 0, 1, .. until 1 - P(X <= k) < 2^-53 for all arms: [I, K, n]."""
         means = super().nature(instance)

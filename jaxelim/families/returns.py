@@ -14,6 +14,7 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import FamilyError, JaxelimError, in_words
 from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.recorded import Stacks
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def check(
     Raises:
         FamilyError: a method raises, or returns what its contract does not allow.
     """
+    if isinstance(family, Stacks):
+        family = family.family  # which may be a user's
     if type(family).__module__.startswith("jaxelim."):
         return
     like = lambda *shape: jax.ShapeDtypeStruct((*shape, _LANES), dtype)  # noqa: E731

@@ -1,8 +1,8 @@
 """Figures of results: pure functions of arrays or `Result`s that return a matplotlib Figure.
 
-They need no display. In stopping times NaN means truncated: excluded from means,
-counted in the legend. Colours suit colour-blind readers; dashes and markers suit grey
-prints. `save` writes PNG and PDF.
+They need no display; a notebook shows the figure that ends a cell. In stopping times NaN
+means truncated: excluded from means, counted in the legend. Colours suit colour-blind
+readers; dashes and markers suit grey prints. `save` writes PNG and PDF.
 """
 
 from jaxelim.figures.active import (
@@ -17,6 +17,9 @@ from jaxelim.figures.allocations import (
     information_regret_figure,
     pulls_figure,
 )
+from jaxelim.figures.comparisons import comparison_figure
+from jaxelim.figures.deltas import delta_figure
+from jaxelim.figures.every import every_figure
 from jaxelim.figures.scaling import Panel, scaling_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
@@ -29,7 +32,10 @@ __all__ = [
     "active_arms_figure",
     "active_counts",
     "allocation_figure",
+    "comparison_figure",
+    "delta_figure",
     "design_figure",
+    "every_figure",
     "figure_file",
     "full_selective_figure",
     "information_regret_figure",

@@ -77,7 +77,7 @@ def active_arms(
     if (
         result.elimination_times is None
         or not result.stopping[stopping].eliminates
-        or result.instance.batched
+        or result.batched
     ):
         raise ArgumentError(
             "result",
@@ -150,7 +150,7 @@ def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Fi
         if isinstance(curve, Result):
             places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
             place = places[0] if places else 0
-            name += left_out(of_result(curve, place)) if not curve.instance.batched else ""
+            name += left_out(of_result(curve, place)) if not curve.batched else ""
             curve = active_arms(curve, place)
         if not isinstance(curve, Sequence) or len(curve) != 2:
             raise ArgumentError(

@@ -5,11 +5,21 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, tau_of
-from jaxelim.figures.style import GREY, MARKERS, STYLES, finished, single, styled
+from jaxelim.figures.style import (
+    GREY,
+    MARKERS,
+    STYLES,
+    Drawing,
+    finished,
+    logarithmic,
+    single,
+    styled,
+)
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import Complexity, ExtraArm, Search
 from jaxelim.simulation.result import Result
@@ -149,9 +159,14 @@ def information_regret_figure(regrets: Mapping[str, Any], value: float | None = 
     return figure
 
 
-def allocation_figure(found: Complexity, name: str) -> Figure:
-    """Draw w* by arm and H_p at w* by piece, both sorted; pieces on the line H* are critical."""
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
+def allocation_figure(found: Complexity, name: str | None = None) -> Figure:
+    """Draw w* by arm and H_p at w* by piece, both sorted; pieces on the line H* are critical.
+
+    Args:
+        found: of one instance, the result of `complexity`.
+        name: of the instance, for the title; None: left out.
+    """
+    figure = Drawing(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     order = np.argsort(-found.allocation, kind="stable")[:20]
     left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
@@ -171,10 +186,12 @@ def allocation_figure(found: Complexity, name: str) -> Figure:
         linestyle="--",
         label=f"H* = {float(found.value):.4g}",
     )
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_xlabel("piece, by rising information")
     right.set_ylabel("H_p (per sample)")
     right.legend(frameon=False)
-    title = f"optimal allocation on {name}, duality gap {float(found.gap):.0e}"
+    where = "" if name is None else f" on {name}"
+    title = f"optimal allocation{where}, duality gap {float(found.gap):.0e}"
     figure.suptitle(title, fontsize=10, parse_math=False)
     return figure
 
@@ -190,7 +207,7 @@ def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
         extra: the result of `best_extra_arm`.
     """
     plane = instance.d == 2
-    figure = Figure(figsize=(9 if plane else 5, 3.8), layout="constrained")
+    figure = Drawing(figsize=(9 if plane else 5, 3.8), layout="constrained")
     left, *right = figure.subplots(1, 2 if plane else 1, squeeze=False)[0]
     for (name, times), (colour, dash) in zip(
         (("hardest theta in the ball", hard.times), ("best extra arm", extra.times)),
@@ -206,6 +223,8 @@ def design_figure(instance: Instance, hard: Search, extra: ExtraArm) -> Figure:
         label=f"as given, T* = {hard.before:.4g}",
     )
     left.set_yscale("log")
+    logarithmic(left.yaxis, *left.get_ylim())
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set_xlabel("gradient step")
     left.set_ylabel("T* (samples)")
     for axes in right:

@@ -17,7 +17,7 @@ def of_result(result: Result, stopping: int = 0, delta: int = 0) -> np.ndarray:
 def tau_of(name: str, given: Any) -> np.ndarray:
     """Stopping times [run] of one entry, NaN for truncated runs; at least one is finite."""
     if isinstance(given, Result):
-        if given.instance.batched:
+        if given.batched:
             raise ArgumentError(
                 "samples", given, "a result of one instance, or an array [run]", f"rule {name!r}"
             )

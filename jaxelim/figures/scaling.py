@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import numbers
-from jaxelim.figures.style import GREY, MARKERS, styled
+from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def scaling_figure(panels: Sequence[Panel], columns: int = 3) -> Figure:
         raise ArgumentError("panels", panels, "at least one panel")
     across = min(columns, len(panels))
     rows = -(-len(panels) // across)
-    figure = Figure(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
+    figure = Drawing(figsize=(4.6 * across, 4.4 * rows), layout="constrained")
     for axes, panel in zip(figure.subplots(rows, across, squeeze=False).flat, panels, strict=False):
         _draw_panel(axes, panel)
     for axes in figure.axes[len(panels) :]:

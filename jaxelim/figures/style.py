@@ -7,8 +7,10 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
@@ -26,6 +28,15 @@ STYLES = (
 
 MARKERS = "osD^vP"
 GREY = "0.35"
+
+
+class Drawing(Figure):
+    """A figure that a notebook shows as the value of a cell, without pyplot or a magic command."""
+
+    def _repr_png_(self) -> bytes:
+        contents = io.BytesIO()
+        self.savefig(contents, format="png", dpi=100, metadata=_EMPTY["png"])
+        return contents.getvalue()
 
 
 def save(
@@ -96,8 +107,20 @@ def figure_file(name: str, path: Any) -> Path:
 
 def single(width: float = 7, height: float = 4.2) -> tuple[Figure, Axes]:
     """A figure of one panel; sizes in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Drawing(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def logarithmic(axis: Axis, low: float, high: float) -> None:
+    """Tick a logarithmic axis with plain numbers, however short the range [low, high] is."""
+    if high > 5 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_minor_locator(NullLocator())
+    if high < 1000 * low:
+        axis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:

@@ -1,5 +1,6 @@
 """Figures of stopping times: savings by elimination, distributions, survival."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ from matplotlib.figure import Figure
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, numbers, tau_of
-from jaxelim.figures.style import GREY, MARKERS, finished, single, styled
+from jaxelim.figures.style import GREY, MARKERS, finished, logarithmic, single, styled
+from jaxelim.simulation.result import Result
 
 Times = Mapping[str, Any]
 """Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run].
@@ -18,41 +20,44 @@ NaN means truncated.
 """
 
 
-def ratio_figure(deltas: Any, ratios: Mapping[str, Any], error: str = "se") -> Figure:
+def ratio_figure(ratios: Any, deltas: Any = None, error: str = "se") -> Figure:
     """Draw the mean ratio of LLR and elimination stopping times of the same runs.
 
     The horizontal axis is log(1/delta). (Paper, Figure 1, right. Its caption says
     standard deviations, but its program drew standard errors.)
 
     Args:
-        deltas: [D] error probabilities.
-        ratios: by rule, tau_LLR/tau_elimination [D, run], NaN where a run
-            was truncated.
+        ratios: by rule, a `Result` of one instance that was observed by `LLR` and by an
+            elimination, whose first is taken. Or tau_LLR/tau_elimination [D, run],
+            NaN where a run was truncated.
+        deltas: [D] error probabilities of ratios that are arrays. A `Result` has its own.
         error: of the bars: "se", the standard error of the mean, or "sd", the standard
             deviation over runs.
 
     Raises:
-        ArgumentError: a shape that does not fit, or a delta without a finite ratio.
+        ArgumentError: a shape that does not fit, a delta without a finite ratio, or a result
+            without both stopping rules.
     """
-    deltas = checks.deltas(deltas)
+    if isinstance(deltas, Mapping) and not isinstance(ratios, Mapping):
+        message = "ratio_figure(deltas, ratios) is ratio_figure(ratios, deltas) now"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        ratios, deltas = deltas, ratios
     error = checks.choice("error", error, ("se", "sd"))
-    x = np.log(1 / deltas)
-    order = np.argsort(x)
+    drawn = [
+        (name, *_ratios(name, given, deltas), style)
+        for (name, given), style in styled("ratios", ratios)
+    ]
+    places = [np.log(1 / of) for _, of, _, _ in drawn]
+    width = max(x.max() for x in places) - min(x.min() for x in places)
     figure, axes = single()
-    count = max(len(ratios), 1)
-    spread = 0.006 * (x.max() - x.min())  # shifts the rules, so that bars do not overlap
-    for place, ((name, given), (colour, dash)) in enumerate(styled("ratios", ratios)):
-        ratio = numbers("ratios", given, (deltas.size, None))
-        kept = np.isfinite(ratio)
-        n = kept.sum(1)
-        if (n == 0).any():
-            raise ArgumentError(
-                "ratios", given, "at least one finite ratio for every delta", f"rule {name!r}"
-            )
+    spread = 0.006 * width  # shifts the rules, so that bars do not overlap
+    for place, (x, (name, _, ratio, (colour, dash))) in enumerate(zip(places, drawn, strict=True)):
+        order = np.argsort(x)
+        n = np.isfinite(ratio).sum(1)
         mean = np.nanmean(ratio, 1)
         sd = np.sqrt(np.nansum((ratio - mean[:, None]) ** 2, 1) / np.maximum(n - 1, 1))
         bar = sd / np.sqrt(n) if error == "se" else sd
-        shift = spread * (place - (count - 1) / 2)
+        shift = spread * (place - (len(drawn) - 1) / 2)
         axes.errorbar(
             (x + shift)[order], mean[order], bar[order], color=colour, linestyle=dash,
             linewidth=1.6, capsize=2.5, marker=MARKERS[place % len(MARKERS)], markersize=4.5,
@@ -64,9 +69,30 @@ def ratio_figure(deltas: Any, ratios: Mapping[str, Any], error: str = "se") -> F
         "tau_LLR / tau_elimination "
         f"(mean ± {'standard error' if error == 'se' else 'sd over runs'})"
     )
-    cut = any(np.isnan(np.asarray(given, float)).any() for given in ratios.values())
+    cut = any(np.isnan(ratio).any() for _, _, ratio, _ in drawn)
     note = "means of the runs that stopped, biased where some were cut off"
     return finished(figure, note if cut else None)
+
+
+def _ratios(name: str, given: Any, deltas: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Deltas [D] and tau_LLR/tau_elimination [D, run] of one entry, NaN where truncated."""
+    if isinstance(given, Result):
+        plain = [s for s, rule in enumerate(given.stopping) if rule.name == "llr"]
+        dropping = [s for s, rule in enumerate(given.stopping) if rule.eliminates]
+        if given.batched or not plain or not dropping:
+            allowed = "results of one instance, observed by LLR() and by an elimination"
+            raise ArgumentError("ratios", given, allowed, f"rule {name!r}")
+        tau = np.where(given.stopped, given.samples, np.nan)
+        found, ratio = given.deltas, tau[plain[0]] / tau[dropping[0]]
+    else:
+        if deltas is None:
+            raise ArgumentError("deltas", None, "error probabilities [D] of ratios in arrays")
+        found = checks.deltas(deltas)
+        ratio = numbers("ratios", given, (found.size, None))
+    if not np.isfinite(ratio).any(1).all():
+        allowed = "at least one finite ratio for every delta"
+        raise ArgumentError("ratios", given, allowed, f"rule {name!r}")
+    return found, ratio
 
 
 def tau_figure(
@@ -102,7 +128,7 @@ def tau_figure(
     edges = np.geomspace(low / 1.05, high * 1.05, bins + 1)
     cut = any(np.isnan(tau).any() for _, tau, _ in drawn)
     of = "mean of those that stopped (biased low)" if cut else "mean"
-    figure, axes = single(height=1.4 + 0.75 * len(drawn))
+    figure, axes = single(height=max(2.4, 1.4 + 0.75 * len(drawn)))
     for row, (_, tau, (colour, _)) in enumerate(reversed(drawn)):
         tau = tau[np.isfinite(tau)]
         heights = np.histogram(tau, edges)[0]
@@ -121,12 +147,15 @@ def tau_figure(
         np.arange(len(drawn)), [name + left_out(tau) for name, tau, _ in reversed(drawn)]
     )
     axes.set_ylim(-0.12, len(drawn))
-    axes.set_xlabel("tau (samples)")
-    axes.set_ylabel("runs, by rule (heights to scale within a row)")
+    logarithmic(axes.xaxis, *axes.get_xlim())
+    axes.set_xlabel("tau (samples); heights are to scale within a row")
+    axes.set_ylabel("runs, by rule")
     figure = finished(figure)
     axes.grid(False, axis="y")
-    # Above the rows.
-    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)
+    # Above the rows; in two columns where three would be wider than the page.
+    letters = sum(map(len, axes.get_legend_handles_labels()[1]))
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8,
+                ncols=3 if letters <= 80 else 2)  # fmt: skip
     return figure
 
 
@@ -163,5 +192,6 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
     axes.set_xlabel("t (samples)")
     axes.set_ylabel("share of runs with tau > t")
     axes.set_xlim(left=start)
+    logarithmic(axes.xaxis, *axes.get_xlim())
     axes.set_ylim(0, 1.02)
     return finished(figure)

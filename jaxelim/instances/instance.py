@@ -18,7 +18,9 @@ from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, known, settings_of
+from jaxelim.tables import as_html
 
+_FEW_COLUMNS = 6  # of features in a notebook's table
 _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
@@ -153,7 +155,7 @@ class Instance:
     @property
     def family_settings(self) -> dict[str, object]:
         """The family's entries in a result's settings."""
-        if isinstance(self.family, Gaussian):
+        if type(self.family) is Gaussian:
             return {"noise_std": self.family.std}
         return {"family": repr(self.family)}
 
@@ -291,6 +293,26 @@ class Instance:
             fields.append(f"name={self.name!r}")
         return f"Instance({', '.join(fields)})"
 
+    def _repr_html_(self) -> str:
+        """A table of the arms, of largest mean first; of a batch its instances."""
+        kind = ", ".join(f"{name} {value}" for name, value in self.family_settings.items())
+        title = f"{self.structure} instance" if self.name is None else self.name
+        sizes = f"K = {self.K} arms, d = {self.d}, {kind}"
+        if self.batched:
+            ordered = np.sort(self.means, -1)[:, ::-1]
+            rows = [
+                {"instance": i, "largest mean": float(m[0]), "second": float(m[1])}
+                for i, m in enumerate(ordered)
+            ]
+            return as_html(f"{title}: {self.size} instances, {sizes}", rows)
+        few = self.structure == "linear" and self.d <= _FEW_COLUMNS
+        rows = [
+            {"arm": int(k), "mean": float(self.means[k])}
+            | ({f"x{j}": float(x) for j, x in enumerate(self.arms[k])} if few else {})
+            for k in np.argsort(-self.means, kind="stable")
+        ]
+        return as_html(f"{title}: {sizes}", rows)
+
     def __reduce__(self):
         # Unpickle by the constructor, as a pickled array loses its read-only flag.
         return Instance, (self.arms, self.theta, None, self.name, self.family)
@@ -309,7 +331,7 @@ class Instance:
             UnsupportedError: a family that a file cannot name, such as one of one's own.
             OSError: the file cannot be written.
         """
-        gaussian = isinstance(self.family, Gaussian)
+        gaussian = type(self.family) is Gaussian
         name, settings = self.family.name, settings_of(self.family)
         if not gaussian and settings is None:
             allowed = f"one that load_instance knows: {', '.join(known())}"

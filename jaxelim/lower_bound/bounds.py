@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import GaussianByArm
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.optimum import complexity, scaled
 from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
@@ -181,8 +182,9 @@ def elimination_bounds(
         gap: relative duality gap for H*.
 
     Raises:
-        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
-            variance.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of known
+            variances: the theorem rests on the triangle inequality of the norm in which
+            their divergence is a square.
         ArgumentError: values of threshold or regret that are no finite numbers >= 0;
             and as `complexity`.
 
@@ -269,15 +271,22 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
     """The region of near-optimal allocations of one instance, for `least_information`.
 
     Raises:
-        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
-            variance; and as `complexity`.
+        UnsupportedError: a batch of instances, or rewards that are not Gaussian of known
+            variances; and as `complexity`.
     """
-    refuse_other_families(instance, "bounds on elimination times are not defined")
+    by_arm = isinstance(instance, Instance) and isinstance(instance.family, GaussianByArm)
+    if not by_arm:
+        refuse_other_families(instance, "bounds on elimination times are not defined")
     refuse_slack(problem)
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     found = complexity(instance, problem, gap)
-    arms, theta, unit = scaled(instance, found.pieces)
+    if by_arm:
+        # Arms e_k/std_k with noise of standard deviation 1 give the same information.
+        std = np.asarray(instance.family.std)  # type: ignore[attr-defined]
+        arms, theta, unit = np.diag(1 / std)[None], instance.means[None], found.pieces
+    else:
+        arms, theta, unit = scaled(instance, found.pieces)
     return Region(
         arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation
     )

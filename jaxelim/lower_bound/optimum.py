@@ -16,6 +16,7 @@ from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solver import Solution, solve
 from jaxelim.problems.lanewise import traced_shape
+from jaxelim.tables import as_html
 
 # Solves a call. On a CPU few, since finished solves wait for the slowest.
 _LANES_CPU, _LANES_OTHER = 8, 256
@@ -55,6 +56,18 @@ class Complexity:
                 f"to {self.value.max():.6g}, gap <= {worst:.1e}>"
             )
         return f"<Complexity: H* {self.value:.6g}, T* {self.time:.6g}, gap {self.gap:.1e}>"
+
+    def _repr_html_(self) -> str:
+        """A table of the allocation, of largest weight first; of a batch its instances."""
+        if np.ndim(self.value):
+            rows = [
+                {"instance": i, "H*": float(value), "T*": float(1 / value), "gap": float(gap)}
+                for i, (value, gap) in enumerate(zip(self.value, self.gap, strict=True))
+            ]
+        else:
+            order = np.argsort(-self.allocation, kind="stable")
+            rows = [{"arm": int(k), "w*": float(self.allocation[k])} for k in order]
+        return as_html(repr(self).strip("<>"), rows)
 
 
 @functools.partial(jax.jit, static_argnames="max_iterations")

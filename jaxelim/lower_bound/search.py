@@ -216,6 +216,7 @@ def best_extra_arm(
         ArgumentError: an argument is out of range; and as `complexity`.
     """
     _refuse_others(instance)
+    refuse_slack(problem)
     starts, steps = checks.integer("starts", starts, low=1), checks.integer("steps", steps, low=1)
     norm = float(np.max(np.linalg.norm(instance.arms, axis=1))) if norm is None else norm
     norm = checks.real("norm", norm, low=0, open=True)

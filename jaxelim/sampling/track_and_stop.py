@@ -53,7 +53,8 @@ class TrackAndStop(SamplingRule):
     one scalar equation: w_a/w_best = 1/(u gap_a^2 - 1), the squares of these ratios
     sum to 1. A ridge shrinks the estimates; no H_p contains it. Arms that tie for the
     best, or lie on the level, share all weight evenly. These weights are multiples of
-    2^-30. Top m is solved by the interior-point method.
+    2^-30. Top m, and best arm with unknown variances, are solved by the interior-point
+    method.
 
     Args:
         tracking: "D" or "C".
@@ -88,9 +89,7 @@ class TrackAndStop(SamplingRule):
         checks.choice("exploration", self.exploration, ("wrapper", "paper"))
 
     def needs(self, family, problem):
-        if family.has("design") or problem.name == "thresholding":
-            return ()
-        return ("divergence", "variance")
+        return arm_allocation.needs(family, problem)
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""

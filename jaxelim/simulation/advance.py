@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,22 +12,37 @@ from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.simulation.forecast import forecast_of
+from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Job
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
 
 
-def drive(job: Job, spec: Spec, progress: Any, inputs: Inputs, queue: Queue) -> tuple[Carry, dict]:
+def drive(
+    job: Job,
+    spec: Spec,
+    progress: Any,
+    inputs: Inputs,
+    queue: Queue,
+    interrupts: Interrupts | None = None,
+) -> tuple[Carry, dict]:
     """Advance by chunks until every run is over; the host polls in between.
+
+    Once `interrupts` has noted Ctrl-C, the runs in the lanes are cut off and no other
+    is started.
 
     Returns:
         The last carry, as NumPy arrays, and the timings of the work.
 
     Raises:
         ArgumentError: an arm or an answer out of range; see `_failure`.
+        KeyboardInterrupt: Ctrl-C while the first program compiled.
     """
-    return _Drive(job, progress, inputs, queue).over(spec)
+    count = int(np.sum(queue.length))
+    with Progress(progress, count, count * float(inputs.cap), partial(forecast_of, job)) as bar:
+        return _Drive(job, bar, inputs, queue, interrupts or Interrupts()).over(spec)
 
 
 class _Stage(NamedTuple):
@@ -43,24 +59,32 @@ class _Drive:
 
     Args:
         job: the job.
-        progress: as `Progress` takes it.
+        bar: shows the progress.
         inputs, queue: on the host; they are placed again for every program.
+        interrupts: notes Ctrl-C.
     """
 
-    def __init__(self, job: Job, progress: Any, inputs: Inputs, queue: Queue):
-        self.job, self.inputs, self.queue = job, inputs, queue
+    def __init__(
+        self, job: Job, bar: Progress, inputs: Inputs, queue: Queue, interrupts: Interrupts
+    ):
+        self.job, self.bar, self.inputs, self.queue = job, bar, inputs, queue
+        self.interrupts = interrupts
         self.began = time.perf_counter()
         self.compiling = self.processor = 0.0  # seconds of compilation
         self.computed = 0  # samples, those of lanes that wait or are done among them
         self.chunks = 1  # until the next poll
-        self.bar = Progress(progress, int(np.sum(queue.length)))
         self.wide: _Stage | None = None  # before one lane took over
         self.failing = False  # a run has failed in one lane
 
     def over(self, spec: Spec) -> tuple[Carry, dict]:
         """Advance until every run is over."""
-        program = engine.program(spec, self.inputs)
-        stage = self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
+        self.bar.compiling()
+        with self.interrupts.compiling():
+            program = engine.program(spec, self.inputs)
+            stage = self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
+        if self.interrupts.asked:
+            raise KeyboardInterrupt
+        self.bar.running()
         while True:
             before = np.sum(stage.carry.iterations)
             last = time.perf_counter()
@@ -77,17 +101,18 @@ class _Drive:
                 continue
             stage.program.pace = min(stage.program.pace, took * stage.spec.devices / max(steps, 1))
             self._paced(took, self._pause(stage, live))
-            self.bar.update(int(np.sum(carry.finished)), int(np.sum(samples)))
+            with self.interrupts.noted():
+                self.bar.update(int(np.sum(carry.finished)), int(np.sum(samples)))
             if np.sum(live) == 0:
                 break
-            stage = self._moved(stage, live, took)
-        self.bar.close()
+            if not self.interrupts.asked:
+                stage = self._moved(stage, live, took)
+            if self.interrupts.asked:
+                stage, self.interrupts.cut = stage._replace(carry=_cut_off(stage)), True
+                break
+        if np.any(stage.carry.failed):
+            raise _failure(self.job, stage.carry)
         return self._result(stage)
-
-    def _compiled(self, spec: Spec) -> bool:
-        """Whether the program of a spec is in the cache and compiled."""
-        found = engine.program.peek(spec, self.inputs)
-        return found is not None and found.compiled
 
     def _begun(self, spec: Spec, program: engine.Program, queue: Queue, carry: Carry) -> _Stage:
         """Place the arguments of a program and compile it."""
@@ -148,7 +173,7 @@ class _Drive:
         smaller = self._smaller(spec, most)
         if smaller is None or np.any(stage.carry.next < self.queue.length):
             return stage
-        compiled = self._compiled(smaller)
+        compiled = engine.compiled(smaller, self.inputs)
         if not self.job.layout.shrink:
             share = 0.0  # of the time of a wide step
             if smaller.lanes == 1:
@@ -159,12 +184,17 @@ class _Drive:
             program.waited += took * (1 - share)
             if not compiled and program.waited <= program.cost:
                 return stage
+        self.bar.compiling()
+        with self.interrupts.noted(), self.interrupts.compiling():
+            new = engine.program(smaller, self.inputs)
+            given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
+            after = self._begun(smaller, new, *given)
+        if self.interrupts.asked:
+            return stage
         self.chunks = 1
         if smaller.lanes == 1:
             self.wide = stage
-        new = engine.program(smaller, self.inputs)
-        given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
-        return self._begun(smaller, new, *given)
+        return after
 
     def _failed(self, stage: _Stage) -> _Stage:
         """The stage of many lanes again, which says what run fails first.
@@ -175,7 +205,6 @@ class _Drive:
             ArgumentError: this stage has many lanes; see `_failure`.
         """
         if stage.spec.lanes > 1 or self.wide is None:
-            self.bar.close()
             raise _failure(self.job, stage.carry)
         self.failing = True
         return self.wide
@@ -191,6 +220,20 @@ class _Drive:
             "choose_rounds": int(np.sum(carry.chooses)),
         }
         return carry, work
+
+
+def _cut_off(stage: _Stage) -> Carry:
+    """The carry after the runs in the lanes have ended at their samples, and no other began.
+
+    A cap of 0 ends them at their next check, before they draw a sample. A rule that waits
+    for `choose` gets its turn first. The queue ends where it is. Runs that are parked for
+    one lane have begun, and end too.
+    """
+    inputs, queue = stage.placed
+    if queue.parked is None:
+        queue = dataclasses.replace(queue, length=np.array(stage.carry.next))
+    given = dataclasses.replace(inputs, cap=np.int32(0)), queue
+    return stage.program.advance(*stage.program.place(*given, stage.carry), np.int32(_MOST_CHUNKS))
 
 
 def _failure(job: Job, carry: Carry) -> ArgumentError:

@@ -9,12 +9,15 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.errors import ArgumentError
+from jaxelim.engine import Carry, Spec
+from jaxelim.errors import ArgumentError, Interrupted
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.advance import drive
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
+from jaxelim.simulation.interrupts import Interrupts, interruptible
 from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.result import Result, Trace
+from jaxelim.simulation.result import Result
+from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
 from jaxelim.stopping.thresholds import Heuristic
 
@@ -35,7 +38,7 @@ def simulate(
     noise: Any = None,
     record: Sequence[str] = (),
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
-    progress: Any = False,
+    progress: Any = None,
     initial_pulls: int | None = None,
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
@@ -69,8 +72,11 @@ def simulate(
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
             was eliminated.
         engine: layout of the work; see `Engine`.
-        progress: True to show finished runs, samples per second and time left; or a
-            callable of (runs done, runs, samples, seconds).
+        progress: True to show finished runs, samples per second and time left, with a
+            predicted cost after five seconds; False for nothing. None shows them at a
+            terminal and in a notebook, but not in threads, worker processes, tests
+            and builds of documentation. Or a callable of (runs done, runs, samples,
+            seconds).
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
             in index order. None: the family's least, 1, or 2 where the variance is
             unknown.
@@ -88,34 +94,39 @@ def simulate(
         FamilyError, RuleError: a method of the family or of the rule raises, or returns
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
+        Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
+            started; those that were not over are `truncated` at the samples they had.
+            With several instances or deltas a run may have 0 samples on some. Where no
+            run was started it is None. While a program compiles the first Ctrl-C waits
+            for it; a second does not.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
             largest delta, and the threshold is no `LinearThreshold` that covers theta.
     """
-    if not isinstance(progress, bool) and not callable(progress):
-        raise ArgumentError(
-            "progress", progress, "True, False or a callable of (runs done, runs, samples, seconds)"
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
+        raise ArgumentError("progress", progress, allowed)
+    with interruptible():
+        job = Job.checked(
+            instance,
+            problem,
+            rule,
+            delta,
+            stopping,
+            elimination,
+            threshold,
+            runs,
+            seed,
+            max_samples,
+            ridge,
+            noise,
+            record,
+            engine,
+            initial_pulls,
         )
-    job = Job.checked(
-        instance,
-        problem,
-        rule,
-        delta,
-        stopping,
-        elimination,
-        threshold,
-        runs,
-        seed,
-        max_samples,
-        ridge,
-        noise,
-        record,
-        engine,
-        initial_pulls,
-    )
-    with scope.engine():
-        return _simulated(job, progress)
+        with scope.engine():
+            return _simulated(job, progress)
 
 
 def trace(
@@ -185,11 +196,33 @@ def trace(
 
 
 def _simulated(job: Job, progress: Any) -> Result:
-    """Run a job and order its outcomes, which come in the order of finishing."""
+    """Run a job and order its outcomes, which come in the order of finishing.
+
+    Raises:
+        Interrupted: Ctrl-C; it carries the runs that were started.
+    """
     spec = spec_of(job)
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
-    carry, work = drive(job, spec, progress, inputs, queue)
+    with Interrupts() as interrupts:
+        carry, work = drive(job, spec, progress, inputs, queue, interrupts)
+        result = _ordered(job, spec, carry, work, places, interrupts.cut)
+    if result is None:
+        raise Interrupted("interrupted before a run was started: there is no result")
+    if interrupts.asked:
+        counted = f"{result.runs.size} of {job.runs.size} runs were started"
+        raise Interrupted(f"interrupted: {counted}, and the exception's `result` has them", result)
+    return result
+
+
+def _ordered(
+    job: Job, spec: Spec, carry: Carry, work: dict, places: np.ndarray, cut: bool
+) -> Result | None:
+    """The result of the last carry; `cut`: of the runs that were started, None if there are none.
+
+    Raises:
+        ArgumentError: rewards that contradict the family.
+    """
     raw = carry.out if spec.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
     finished = np.atleast_1d(carry.finished)
     used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)])  # noqa: E731
@@ -197,6 +230,16 @@ def _simulated(job: Job, progress: Any) -> Result:
     dealt = np.repeat(np.arange(spec.devices), finished)
     which, instance, row = places[:, rows.item * spec.devices + dealt]
     _refuse_degenerate(job, rows.degenerate, row, instance)
+    missing, asked = "", job.runs.size
+    if cut:
+        if not row.size:
+            return None
+        kept, row = np.unique(row, return_inverse=True)
+        job = dataclasses.replace(job, runs=job.runs[kept])
+        missing = f"{kept.size} of {asked} runs were started"
+        cells = job.instance.size * (1 if job.shared else job.deltas.size)
+        if row.size < kept.size * cells:
+            missing += "; those of 0 samples were not, on that instance and delta"
 
     def placed(x):
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
@@ -211,7 +254,7 @@ def _simulated(job: Job, progress: Any) -> Result:
     times = jax.tree.map(lambda x: x[:, None], rows.times)
     bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
     arrays = jax.tree.map(placed, bare)
-    return Result.assembled(job, spec, arrays, work)
+    return Result.assembled(job, spec, arrays, work, missing)
 
 
 def _traced(job: Job) -> Trace:
@@ -227,9 +270,7 @@ def _traced(job: Job) -> Trace:
     return Trace.assembled(job, carry)
 
 
-def _refuse_degenerate(
-    job: Job, found: Any, row: np.ndarray, instance: np.ndarray
-) -> None:
+def _refuse_degenerate(job: Job, found: Any, row: np.ndarray, instance: np.ndarray) -> None:
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
 
     Raises:

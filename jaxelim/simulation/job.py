@@ -145,6 +145,7 @@ class Job:
                     f"shape [{indexes.size} runs, at least {least} = {first} samples]",
                 )
             instance.family.check_noise(noise, layout.precision)
+        instance.family.check_runs(indexes, initial_pulls, layout.precision)
         if not isinstance(record, str | Sequence):
             raise ArgumentError(
                 "record", record, "a sequence of names, of which there is one: 'pair_times'"

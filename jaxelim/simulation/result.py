@@ -1,7 +1,7 @@
-"""Results of a simulation, and the trace of one run."""
+"""The result of a simulation."""
 
 import dataclasses
-import math
+import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,15 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
+from jaxelim.simulation import comparison
+from jaxelim.simulation.described import ARRAYS, Text, origin, same_array, same_experiment
+from jaxelim.simulation.summary import BIASED, Summary, summarised
+from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
     import xarray as xr
 
-
-BIASED = "the mean of the others is biased low"
-"""The note on means where some runs were truncated."""
+    from jaxelim.simulation.comparison import Comparison
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
@@ -42,38 +44,6 @@ def _answer(problem: Any, theta: Any, means: Any, constants: Any) -> Any:
     return problem.public(seen, problem.answer(seen))
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """A table with one row per instance, stopping rule and delta.
-
-    It prints as text; `rows` holds the numbers.
-    """
-
-    title: str
-    rows: tuple[dict, ...]
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, *aligned(self.rows), *self.notes])
-
-    __repr__ = __str__
-
-
-def aligned(rows: Any) -> list[str]:
-    """Format rows with equal keys as aligned lines of text, the first of them the keys."""
-    rows = [{k: _shown(v) for k, v in row.items()} for row in rows]
-    head = list(rows[0])
-    width = {k: max(len(k), *(len(row[k]) for row in rows)) for k in head}
-    lines = ["  ".join(k.rjust(width[k]) for k in head)]
-    return lines + ["  ".join(row[k].rjust(width[k]) for k in head) for row in rows]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    return str(value)
-
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """The result of `simulate`.
@@ -85,8 +55,8 @@ class Result:
     Attributes:
         samples: int32, samples drawn until the run was over (tau where it stopped).
         stopped: bool, whether its stopping rule ended the run.
-        truncated: bool, whether max_samples or the end of its noise ended the run. Then
-            `answer` is the empirical one, without guarantee.
+        truncated: bool, whether max_samples ended the run, or the end of its noise or of
+            recorded rewards. Then `answer` is the empirical one, without guarantee.
         answer: bool [..., K]: the best arm or item, the top m, or mean >= level.
         correct: bool, whether the answer is that of the true theta. For
             `BestArm(epsilon=)`: whether the arm is within epsilon of the best.
@@ -104,7 +74,9 @@ class Result:
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
             too; `choose_rounds`, calls of `choose`.
         layout: how the runs were laid out.
-        settings: all that determines the numbers, as text.
+        settings: all that determines the numbers, as text: also the version and the
+            `REVISION` of jaxelim, a hash of the instance's numbers, and whether the
+            call was interrupted.
     """
 
     instance: Any
@@ -125,6 +97,8 @@ class Result:
     timings: dict
     layout: dict
     settings: dict
+    elimination: Any = None
+    threshold: Any = None
 
     @property
     def work(self) -> dict:
@@ -137,13 +111,21 @@ class Result:
         return _renamed("plan", "layout", self.layout)
 
     @property
+    def batched(self) -> bool:
+        """Whether arrays have a leading axis of instances."""
+        return self.samples.ndim == 4
+
+    @property
     def truncated(self) -> np.ndarray:
         """bool, shape of samples: whether the run was truncated."""
         return ~self.stopped
 
     @staticmethod
-    def assembled(job: Any, spec: Any, arrays: Any, work: dict) -> "Result":
-        """Build it from a job, its spec and the ordered `Outcome` of its runs."""
+    def assembled(job: Any, spec: Any, arrays: Any, work: dict, interrupted: str = "") -> "Result":
+        """Build it from a job, its spec and the ordered `Outcome` of its runs.
+
+        `interrupted`: what is missing, in words, where the call was interrupted.
+        """
         found = [x for x in arrays.times if x is not None]
         times = None
         if found:
@@ -173,6 +155,8 @@ class Result:
             **job.instance.family_settings,
             "precision": spec.precision,
             **job.rule.report(job.instance, job.problem),
+            **origin(job),
+            **({"interrupted": interrupted} if interrupted else {}),
         }
         return Result(
             instance=job.instance,
@@ -193,6 +177,8 @@ class Result:
             timings=work,
             layout=plan,
             settings=settings,
+            elimination=job.elimination,
+            threshold=job.threshold,
         )
 
     def summary(self) -> Summary:
@@ -201,56 +187,7 @@ class Result:
         One row per instance, stopping rule and delta. Means leave out truncated runs,
         which have their own column.
         """
-        rows = []
-        batched = self.instance.batched
-        shaped = lambda x: x if batched else x[None]  # noqa: E731
-        for i in range(self.instance.size):
-            for s, stopping in enumerate(self.stopping):
-                for d, delta in enumerate(self.deltas):
-                    at = (i, s, d)
-                    stopped = shaped(self.stopped)[at]
-                    tau = shaped(self.samples)[at][stopped].astype(float)
-                    n = tau.size
-                    row = {"instance": i} if batched else {}
-                    row |= {
-                        "stopping": stopping.name,
-                        "delta": float(delta),
-                        "runs": stopped.size,
-                        "cut off": stopped.size - n,
-                        "mean tau": float(tau.mean()) if n else math.nan,
-                        "sd": float(tau.std(ddof=1)) if n > 1 else math.nan,
-                        "s.e.": float(tau.std(ddof=1) / n**0.5) if n > 1 else math.nan,
-                        "errors": float((~shaped(self.correct)[at][stopped]).mean())
-                        if n
-                        else math.nan,
-                        "tests/sample": float(
-                            (shaped(self.tests_stopping)[at][stopped] / tau).mean()
-                        )
-                        if n
-                        else math.nan,
-                    }
-                    rows.append(row)
-        at_sampling = self.settings["elimination"]
-        title = (
-            f"{self.settings['rule']} on {self.settings['instance']}, {self.problem}, "
-            f"at sampling: {at_sampling}"
-        )
-        notes = []
-        cut = int(self.truncated.sum())
-        if cut:
-            cap = self.settings["max_samples"]
-            notes.append(
-                f"{cut} of {self.truncated.size} runs were cut off at {cap} samples or at the end "
-                "of their noise: "
-                f"they are in no mean{', and ' + BIASED if cut < self.truncated.size else ''}."
-            )
-        drawn = max(self.timings["samples_drawn"], 1)
-        seconds, compiling = self.timings["seconds"], self.timings["compile_seconds"]
-        notes.append(
-            f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
-            f"after {compiling:.1f} s of compiling."
-        )
-        return Summary(title, tuple(rows), tuple(notes))
+        return summarised(self)
 
     def efficiency(self) -> tuple[np.ndarray, np.ndarray]:
         """Compare the runs with the lower bound, and their pulls with the optimal allocation.
@@ -259,30 +196,42 @@ class Result:
             samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound); and
             the total variation distance between pulls/samples and w*, of the same
             shape. NaN for truncated runs.
+
+        Raises:
+            ArgumentError: instance or problem are a loaded file's text; and as `complexity`.
         """
+        for name in ("instance", "problem"):
+            if isinstance(getattr(self, name), Text):
+                allowed = f"{name} itself, by load_result(path, {name}=...)"
+                raise ArgumentError(name, getattr(self, name), allowed)
         solved = complexity(self.instance, self.problem)
-        lead = self.samples.shape[:1] if self.instance.batched else ()
+        samples, pulls = np.maximum(self.samples, 1), self.pulls  # 0 where interrupted before
+        lead = self.samples.shape[:1] if self.batched else ()
         value = np.reshape(solved.value, (*lead, 1, 1))
         allocation = np.reshape(solved.allocation, (*lead, 1, 1, -1))
         of_delta = [
-            efficiency(self.samples[..., d, :], self.pulls[..., d, :, :], delta, value, allocation)
+            efficiency(samples[..., d, :], pulls[..., d, :, :], delta, value, allocation)
             for d, delta in enumerate(self.deltas)
         ]
         ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
         return ratio * cut, distance * cut
 
+    def compare(self, other: "Result", **settings: Any) -> "Comparison":
+        """Compare stopping times and errors with those of another result: `je.compare`."""
+        return comparison.compare([self, other], **settings)
+
     def to_xarray(self) -> "xr.Dataset":
         """All arrays with labelled dimensions; settings, layout and timings as attributes.
 
-        Save with `.to_netcdf(path)`.
+        `save` writes them with all that `load_result` needs.
         """
         import xarray as xr  # slow to import, so only here
 
-        lead = ("instance",) if self.instance.batched else ()
+        lead = ("instance",) if self.batched else ()
         dims = (*lead, "stopping", "delta", "run")
         of_answer = self.problem.answer_axis or (
-            "arm" if self.answer.shape[-1] == self.instance.K else "answer_index"
+            "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
         data: dict[str, Any] = {
             name: (dims, getattr(self, name))
@@ -329,11 +278,55 @@ class Result:
                 ds[name].attrs["units"] = unit
         return ds
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result and its experiment to one NetCDF file; `load_result` reads it back.
+
+        The file has the arrays, the instance, the problem, the rules and the threshold
+        with their parameters, and the version and `REVISION` of jaxelim. It is written
+        under another name and renamed, so it is complete or absent. `xarray` opens it
+        too.
+
+        Args:
+            path: the file; an older one is replaced.
+
+        Raises:
+            ArgumentError: the path cannot be written to. Or a part, such as a threshold,
+                is a lambda or another object that a file cannot name; a frozen dataclass
+                with `__call__` is one that it can.
+            StoreError: the file cannot be written, such as on a full disk.
+        """
+        from jaxelim.simulation.saving import save  # it imports xarray, which is slow
+
+        save(self, path)
+
+    def equals(self, other: "Result") -> bool:
+        """Whether both have the same experiment and equal arrays, NaN equal to NaN.
+
+        Names of instances, `timings`, `layout` and the version do not count. A loaded
+        result equals the one that was saved.
+
+        Raises:
+            ArgumentError: other is no `Result`.
+        """
+        if not isinstance(other, Result):
+            raise ArgumentError("other", other, "a Result")
+        return same_experiment(self, other) and all(
+            same_array(getattr(self, name), getattr(other, name)) for name in ARRAYS
+        )
+
     def __repr__(self) -> str:
         return (
             f"<Result {self.settings['rule']} on {self.settings['instance']}: "
             f"{'x'.join(map(str, self.samples.shape))} runs>"
         )
+
+    def _repr_html_(self) -> str:
+        """The summary, and the settings that it does not show."""
+        table, left_out = self.summary(), ("instance", "problem", "rule", "stopping")
+        settings = [
+            f"{name}: {value}" for name, value in self.settings.items() if name not in left_out
+        ]
+        return as_html(table.title, table.rows, [*table.notes, "; ".join(settings)])
 
 
 def _renamed(old: str, new: str, value: dict) -> dict:
@@ -345,62 +338,4 @@ def _attribute(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else "" if value is None else value
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Trace:
-    """One run, step by step.
-
-    Attributes:
-        arms: int32 [samples], every pull in order, the initial ones first.
-        rewards: float64 [samples], in the units of the instance.
-        active: int32 [checks], what is left at each check, of which the first follows
-            the initial pulls. Best arm and thresholding: active arms, or items. Top m:
-            ordered pairs known worse. Half-spaces: active pieces. LLR stopping eliminates
-            nothing.
-        samples: int, samples drawn.
-        stopped: bool, whether the stopping rule ended the run.
-        answer: bool [K]; [P] of items.
-        pulls: int32 [K].
-        elimination_times: int32, as in `Result`; None where nothing was recorded.
-        theta_hat_0: float64 [d], the estimate after the initial pulls.
-    """
-
-    arms: np.ndarray
-    rewards: np.ndarray
-    active: np.ndarray
-    samples: int
-    stopped: bool
-    answer: np.ndarray
-    pulls: np.ndarray
-    elimination_times: np.ndarray | None
-    theta_hat_0: np.ndarray
-
-    @property
-    def truncated(self) -> bool:
-        """Whether the run was truncated."""
-        return not self.stopped
-
-    @staticmethod
-    def assembled(job: Any, carry: Any) -> "Trace":
-        """Build it from a job and the last `Carry` of its run."""
-        raw, log, family = carry.out, carry.log, job.instance.family
-        k = job.initial_pulls * job.instance.K
-        samples = int(raw.samples[0, 0, 0])
-        arms = np.concatenate([np.arange(k, dtype=np.int32) % job.instance.K, log.arm[k:samples]])
-        rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
-        return Trace(
-            arms=arms,
-            rewards=rewards.astype(np.float64) * family.scale,
-            active=log.remaining[k : samples + 1],
-            samples=samples,
-            stopped=bool(raw.stopped[0, 0, 0]),
-            answer=raw.answer[0, 0, 0],
-            pulls=raw.pulls[0, 0, 0],
-            elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
-            theta_hat_0=log.theta_hat_0 * family.scale,
-        )
-
-    def __repr__(self) -> str:
-        return f"<Trace {self.samples} samples, {'stopped' if self.stopped else 'truncated'}>"
-
-
-__all__ = ["ArgumentError", "Result", "Summary", "Trace", "correct_answer"]
+__all__ = ["BIASED", "Result", "Summary", "aligned", "correct_answer"]

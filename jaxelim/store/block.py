@@ -2,17 +2,15 @@
 
 import dataclasses
 import hashlib
-import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
 import xarray as xr
 
 from jaxelim.errors import DamagedFileError, StoreError
+from jaxelim.store.netcdf import encoded, parsed
 from jaxelim.store.settings import as_json, digest
 
 FORMAT = 1
@@ -100,9 +98,7 @@ class Block:
             "work": work,
             "label_checksum": _label_checksum(self.name, work),
         }
-        # Built in memory: on a full disk HDF5 can fail anywhere, but a plain write in one place.
-        packed = {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
-        return bytes(data.to_netcdf(engine="h5netcdf", encoding=packed))
+        return encoded(data)
 
     @staticmethod
     def read(path: Path) -> "Block":
@@ -117,7 +113,7 @@ class Block:
         except OSError as error:
             raise StoreError(path, f"cannot be read: {error.strerror}") from error
         try:
-            data, attributes = _parsed(contents)
+            data, attributes = parsed(contents)
             version = int(np.ravel(attributes["jaxelim_block"])[0])
         except Exception as error:  # HDF5 raises almost any exception for a damaged file
             raise DamagedFileError(
@@ -148,36 +144,6 @@ class Block:
                 path, f"its attributes cannot be read ({type(error).__name__})"
             ) from error
         return block
-
-
-def _parsed(contents: bytes) -> tuple[xr.Dataset, dict]:
-    """The arrays and the attributes of a NetCDF file that `encoded` wrote.
-
-    h5py reads it faster than `xr.open_dataset` does. The checksum verifies the result.
-    """
-    variables: dict[str, Any] = {}
-    with h5py.File(io.BytesIO(contents), "r") as file:
-        attributes = dict(file.attrs)
-        for name, found in file.items():
-            own = found.attrs
-            scale = own.get("CLASS") == b"DIMENSION_SCALE"
-            if scale and bytes(own.get("NAME", b"")).startswith(
-                b"This is a netCDF dimension but not"
-            ):
-                continue
-            dims = (
-                (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
-            )
-            values = (
-                found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
-            )
-            if own.get("dtype") == "bool":
-                values = values.astype(bool)
-            variables[name] = (dims, values, {"units": own["units"]} if "units" in own else {})
-    coordinates = {name: one for name, one in variables.items() if one[0] == (name,)}
-    return xr.Dataset(
-        {k: v for k, v in variables.items() if k not in coordinates}, coordinates
-    ), attributes
 
 
 def _label_checksum(name: str, work: str) -> str:

@@ -7,16 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxelim.engine import REVISION as REVISION
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-
-REVISION = 5
-"""Revision of the numbers, part of all settings.
-
-Raise it when a run draws or computes other numbers; runs of two revisions are
-never joined.
-"""
 
 
 def canonical(value: Any) -> Any:
@@ -47,7 +41,7 @@ def canonical(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: canonical(one) for key, one in value.items()}
     if isinstance(value, Instance):
-        gaussian = isinstance(value.family, Gaussian)
+        gaussian = type(value.family) is Gaussian
         family = {"noise_std": value.noise_std} if gaussian else {"family": canonical(value.family)}
         return {"arms": canonical(value.arms), "theta": canonical(value.theta), **family}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

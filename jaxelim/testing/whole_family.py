@@ -11,8 +11,8 @@ import numpy as np
 from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
 from jaxelim.errors import JaxelimError, in_words
-from jaxelim.families import OneParameter, noise
-from jaxelim.testing import family_checks, other_family_checks
+from jaxelim.families import OneParameter, Recorded, noise
+from jaxelim.testing import family_checks, other_family_checks, recorded_checks
 from jaxelim.testing.report import ContractError, Report, require
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.whole_runs import check_whole_runs
@@ -33,6 +33,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     that are cuts; its intervals hold the means and grow with beta. Statistics and runs
     are checked as above.
 
+    Of `Recorded` rewards, the family that is tested is checked as above, then the draws.
+
     Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
     is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
@@ -51,6 +53,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ArgumentError: seed or draws is no such integer.
     """
     seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    if isinstance(family, Recorded):
+        return _check_recorded(family, seed, draws)
     if not isinstance(family, OneParameter):
         return _check_other_family(family, seed, draws)
     parts: tuple[tuple[str, Callable[..., str]], ...] = (
@@ -79,9 +83,20 @@ def _check_other_family(family: Any, seed: int, draws: int) -> Report:
     return _checked_by(parts, family, seed)
 
 
-def _checked_by(parts: Any, family: Any, seed: int) -> Report:
-    """The report of the parts, pairs of a name and a check."""
-    lines = [_check_family_settings(family)]
+def _check_recorded(family: Recorded, seed: int, draws: int) -> Report:
+    """`check_family` for recorded rewards."""
+    tested = check_family(family.family, seed=seed, draws=draws)
+    first = (recorded_checks.check_settings(family), *(f"tested: {line}" for line in tested.lines))
+    parts = (
+        ("draw", partial(recorded_checks.check_draws, draws=draws)),
+        ("a run", recorded_checks.check_runs),
+    )
+    return _checked_by(parts, family, seed, first)
+
+
+def _checked_by(parts: Any, family: Any, seed: int, first: tuple[str, ...] = ()) -> Report:
+    """The report of the parts, pairs of a name and a check, after the lines `first`."""
+    lines = list(first) if first else [_check_family_settings(family)]
     for name, part in parts:
         rng = np.random.default_rng([seed, len(lines)])
         try:

@@ -1,6 +1,7 @@
 """Contracts of exported rules, problems and thresholds, and what the checks detect."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
+from jaxelim.lanes import LaneOps
+from jaxelim.problems.arm_sets import ArmSet
 from jaxelim.testing import ContractError, check_problem, check_sampling_rule, check_threshold
 
 HEAVY = ("tas", "optimistic-tas")
@@ -38,6 +41,14 @@ def test_rules(name, problem):
 )
 def test_problems(problem):
     assert "300 draws" in str(check_problem(problem))
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_the_number_of_active_pieces(answer):
+    """Of a set of arms: all that are left but the answer, which may have been dropped itself."""
+    pieces = ArmSet(jnp.asarray([7, 0, 0, 9], jnp.int32), jnp.int32(2))
+    seen = SimpleNamespace(lanes=LaneOps(None), answer=jnp.int32(answer))
+    assert pieces.active_count(seen) == pieces.active(seen).sum() == (2 if answer == 0 else 1)
 
 
 def test_half_spaces_pass_as_a_problem():

@@ -12,11 +12,17 @@ from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.contracts import ASK, OK
 
-pytestmark = pytest.mark.devices
-
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 ALL = (je.LLR(), SELECTIVE, FULL)
-INSTANCE = je.instances.linear_d20(7, K=24)
+
+
+def small(seed, *size):
+    """Nine arms in four dimensions; of a batch [*size] each instance has its own."""
+    rng = np.random.default_rng(seed)
+    return je.Instance(rng.normal(size=(*size, 9, 4)), 0.5 * rng.normal(size=(*size, 4)))
+
+
+INSTANCE = small(7)  # stops of the 40 runs below are from 100 to 2700 samples
 FIELDS = (
     "samples",
     "stopped",
@@ -79,17 +85,6 @@ def test_layout_does_not_matter(observed, layout):
     )
 
 
-def test_two_devices_and_one(observed):
-    # With one device the test would compare a run with itself.
-    assert len(jax.devices()) >= 2, "run the tests with JAX_NUM_CPU_DEVICES=2"
-    assert observed.layout["devices"] == len(jax.devices())
-    one = je.simulate(
-        INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=je.Engine(devices=1), **COMMON
-    )
-    assert one.layout["devices"] == 1
-    equal(observed, one)
-
-
 def test_order_and_choice_of_runs(observed):
     order = np.random.default_rng(0).permutation(40)
     settings = {**COMMON, "runs": order}
@@ -117,15 +112,22 @@ def test_observers_do_not_change_the_run(observed):
 
 
 @pytest.mark.parametrize(
+    "layout",
+    [
+        je.Engine(lanes=24, chunk=64),
+        pytest.param(je.Engine(lanes=8, vmapped=True), marks=pytest.mark.slow),
+    ],
+    ids=["lanes", "vmapped"],
+)
+@pytest.mark.parametrize(
     "elimination", [pytest.param(None, marks=pytest.mark.slow), SELECTIVE], ids=["none", "sampling"]
 )
-def test_lanes_that_ask_and_wait_choose_the_same(elimination):
+def test_lanes_that_ask_and_wait_choose_the_same(elimination, layout):
     settings = dict(stopping=SELECTIVE, elimination=elimination, **COMMON)
     plain = je.simulate(INSTANCE, je.BestArm(), je.LinGapE(), **settings)
-    for layout in (je.Engine(lanes=24, chunk=64), je.Engine(lanes=8, vmapped=True, devices=1)):
-        slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
-        equal(plain, slow)
-        assert slow.timings["choose_rounds"] > 0
+    slow = je.simulate(INSTANCE, je.BestArm(), Hesitant(), engine=layout, **settings)
+    equal(plain, slow)
+    assert slow.timings["choose_rounds"] > 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_deltas_on_one_trajectory_and_each_alone(rule, shared):
 
 
 def test_a_batch_of_instances_equals_single_instances():
-    batch = je.instances.linear_d20(3, n=3, K=24)
+    batch = small(3, 3)
     together = je.simulate(batch, je.BestArm(), je.LinGapE(), stopping=ALL, **{**COMMON, "runs": 6})
     assert together.samples.shape == (3, 3, 1, 6)
     for i, one in enumerate(batch):
@@ -209,7 +211,7 @@ def test_design_forms_agree():
             INSTANCE, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"), **common
         ),
     )
-    canonical = je.instances.unstructured(1, K=24)
+    canonical = je.instances.unstructured(1, K=9)
     fast = je.simulate(canonical, je.BestArm(), je.LinGapE(), **common)
     assert fast.layout["design"] == "diagonal"
     equal(
@@ -231,11 +233,11 @@ def test_one_compile_per_configuration():
 
     engine.Program.__init__ = counting
     try:
-        uniform = np.full(24, 1 / 24)
+        uniform = np.full(9, 1 / 9)
         for call in range(4):
-            instance = je.instances.linear_d20(20 + call, K=24)
+            instance = small(20 + call)
             weights = (
-                np.roll(np.linspace(1, 2, 24) / np.linspace(1, 2, 24).sum(), call)
+                np.roll(np.linspace(1, 2, 9) / np.linspace(1, 2, 9).sum(), call)
                 if call
                 else uniform
             )

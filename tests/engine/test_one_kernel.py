@@ -12,7 +12,7 @@ import pytest
 
 from jaxelim.engine.one_kernel import Traced, as_one_kernel, at_run_time, blocking
 
-STEPS, SIZE = 10_000, 24  # XLA makes a kernel of a loop of up to 1 kB by itself
+STEPS, SIZE = 10_000, 16  # XLA makes a kernel of a loop of up to 1 kB by itself
 
 
 def looped(flag, matrix, x, kernel):
@@ -53,8 +53,8 @@ def test_the_tag_makes_one_kernel(programs):
     """A loop of one kernel makes no calls, and takes less processor time.
 
     An update of JAX that ignores the tag would take as long with it. The best of seven
-    calls each, by turns; a share below 0.6 by luck would need each of the seven untagged
-    calls to take twice its time.
+    calls each, by turns; a share below 0.8 by luck would need each of the seven untagged
+    calls to take a quarter longer.
     """
     compiled, given = programs
     best = {True: np.inf, False: np.inf}
@@ -63,7 +63,7 @@ def test_the_tag_makes_one_kernel(programs):
             began = time.process_time()
             jax.block_until_ready(f(*given))
             best[kernel] = min(best[kernel], time.process_time() - began)
-    assert best[True] < 0.6 * best[False], best
+    assert best[True] < 0.8 * best[False], best
 
 
 ENDS = """

@@ -99,17 +99,18 @@ def by_run(rule, view, state):
 
 def test_the_earliest_run_is_named():
     """On any layout with equal chunks: the lowest run of the first faulty chunk."""
+    mine = a_rule(by_run)
     found = [
-        refused(a_rule(by_run), BATCH, runs=np.arange(40) + 5, engine=engine)
+        refused(mine, BATCH, runs=np.arange(40) + 5, engine=engine)
         for engine in (SLOW, je.Engine(devices=1, chunk=64, lanes=64))
     ]
     assert len({str(error) for error in found}) == 1
     first = found[0]
     assert first.arm == 99 and first.run >= 5 and first.instance in (0, 1)
     assert f"run {first.run} of instance {first.instance}" in str(first)
-    alone = refused(a_rule(by_run), BATCH, runs=[first.run])
+    alone = refused(mine, BATCH, runs=[first.run])
     assert (alone.run, alone.arm) == (first.run, 99)
-    one = refused(a_rule(by_run), BATCH[first.instance], runs=[first.run])
+    one = refused(mine, BATCH[first.instance], runs=[first.run])
     assert one.t == first.t
 
 

@@ -164,7 +164,7 @@ SIMULATE = {
         np.ma.masked_array(NOISE),
     ],
     "record": [None, 3, True, "pairs", ("pair_times", "active"), (1,), {"pair_times"}],
-    "progress": [None, 1, "yes"],
+    "progress": [0, 1, "yes"],
 }
 
 TRACE = {

@@ -51,6 +51,7 @@ def test_shapes_and_types():
         and result.samples.dtype.kind == "i"
     )
     assert result.tests_stopping.shape == result.tests_sampling.shape == (2, 2, 5)
+    assert result.settings["ridge"] == 0.0
     np.testing.assert_array_equal(result.pulls.sum(-1), result.samples)
     assert result.stopped.all() and (result.truncated == ~result.stopped).all()
     np.testing.assert_array_equal(result.correct, result.answer[..., 0])
@@ -79,7 +80,7 @@ def test_pair_times():
 
 
 def test_truncated_runs_are_flagged_and_excluded():
-    hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
+    hard = je.Instance(np.eye(4), [1.0, 0.99, 0.0, 0.0])
     result = je.simulate(hard, je.BestArm(), je.Uniform(), runs=4, max_samples=200)
     assert (
         result.truncated.all()
@@ -196,12 +197,14 @@ def test_oracle_solves_for_its_weights():
 
 
 def test_xarray_round_trip(tmp_path):
-    result = je.simulate(EASY, je.BestArm(), je.LinGapE(), stopping=(je.LLR(), SELECTIVE), runs=3)
+    result = je.simulate(
+        EASY, je.BestArm(), je.Uniform(), delta=[0.1, 0.05], stopping=(je.LLR(), SELECTIVE), runs=3
+    )
     result.to_xarray().to_netcdf(tmp_path / "r.nc", engine="h5netcdf")
     with xr.open_dataset(tmp_path / "r.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(back["samples"].values, result.samples)
         assert list(back["stopping"].values) == ["llr", "selective"] and back.attrs["rule"] == repr(
-            je.LinGapE()
+            je.Uniform()
         )
         assert back["samples"].attrs["units"] == "samples" and back.attrs["seed"] == 0
 

@@ -15,7 +15,7 @@ from jaxelim.families.designs import ArmDesign, LinearContext, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem
-from tests.engine.test_invariance import equal
+from tests.engine.test_invariance import INSTANCE, equal
 
 B, K, D = 6, 9, 4
 
@@ -115,9 +115,6 @@ def test_user_defined_problems():
         je.simulate(INSTANCE, problem, rule, **given) for problem in (je.BestArm(), OfOnesOwn())
     )
     equal(one, other)
-
-
-INSTANCE = je.instances.linear_d20(7, K=24)
 
 
 @pytest.fixture

@@ -24,12 +24,17 @@ def test_one_unit_in_the_last_place(name):
 
 
 def test_ends_and_derivatives():
+    log, log1p = logarithm.log, logarithm.log1p
+
+    @jax.jit
+    def all_of(ends, x, small):
+        slopes = jax.grad(jax.grad(log))(x), jax.grad(jax.grad(log1p))(x)
+        return log(ends), log1p(ends - 1), slopes, log(small), jnp.log(small)
+
     with scope.engine():
-        ends = jnp.asarray([0.0, jnp.inf, jnp.nan])
-        np.testing.assert_array_equal(logarithm.log(ends), [-np.inf, np.inf, np.nan])
-        np.testing.assert_array_equal(logarithm.log1p(ends - 1), [-np.inf, np.inf, np.nan])
-        x = jnp.asarray(0.7)
-        np.testing.assert_allclose(jax.grad(jax.grad(logarithm.log))(x), -1 / 0.7**2)
-        np.testing.assert_allclose(jax.grad(jax.grad(logarithm.log1p))(x), -1 / 1.7**2)
-        small = jnp.asarray([0.3, 2.0], jnp.float32)
-        np.testing.assert_array_equal(logarithm.log(small), jnp.log(small))
+        ends, small = np.array([0.0, np.inf, np.nan]), np.array([0.3, 2.0], np.float32)
+        of_log, of_log1p, slopes, single, known = all_of(ends, 0.7, small)
+    np.testing.assert_array_equal(of_log, [-np.inf, np.inf, np.nan])
+    np.testing.assert_array_equal(of_log1p, [-np.inf, np.inf, np.nan])
+    np.testing.assert_allclose(slopes, [-1 / 0.7**2, -1 / 1.7**2])
+    np.testing.assert_array_equal(single, known)

@@ -5,6 +5,7 @@ is a minimum found by search.
 """
 
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import jax
@@ -15,12 +16,15 @@ from hypothesis import example, given
 
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
-from jaxelim.families.one_parameter import g, h, poisson
+from jaxelim.families.one_parameter import ArmStatistics, g, h, poisson
 from jaxelim.lanes import LaneOps
 from tests.families.family_cases import Binomial, Faces
 
 FAMILY = Bernoulli()
-BOUNDS, PAIR, MIDDLE = map(jax.jit, (FAMILY.bounds, FAMILY.pair, FAMILY.middle))
+PAIR, MIDDLE, LEVEL, POISSON = map(
+    jax.jit, (FAMILY.pair, FAMILY.middle, FAMILY.level, poisson)
+)
+_BOUNDS, _SIZE = jax.jit(FAMILY.bounds), 3000
 DIVERGENCE = jax.jit(FAMILY.divergence)
 SLOPE = jax.jit(jax.grad(FAMILY.divergence, 1))
 EPS = 2.0**-53
@@ -43,6 +47,14 @@ def fifty_digits():
 
 def array(*x, dtype: type = np.float64):
     return [jnp.asarray(v, dtype) for v in x]
+
+
+def bounds(means, radii):
+    """Bounds of at most 3000 means of any shape: one program for each type."""
+    size, shape = np.size(means), np.shape(means)
+    padded = (np.concatenate([np.ravel(x), np.full(_SIZE - size, 0.5, x.dtype)])
+              for x in map(np.asarray, (means, radii)))  # fmt: skip
+    return [np.asarray(x)[:size].reshape(shape) for x in _BOUNDS(*padded)]
 
 
 def x_log(x, y):
@@ -104,25 +116,26 @@ def test_series_join_the_closed_forms(function):
     r = np.concatenate([[-0.01, 0.01, 0.0], np.random.default_rng(1).uniform(-1, 3, 300)])
     r = np.concatenate([r, np.sign(r) * 10 ** np.random.default_rng(2).uniform(-12, -1.9, r.size)])
     r = np.concatenate([r, np.nextafter([0.01, -0.01], 0)])
-    ours = np.asarray({"g": g, "h": h}[function](jnp.asarray(r)))
-    for x, value in zip(map(Decimal, r.tolist()), ours, strict=True):
+    r = np.concatenate([r, [-1.0]])
+    *ours, end = np.asarray(jax.jit({"g": g, "h": h}[function])(r))
+    for x, value in zip(map(Decimal, r[:-1].tolist()), ours, strict=True):
         known = {"g": (1 + x) * (1 + x).ln() - x, "h": x - (1 + x).ln()}[function]
         assert abs(Decimal(float(value)) - known) <= Decimal("1e-13") * known
-    assert g(jnp.asarray(-1.0)) == 1 and h(jnp.asarray(-1.0)) == np.inf
+    assert end == {"g": 1, "h": np.inf}[function]
 
 
 def test_poisson_and_its_edges():
     x, far = 10 ** np.random.default_rng(3).uniform(-8, 4, (2, 300))
     near = x * (1 + 10 ** np.random.default_rng(4).uniform(-7, -2, 300))
     for y in (far, near):
-        ours = np.asarray(poisson(*array(x, y))).tolist()
+        ours = np.asarray(POISSON(*array(x, y))).tolist()
         for a, b, value in zip(x.tolist(), y.tolist(), ours, strict=True):
             a, b = Decimal(a), Decimal(b)
             known = x_log(a, b) - a + b
             assert abs(Decimal(value) - known) <= Decimal("2e-13") * known
     x, y = array([0.0, 1e-9, 3.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 2.5, 1e-9, 1e-306])
     known = [0, np.inf, np.inf, 2.5, 1e-9, 306 * np.log(10) - 1]
-    np.testing.assert_allclose(poisson(x, y), known, rtol=1e-15)
+    np.testing.assert_allclose(POISSON(x, y), known, rtol=1e-15)
 
 
 def test_divergence_against_fifty_digits():
@@ -185,8 +198,8 @@ def test_level():
     means, level, n = [0.0, 0.2, 0.5, 0.9, 1.0], 0.5, 7.0
     x, levels, counts = array(means, [level] * 5, [n] * 5)
     known = np.array([float(Decimal(n) * exact(m, level)) for m in means])
-    above = FAMILY.level(counts, x, levels, jnp.ones(5, bool))
-    below = FAMILY.level(counts, x, levels, jnp.zeros(5, bool))
+    above = LEVEL(counts, x, levels, np.ones(5, bool))
+    below = LEVEL(counts, x, levels, np.zeros(5, bool))
     np.testing.assert_allclose(above, known * (np.array(means) > level), rtol=1e-14)
     np.testing.assert_allclose(below, known * (np.array(means) < level), rtol=1e-14)
 
@@ -199,11 +212,11 @@ def test_bounds_invert_the_divergence():
     """
     rng = np.random.default_rng(8)
     means, radii = some_means(rng, 3000), 10 ** rng.uniform(-12, 1.7, 3000)
-    lower, upper = map(np.asarray, BOUNDS(*array(means, radii)))
+    lower, upper = bounds(means, radii)
     assert np.all(lower <= means) and np.all(upper >= means)
     assert np.all(lower >= 0) and np.all(upper <= 1)
-    for bounds, end, last in ((lower, 0.0, 1e-307), (upper, 1.0, 1 - EPS)):
-        for m, r, y in zip(means.tolist(), radii.tolist(), bounds.tolist(), strict=True):
+    for found, end, last in ((lower, 0.0, 1e-307), (upper, 1.0, 1 - EPS)):
+        for m, r, y in zip(means.tolist(), radii.tolist(), found.tolist(), strict=True):
             if m == end:
                 assert y == end
             elif y == end:
@@ -216,13 +229,13 @@ def test_bounds_invert_the_divergence():
 def test_bounds_on_the_edges():
     r = 10 ** np.random.default_rng(9).uniform(-12, 1.5, 200)
     zeros, ones, radii = array(np.zeros(200), np.ones(200), r)
-    lower, upper = BOUNDS(zeros, radii)
+    lower, upper = bounds(zeros, radii)
     assert np.all(np.asarray(lower) == 0)
     np.testing.assert_allclose(upper, -np.expm1(-r), rtol=1e-14)
-    lower, upper = BOUNDS(ones, radii)
+    lower, upper = bounds(ones, radii)
     assert np.all(np.asarray(upper) == 1)
     np.testing.assert_allclose(lower, np.exp(-r), rtol=1e-14)
-    for bound in BOUNDS(*array([0.0, 0.3, 1.0], [0.0, 0.0, 0.0])):
+    for bound in bounds(*array([0.0, 0.3, 1.0], [0.0, 0.0, 0.0])):
         np.testing.assert_array_equal(bound, [0.0, 0.3, 1.0])
 
 
@@ -251,7 +264,7 @@ def test_derivative_of_the_divergence(x, y):
 @given(MEANS, RADII, st.floats(1e-3, 2))
 def test_bounds_are_monotone(mean, radius, more):
     """In the radius, strictly except at the ends of the range and below rounding."""
-    lower, upper = BOUNDS(*array([mean, mean], [radius, radius * (1 + more)]))
+    lower, upper = bounds(*array([mean, mean], [radius, radius * (1 + more)]))
     (low, lowest), (high, highest) = np.asarray(lower).tolist(), np.asarray(upper).tolist()
     assert lowest <= low <= mean <= high <= highest
     assert lowest < low or low < 1e-300 or mean - low < 1e-12 * mean
@@ -305,7 +318,7 @@ def test_float32_is_finite_and_near():
 
     def found(dtype):
         n, m, r = array(counts, means, radii, dtype=dtype)
-        return *BOUNDS(m, r), PAIR(n, m, n[::-1], m[::-1])
+        return *bounds(m, r), PAIR(n, m, n[::-1], m[::-1])
 
     single, double = found(np.float32), found(np.float64)
     for one in single:
@@ -329,13 +342,14 @@ def test_nothing_is_ever_nan(dtype):
             function(*x)
     with jax.debug_nans(True):
         for times in (0, 1, 100):
-            BOUNDS(a, radius * times)
+            assert not np.isnan(bounds(a, radius * times)).any()
 
     def total(*x):
         return jnp.sum(FAMILY.pair(*x))
 
+    gradient = jax.jit(jax.grad(total, (0, 1, 2, 3)))
     for counts in ((n_a, n_a), (n_a, n_b), (n_b, n_a)):
-        slopes = jax.grad(total, (0, 1, 2, 3))(counts[0], a, counts[1], b)
+        slopes = gradient(counts[0], a, counts[1], b)
         assert np.all(np.isfinite(np.stack(slopes)))
 
 
@@ -361,3 +375,17 @@ def test_draws():
     assert single.dtype == np.float32
     assert Bernoulli() == FAMILY and hash(Bernoulli()) == hash(FAMILY)
     assert not jax.tree.leaves(FAMILY)
+
+
+def test_float32_sums_are_compensated():
+    """At 2^24 a float32 sum loses every single 1; the compensation keeps them."""
+    zero = jnp.zeros(2, jnp.float32)
+    stats = ArmStatistics(
+        t=jnp.int32(2), counts=zero + 1, means=zero, reward_sums=zero + 2.0**24, lost=zero
+    )
+    for _ in range(3):
+        seen = SimpleNamespace(stats=stats)
+        stats = FAMILY.update(seen, jnp.int32(1), jnp.float32(1), jnp.bool_(True))
+    sums, lost = (np.asarray(x, float) for x in (stats.reward_sums, stats.lost))
+    assert stats.reward_sums.dtype == np.float32
+    assert (sums - lost).tolist() == [2.0**24, 2.0**24 + 3]

@@ -39,10 +39,6 @@ def ridge_of(instance=SPANNING, **settings):
     return checked(instance, **settings).ridge
 
 
-def test_the_result_reports_the_ridge():
-    assert je.simulate(SPANNING, je.BestArm(), je.Uniform(), **SMALL).settings["ridge"] == 0.0
-
-
 def test_none_is_zero_where_the_arms_span():
     assert ridge_of() == 0.0 and ridge_of(ridge=None) == 0.0
     assert ridge_of(ridge=0.5) == 0.5
@@ -116,10 +112,20 @@ def test_which_instances_are_warned_about():
     assert len(warned(pair, **asked)) == 1  # once per call
 
 
+class Refused(je.Uniform):
+    """Ends a call before anything compiles."""
+
+    def prepare(self, instance, problem, ridge):
+        raise ArgumentError("rule", self, "another")
+
+
 def test_the_warning_points_at_the_call():
     far = je.Instance(np.eye(3), [30.0, 30.5, 29.0])
-    with pytest.warns(RidgeWarning, match="ridge = 1 may make answers wrong") as caught:
-        je.simulate(far, je.BestArm(), je.Uniform(), ridge=1.0, **SMALL)
+    with (
+        pytest.warns(RidgeWarning, match="ridge = 1 may make answers wrong") as caught,
+        pytest.raises(ArgumentError, match="^rule: "),
+    ):
+        je.simulate(far, je.BestArm(), Refused(), ridge=1.0, **SMALL)
     (one,) = caught
     assert one.filename == __file__
 
@@ -164,7 +170,12 @@ OFFSETS = (0, 1, 3, 10, 30, 100, 1000)
 
 @pytest.mark.parametrize(
     "rule",
-    [je.Uniform(), je.LinGapE(), je.LUCB(), je.LinGame()],
+    [
+        pytest.param(je.Uniform(), marks=pytest.mark.slow),
+        je.LinGapE(),
+        pytest.param(je.LUCB(), marks=pytest.mark.slow),
+        je.LinGame(),
+    ],
     ids=lambda rule: type(rule).__name__,
 )
 def test_no_offset_breaks_delta_correctness(rule):

@@ -1,5 +1,6 @@
 """The NumPy reference of Bernoulli runs by itself: numbers, order of stops, rules."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,9 +30,10 @@ def test_the_reference_agrees_with_the_library():
         n, x, k, y, r = map(jnp.asarray, (n_a, a, n_b, b, radius))
         library = Bernoulli()
         above = rng.random(400) < 0.5
-        pairs = library.pair(n, x, k, y)
-        levels = library.level(n, x, jnp.full(400, 0.3), jnp.asarray(above))
-        bounds = library.bounds(x, r)
+        all_of = jax.jit(lambda n, x, k, y, r, line, above: (
+            library.pair(n, x, k, y), library.level(n, x, line, above), library.bounds(x, r)
+        ))  # fmt: skip
+        pairs, levels, bounds = all_of(n, x, k, y, r, np.full(400, 0.3), above)
     ours = [families.pair(*v) for v in zip(n_a, a, n_b, b, strict=True)]
     np.testing.assert_allclose(ours, pairs, rtol=1e-12, atol=1e-12)
     ours = [families.level(m, v, 0.3, s) for m, v, s in zip(n_a, a, above, strict=True)]

@@ -1,5 +1,6 @@
 """Figures: drawn values, labels with units, files, refusals."""
 
+import dataclasses
 import errno
 import functools
 import os
@@ -8,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from scipy import stats
 
 import jaxelim as je
 from jaxelim import figures
@@ -63,11 +65,17 @@ PLANE = je.Instance([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]], [1.0, 0.5])
 HARD = Search(30.0, 60.0, je.Instance(PLANE.arms, [0.9, 0.6]), np.linspace(30, 60, 9))
 EXTRA = ExtraArm(30.0, 20.0, np.array([0.7, -0.7]), 0.4, np.linspace(30, 20, 9))
 
+SWEEP = {
+    "LinGapE": (DELTAS, 300 * np.log(1 / DELTAS)[:, None] * RNG.lognormal(0, 0.3, (5, 40))),
+    "Oracle": (DELTAS[::-1], 250 * np.log(1 / DELTAS[::-1])[:, None] + RNG.random((5, 40))),
+}
+
 FIGURES = {
+    "delta": lambda: figures.delta_figure(SWEEP, 200.0),
     "active": lambda: figures.active_arms_figure(ACTIVE),
     "middle": lambda: figures.full_selective_figure(FOUR),
-    "ratio": lambda: figures.ratio_figure(DELTAS, RATIOS),
-    "ratio-sd": lambda: figures.ratio_figure(DELTAS, RATIOS, "sd"),
+    "ratio": lambda: figures.ratio_figure(RATIOS, DELTAS),
+    "ratio-sd": lambda: figures.ratio_figure(RATIOS, DELTAS, "sd"),
     "tau": lambda: figures.tau_figure(TAU, 400.0, 900.0),
     "survival": lambda: figures.survival_figure(TAU, 400.0),
     "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
@@ -164,6 +172,91 @@ def test_axes_are_labelled_and_the_page_is_not_empty(name):
     )
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_notebooks_show_figures_and_no_label_is_cut_off(name):
+    """IPython shows what `_repr_png_` returns; labels lie inside the page."""
+    figure = made(name)
+    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    page = figure.bbox
+    for axes in figure.axes:
+        legend = [axes.get_legend()] if axes.get_legend() is not None else []
+        for text in (axes.xaxis.label, axes.yaxis.label, axes.title, *legend):
+            box = text.get_window_extent(canvas.get_renderer())
+            if box.width == 0:  # no text
+                continue
+            assert box.x0 >= page.x0 and box.y0 >= page.y0, text
+            assert box.x1 <= page.x1 and box.y1 <= page.y1, text
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+def test_a_figure_of_few_rules_has_room_for_its_labels(rules):
+    figure = figures.tau_figure(dict(list(TAU.items())[:rules]), 400.0)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axes,) = figure.axes
+    box = axes.yaxis.label.get_window_extent(canvas.get_renderer())
+    assert axes.bbox.y0 - 1 <= box.y0 and box.y1 <= axes.bbox.y1 + 1
+
+
+def drawn_ticks(figure, axis):
+    """The labels of major ticks that are inside the view of an axis."""
+    FigureCanvasAgg(figure).draw()
+    low, high = axis.get_view_interval()
+    ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+    return [text.get_text() for at, text in ticks if low <= at <= high and text.get_text()]
+
+
+@pytest.mark.parametrize("first, last", [(60, 30), (20.5, 20.0), (2e4, 20), (1e9, 1)])
+def test_searches_have_ticks(first, last):
+    """Whatever the range of T*: within a decade, and over many."""
+    times = np.geomspace(first, last, 9)
+    search = ExtraArm(first, last, np.array([0.7, -0.7]), 0.4, times)
+    hard = Search(first, first, PLANE, np.full(9, first))
+    left = figures.design_figure(PLANE, hard, search).axes[0]
+    assert 3 <= len(drawn_ticks(left.figure, left.yaxis)) <= 12
+    assert all(one.isdigit() for one in drawn_ticks(left.figure, left.xaxis))
+
+
+def test_means_over_delta_and_bounds():
+    """Both panels: means, Student's bands, log(1/(2.4 delta)) T* and the first t >= T* beta."""
+    left, right = made("delta").axes
+    for name, (deltas, tau) in SWEEP.items():
+        order = np.argsort(-deltas)
+        x, mean = np.log(1 / deltas)[order], tau.mean(1)[order]
+        for axes, unit in ((left, 1), (right, x)):
+            (line,) = [one for one in axes.lines if one.get_label() == name]
+            np.testing.assert_allclose(line.get_xdata(), x)
+            np.testing.assert_allclose(line.get_ydata(), mean / unit)
+    deltas, tau = SWEEP["LinGapE"]
+    low, high = stats.t.interval(
+        0.95, 39, tau.mean(1), tau.std(1, ddof=1) / 40**0.5
+    )  # fmt: skip
+    band = left.collections[0].get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([band.min(), band.max()], [low.min(), high.max()])
+    (lower,) = [one for one in left.lines if one.get_label().startswith("lower bound")]
+    x, y = lower.get_xydata().T
+    np.testing.assert_allclose(y, 200 * (x - np.log(2.4)))
+    (practical,) = [one for one in right.lines if one.get_label().startswith("practical")]
+    x, y = practical.get_xydata().T
+    t = np.round(y * x)
+    assert (t >= 200 * (np.log(1 + t) + x)).all()
+    assert (t - 1 < 200 * (np.log(t) + x)).all()
+    assert right.lines[-1].get_ydata()[0] == 200.0
+    told = [text.get_text() for text in right.get_legend().get_texts()]
+    assert told == ["T* = 200"]
+
+
+def test_a_sweep_of_delta_counts_runs_that_were_cut_off():
+    tau = np.full((2, 6), 100.0)
+    tau[1, :4] = np.nan
+    axes = figures.delta_figure({"x": ([0.1, 0.01], tau)}).axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["x (4 cut off)"]
+    assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
+    assert [one.get_label() for one in axes.lines] == ["x (4 cut off)"]  # T* is not known
+
+
 def lines(figure, label):
     (line,) = [one for one in figure.axes[0].lines if one.get_label().startswith(label)]
     return line
@@ -204,6 +297,47 @@ def test_results_and_their_arrays_draw_the_same():
         )
 
 
+def test_sweeps_and_ratios_of_results():
+    """A Result draws what its arrays draw; T* is that of its instance and problem."""
+    instance = je.Instance.unstructured([1.0, 0.2, -0.5])
+    result = je.simulate(
+        instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
+        delta=[0.2, 0.05], runs=6,
+    )  # fmt: skip
+    time = float(je.complexity(instance, je.BestArm()).time)
+    whole = figures.delta_figure({"x": result}, stopping=1)
+    plain = figures.delta_figure({"x": (result.deltas, result.samples[1])}, time)
+    for a, b in zip(whole.axes, plain.axes, strict=True):
+        for one, other in zip(a.lines, b.lines, strict=True):
+            np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+    gk16 = dataclasses.replace(result, threshold=je.GK16())
+    (practical,) = [
+        one
+        for one in figures.delta_figure({"x": gk16}).axes[0].lines
+        if one.get_label().startswith("practical")
+    ]
+    assert practical.get_ydata()[-1] == je.practical_time(0.05, 1 / time, je.GK16())
+    ratio = result.samples[1] / result.samples[0]
+    (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
+    np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
+    np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log([5, 20]))
+    alone = je.simulate(
+        instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
+        delta=[0.2, 0.05], runs=6, max_samples=3,
+    )  # fmt: skip
+    with pytest.raises(ArgumentError, match="finite ratio"):
+        figures.ratio_figure({"x": alone})
+    with pytest.raises(ArgumentError, match="index 2"):
+        figures.delta_figure({"x": result}, stopping=2)
+
+
+def test_ratios_take_their_old_order_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="ratio_figure"):
+        figure = figures.ratio_figure(DELTAS, RATIOS)
+    for one, other in zip(figure.axes[0].lines, made("ratio").axes[0].lines, strict=True):
+        np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+
+
 def test_legends_count_runs_that_were_cut_off():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
     result = je.simulate(
@@ -231,14 +365,14 @@ def test_bars_of_the_ratio_are_errors_of_the_mean_or_deviations():
     ratios[2, :4] = np.nan
     found = {}
     for error in ("se", "sd"):
-        axes = figures.ratio_figure(DELTAS, {"FWS": ratios}, error).axes[0]
+        axes = figures.ratio_figure({"FWS": ratios}, DELTAS, error).axes[0]
         (bars,) = axes.containers
         np.testing.assert_allclose(bars.lines[0].get_xdata(), np.log(1 / DELTAS))
         np.testing.assert_allclose(bars.lines[0].get_ydata(), np.nanmean(ratios, 1))
         found[error] = [np.ptp(segment[:, 1]) / 2 for segment in bars.lines[2][0].get_segments()]
         assert "4 cut off" in axes.get_legend().get_texts()[-1].get_text()
         assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
-    whole = figures.ratio_figure(DELTAS, {"FWS": RATIOS["FWS"]}).axes[0].get_legend()
+    whole = figures.ratio_figure({"FWS": RATIOS["FWS"]}, DELTAS).axes[0].get_legend()
     assert whole.get_title().get_text() == ""
     np.testing.assert_allclose(found["sd"], np.nanstd(ratios, 1, ddof=1))
     np.testing.assert_allclose(np.divide(found["sd"], found["se"]), np.sqrt([40, 40, 36, 40, 40]))
@@ -304,6 +438,8 @@ def test_weights_and_searches():
         [bar.get_height() for bar in left.patches], np.arange(30, 10, -1) / 465
     )
     assert "11 more share 11.8%" in left.get_xlabel()
+    title = figures.allocation_figure(FOUND).get_suptitle()
+    assert title == "optimal allocation, duality gap 1e-09"
     points = [line for line in right.lines if line.get_marker() == "."][0]
     np.testing.assert_allclose(points.get_ydata(), [0.1, 0.1, 0.2, 0.3])  # sorted, no padding
     assert len(made("design-3d").axes) == 1
@@ -347,10 +483,19 @@ def test_saving(tmp_path):
             lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}),
             "elimination, place",
         ),
-        (lambda: figures.ratio_figure(DELTAS, {"x": np.ones((4, 3))}), "ratios"),
-        (lambda: figures.ratio_figure(DELTAS, {"x": np.full((5, 3), np.nan)}), "finite ratio"),
-        (lambda: figures.ratio_figure(DELTAS, RATIOS, "iqr"), "error"),
-        (lambda: figures.ratio_figure([0.0, 0.1], {"x": np.ones((2, 3))}), "delta"),
+        (lambda: figures.ratio_figure({"x": np.ones((4, 3))}, DELTAS), "ratios"),
+        (lambda: figures.ratio_figure({"x": np.full((5, 3), np.nan)}, DELTAS), "finite ratio"),
+        (lambda: figures.ratio_figure(RATIOS, DELTAS, "iqr"), "error"),
+        (lambda: figures.ratio_figure({"x": np.ones((2, 3))}, [0.0, 0.1]), "delta"),
+        (lambda: figures.ratio_figure(RATIOS), "deltas"),
+        (lambda: figures.ratio_figure({}), "at least one entry"),
+        (lambda: figures.delta_figure({}), "at least one entry"),
+        (lambda: figures.delta_figure({"x": np.ones(3)}), "pair of deltas"),
+        (lambda: figures.delta_figure({"x": (DELTAS, np.ones((4, 3)))}), "samples"),
+        (lambda: figures.delta_figure({"x": (DELTAS, np.zeros((5, 3)))}), "above 0"),
+        (lambda: figures.delta_figure({"x": (DELTAS, np.full((5, 3), np.nan))}), "stopped"),
+        (lambda: figures.delta_figure(SWEEP, -1.0), "time"),
+        (lambda: figures.delta_figure(SWEEP, level=1.0), "level"),
         (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
         (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),
         (lambda: figures.tau_figure(TAU, lower=-1.0), "bound"),

@@ -28,37 +28,41 @@ def x64():
 
 
 def both(f, *x):
-    """f(lanes, *x) in the tuned form (jitted, traced flag) and in the plain one."""
+    """f(lanes, *x) in the tuned form (traced flag) and in the plain one, each jitted."""
     tuned = jax.jit(lambda flag, *x: f(LaneOps(flag), *x))(jnp.int32(1), *x)
-    return tuned, f(LaneOps(None), *x)
+    return tuned, jax.jit(lambda *x: f(LaneOps(None), *x))(*x)
+
+
+def alone(f, *x):
+    """f(lanes, *x) of one run, jitted."""
+    return jax.jit(lambda *x: f(LaneOps(None), *x))(*x)
+
+
+REDUCTIONS = {"argmax": np.argmax, "argmin": np.argmin, "max": np.max, "min": np.min, "sum": np.sum}
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 50, 64, 65, 130])
 def test_reductions(n):
     rng = np.random.default_rng(n)
     x = rng.integers(-3, 4, (n, B)).astype(float)  # many ties
-    for name, plain in (
-        ("argmax", np.argmax),
-        ("argmin", np.argmin),
-        ("max", np.max),
-        ("min", np.min),
-        ("sum", np.sum),
-    ):
-        for got in both(lambda lanes, x, name=name: getattr(lanes, name)(x), jnp.asarray(x)):
-            np.testing.assert_array_equal(got, plain(x, 0), err_msg=name)
-        np.testing.assert_array_equal(
-            getattr(LaneOps(None), name)(jnp.asarray(x[:, 2])), plain(x[:, 2])
-        )
-    for got in both(
-        lambda lanes, x: (lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)), jnp.asarray(x)
-    ):
+
+    def reduced(lanes, x):
+        return {name: getattr(lanes, name)(x) for name in REDUCTIONS}
+
+    def all_of(lanes, x, nothing):
+        counted = lanes.sum(x > 0), lanes.any(x > 2), lanes.zeros(x)
+        return reduced(lanes, x), counted, lanes.argmax(nothing)
+
+    for named, got, none in both(all_of, x, np.full((n, B), -np.inf)):
+        for name, plain in REDUCTIONS.items():
+            np.testing.assert_array_equal(named[name], plain(x, 0), err_msg=name)
         np.testing.assert_array_equal(got[0], (x > 0).sum(0))
         np.testing.assert_array_equal(got[1], (x > 2).any(0))
         np.testing.assert_array_equal(got[2], (x == 0).sum(0))
         assert got[0].dtype == got[2].dtype == jnp.int32
-    nothing = jnp.full((n, B), -jnp.inf)
-    for got in both(lambda lanes, x: lanes.argmax(x), nothing):
-        np.testing.assert_array_equal(got, 0)
+        np.testing.assert_array_equal(none, 0)
+    for name, got in alone(reduced, x[:, 2]).items():
+        np.testing.assert_array_equal(got, REDUCTIONS[name](x[:, 2]), err_msg=name)
 
 
 def test_gathers():
@@ -75,15 +79,17 @@ def test_gathers():
         np.testing.assert_array_equal(got[0], x[i, each])
         np.testing.assert_array_equal(got[1], w[:, i, each])
         np.testing.assert_array_equal(got[2], w[q, :, each].T)
-    one = LaneOps(None)
-    np.testing.assert_array_equal(one.take(jnp.asarray(x[:, 0]), jnp.asarray(i)), x[i, 0])
-    np.testing.assert_array_equal(one.take(jnp.asarray(x[:, :1]), jnp.asarray(i)), x[i, 0])
-    np.testing.assert_array_equal(
-        one.column(jnp.asarray(w[..., 0]), jnp.asarray(i[0])), w[:, i[0], 0]
+    single = lambda one, x, w, i: (  # noqa: E731
+        one.take(x[:, 0], i),
+        one.take(x[:, :1], i),
+        one.column(w[..., 0], i[0]),
+        one.row(w[..., 0], i[:2] % 4),
     )
-    np.testing.assert_array_equal(
-        one.row(jnp.asarray(w[..., 0]), jnp.asarray(i[:2] % 4)), w[i[:2] % 4, :, 0].T
-    )
+    got = alone(single, x, w, i)
+    np.testing.assert_array_equal(got[0], x[i, 0])
+    np.testing.assert_array_equal(got[1], x[i, 0])
+    np.testing.assert_array_equal(got[2], w[:, i[0], 0])
+    np.testing.assert_array_equal(got[3], w[i[:2] % 4, :, 0].T)
 
 
 @pytest.mark.slow
@@ -122,11 +128,8 @@ def test_an_axis_before_the_lanes():
 
 @pytest.mark.parametrize("n", [1, 3, ARMS_A_BLOCK, ARMS_A_BLOCK + 1, 3 * ARMS_A_BLOCK - 1])
 def test_arm_blocks_cover_all_arms(n):
-    seen = over_arm_blocks(
-        n,
-        lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1),
-        jnp.zeros(n, jnp.int32),
-    )
+    more = lambda seen, arms: seen.at[arms.first + np.arange(arms.m)].add(1)  # noqa: E731
+    seen = np.asarray(jax.jit(lambda seen: over_arm_blocks(n, more, seen))(np.zeros(n, np.int32)))
     assert seen.min() == 1 and seen.max() <= 2
     assert (seen == 1).all() or n % ARMS_A_BLOCK
 
@@ -151,16 +154,16 @@ def test_one_by_one():
 def test_packed_bits(k):
     rng = np.random.default_rng(k)
     bits = rng.random((k, 3, B)) < 0.5
-    for words in both(pack, jnp.asarray(bits)):
+    backwards = jax.jit(unpack, static_argnums=1)
+    for words in both(pack, bits):
         assert words.shape == (-(-k // 32), 3, B) and words.dtype == jnp.uint32
         for place in range(k):
             np.testing.assert_array_equal(
-                (np.asarray(words[place // 32]) >> (place % 32)) & 1, bits[place]
+                (np.asarray(words)[place // 32] >> (place % 32)) & 1, bits[place]
             )
-        np.testing.assert_array_equal(unpack(words, k), bits)
-    np.testing.assert_array_equal(
-        unpack(pack(LaneOps(None), jnp.asarray(bits[:, 0, 0])), k), bits[:, 0, 0]
-    )
+        np.testing.assert_array_equal(backwards(words, k), bits)
+    around = lambda lanes, bits: unpack(pack(lanes, bits), k)  # noqa: E731
+    np.testing.assert_array_equal(alone(around, bits[:, 0, 0]), bits[:, 0, 0])
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 70])
@@ -173,9 +176,8 @@ def test_inverse(d):
         np.testing.assert_allclose(
             product, np.broadcast_to(np.eye(d)[:, :, None], product.shape), atol=1e-9
         )
-    np.testing.assert_allclose(
-        LaneOps(None).inverse(jnp.asarray(a[..., 0])) @ a[..., 0], np.eye(d), atol=1e-9
-    )
+    single = np.asarray(alone(lambda lanes, a: lanes.inverse(a), a[..., 0]))
+    np.testing.assert_allclose(single @ a[..., 0], np.eye(d), atol=1e-9)
 
 
 @pytest.mark.parametrize("n", [3, 64, 70])
@@ -195,9 +197,7 @@ def test_products(method, n):
             jnp.asarray(vector),
         ):
             np.testing.assert_allclose(got, np.einsum(sums, matrix, vector), rtol=1e-10, atol=1e-12)
-        one = getattr(LaneOps(None), method)(
-            jnp.asarray(matrix[..., 0]), jnp.asarray(vector[..., 0])
-        )
+        one = alone(lambda lanes, *x: getattr(lanes, method)(*x), matrix[..., 0], vector[..., 0])
         np.testing.assert_allclose(one, matrix[..., 0] @ vector[..., 0], rtol=1e-10, atol=1e-12)
 
 
@@ -302,21 +302,25 @@ def test_quadratic_forms_and_mixed_designs(d):
     diagonal = DiagonalDesign(jnp.asarray(rng.uniform(0.1, 2, (d, B))))
     shared, own = rng.normal(size=(directions, d, 1)), rng.normal(size=(directions, d, B))
     full = np.einsum("db,de->deb", diagonal.g, np.eye(d))
-    for y in (shared, own):
-        for form, matrix in ((square, np.asarray(square.v_inv)), (diagonal, full)):
-            squares = lambda lanes, form, y: form.squares(  # noqa: E731
-                LinearContext(lanes, jnp.asarray(phi)), y
+    forms, directed = (square, diagonal), (shared, own)
+
+    def squares(lanes, forms, directed):
+        space = LinearContext(lanes, jnp.asarray(phi))
+        return [form.squares(space, y) for form in forms for y in directed]
+
+    matrices = (np.asarray(square.v_inv),) * 2 + (full,) * 2
+    for found in both(squares, forms, directed):
+        for got, matrix, y in zip(found, matrices, directed * 2, strict=True):
+            each = np.broadcast_to(y, (directions, d, B))
+            np.testing.assert_allclose(
+                got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
             )
-            for got in both(squares, form, jnp.asarray(y)):
-                each = np.broadcast_to(y, (directions, d, B))
-                np.testing.assert_allclose(
-                    got, np.einsum("pdb,deb,peb->pb", each, matrix, each), rtol=1e-9
-                )
     k, keep, new = rng.integers(0, arms, B), rng.uniform(0.2, 0.9, B), rng.uniform(0.1, 2, B)
     mixed = lambda lanes, form, *x: form.mixed(  # noqa: E731
         LinearContext(lanes, jnp.asarray(phi)), *x
     )
-    for got in both(mixed, square, jnp.asarray(k, jnp.int32), jnp.asarray(keep), jnp.asarray(new)):
+    for got in both(mixed, square, k.astype(np.int32), keep, new):
+        got = jax.tree.map(np.asarray, got)
         for b in range(B):
             anew = np.linalg.inv(keep[b] * v[b] + new[b] * np.outer(phi[k[b]], phi[k[b]]))
             np.testing.assert_allclose(got.v_inv[..., b], anew, rtol=1e-7, atol=1e-10)
@@ -332,12 +336,15 @@ def test_near_equal_arms_keep_their_distance():
     i = jnp.int32(0)
     y = phi[0] - phi
     truth = np.einsum("kd,de,ke->k", y, v_inv, y)
-    careful = LinearContext(LaneOps(None), jnp.asarray(phi), cancellation_safe=True)
-    np.testing.assert_allclose(
-        design.distances(careful, design.cross(careful, i), i), truth, rtol=1e-8
-    )
-    plain = LinearContext(LaneOps(None), jnp.asarray(phi))
-    assert abs(float(design.distances(plain, design.cross(plain, i), i)[1]) / truth[1] - 1) > 1e-3
+
+    def distances(lanes, phi, design, i):
+        careful = LinearContext(lanes, phi, cancellation_safe=True)
+        plain = LinearContext(lanes, phi)
+        return [design.distances(space, design.cross(space, i), i) for space in (careful, plain)]
+
+    careful, plain = alone(distances, phi, design, i)
+    np.testing.assert_allclose(careful, truth, rtol=1e-8)
+    assert abs(float(plain[1]) / truth[1] - 1) > 1e-3
 
 
 def comparisons(text, lanes):

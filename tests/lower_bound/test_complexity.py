@@ -204,7 +204,7 @@ def test_nearly_tied_and_padded_batches_of_fixed_half_spaces():
 
 def test_float64_under_any_flag_and_the_flag_is_unchanged():
     flag = jax.config.jax_enable_x64
-    assert complexity(small(3), BestArm()).value.dtype == np.float64
+    assert complexity(small(3), TopM(2)).value.dtype == np.float64
     assert jax.config.jax_enable_x64 == flag
 
 
@@ -224,9 +224,9 @@ def test_oracle_weights_and_the_value_of_a_fixed_allocation():
 def test_the_solve_is_compiled_once_per_shape():
     from jaxelim.lower_bound.optimum import _solve_lanes
 
-    complexity(small(3, seed=6), BestArm())
+    complexity(small(3, seed=6), TopM(2))
     before = _solve_lanes._cache_size()
-    complexity(small(11, seed=7), BestArm(), gap=1e-9)
+    complexity(small(11, seed=7), TopM(2), gap=1e-9)
     assert _solve_lanes._cache_size() == before
 
 

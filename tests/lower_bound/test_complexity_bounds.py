@@ -7,9 +7,10 @@ import pytest
 
 from jaxelim import lower_bound as cx
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import GaussianByArm
 from jaxelim.instances import two_dimensional
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.bounds import first_time, heuristic, region_of
+from jaxelim.lower_bound.bounds import first_time, heuristic, region_of, stopping_difference
 from jaxelim.problems import BestArm
 from jaxelim.stopping.thresholds import Heuristic
 from tests.lower_bound.complexity_cases import information
@@ -112,6 +113,17 @@ def test_elimination_bounds(example):
     assert (slower.full >= found.full).all() and (slower.full[1:] < found.llr).all()
 
 
+def test_the_difference_of_the_stopping_times_by_hand():
+    """beta = 9 at delta, 4 at 1/t^2 and R = 0.5.
+
+    f = 3 + (9 - log 100 + 2 sqrt(36) + 4 + 0.5 + log 2.4)/H*.
+    """
+    found = stopping_difference(
+        0.01, 0.25, lambda t, delta: 9.0 if delta == 0.01 else 4.0, lambda t: 0.5, 50
+    )
+    assert found == pytest.approx(3 + 4 * (25.5 + math.log(0.024)))
+
+
 def test_information_regret_of_known_pulls(example):
     pulls = np.arange(400) % 2
     found = cx.information_regret(pulls, example, BestArm(), times=np.array([1, 2, 3, 400]))
@@ -192,3 +204,21 @@ def test_refusals(example):
     for delta in (0, 1, math.nan, "0.1"):
         with pytest.raises(ArgumentError, match="delta"):
             cx.elimination_bounds(example, BestArm(), delta)
+
+
+def test_bounds_with_a_standard_deviation_for_each_arm():
+    """They are those of arms e_k/std_k with unit noise and the same half-spaces."""
+    std, means = np.array([1.0, 2.0, 0.5]), np.array([1.0, 0.4, 0.1])
+
+    class Pairs:
+        def half_spaces(self, arms, theta):
+            return np.array([[1.0, -1, 0], [1, 0, -1]]), np.zeros(2)
+
+    by_arm = Instance.unstructured(means, GaussianByArm(tuple(std)))
+    linear = Instance(np.diag(1 / std), means)
+    one = cx.elimination_bounds(by_arm, BestArm(), 0.05, regret=lambda t: 1e-3 * math.log(t))
+    other = cx.elimination_bounds(linear, Pairs(), 0.05, regret=lambda t: 1e-3 * math.log(t))
+    assert one.llr == other.llr
+    np.testing.assert_allclose(one.value, cx.complexity(by_arm, BestArm(), 1e-10).value, rtol=1e-9)
+    for name in ("full", "selective", "lower"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-6)

@@ -14,6 +14,7 @@ from jaxelim.lower_bound import (
     characteristic_time,
     complexity,
     complexity_gradients,
+    derivatives,
     optimal_allocation,
     optimal_information,
 )
@@ -187,11 +188,33 @@ def test_fixed_directions_do_not_depend_on_features():
     np.testing.assert_allclose(slope, found.value_arms, rtol=1e-9, atol=1e-12)
 
 
+def test_a_piece_without_mixture_keeps_none(monkeypatch):
+    """Arms e_1, e_2; pieces mu_1 <= mu_2 and the far mu_1 <= -9: w* = (1/2, 1/2), q* = (1, 0).
+
+    So for all theta nearby: neither has a derivative.
+    """
+    best = derivatives.Optimum(jnp.full(2, 0.5), jnp.asarray([1.0, 0.0]), jnp.asarray(0.0))
+    monkeypatch.setattr(derivatives.Inputs, "solve", lambda *_: best)
+
+    def optimum(theta):
+        directions, offsets = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
+        inputs = derivatives.Inputs(jnp.eye(2), theta, directions, offsets, jnp.zeros(2))
+        return derivatives.optimum(inputs, jnp.ones(2))
+
+    with jax.enable_x64(True):
+        best = jax.tree.map(lambda x: jnp.asarray(x, float), best)
+        theta, toward = jnp.asarray([0.4, 0.1]), jnp.asarray([1.0, 0.3])
+        _, change = jax.jit(lambda *x: jax.jvp(optimum, x[:1], x[1:]))(theta, toward)
+    np.testing.assert_allclose(change.mixture, [0, 0], atol=1e-12)
+    np.testing.assert_allclose(change.allocation, [0, 0], atol=1e-12)
+
+
 def test_an_allocation_that_is_not_unique_is_flagged():
     # the last two arms are identical: any split of their weight is optimal
     arms = np.concatenate([ARMS[:5], ARMS[4:5]])
-    theta = np.array([0.5, -0.4, 0.8])
-    found = complexity_gradients(Instance(arms, theta), Thresholding(), jacobian=False)
+    theta = np.array([-0.5, -0.4, -0.8])
+    found = complexity_gradients(Instance(arms, theta), TopM(2))  # the program of the test above
+    assert found.allocation[4:].min() > 0.1
     assert not found.stable and np.isfinite(found.value_theta).all()
     # H* is still differentiable
     assert found.value_theta @ theta == pytest.approx(2 * found.value)

@@ -83,13 +83,14 @@ def test_every_solve_reaches_its_gap(scale):
 
 
 def test_values_and_refusals():
-    means = means_of(2.0, 1)[0]
+    means = means_of(2.0, 3)  # a batch: its program is that of the tests above
     w = np.array([0.1, 0.2, 0.3, 0.1, 0.3])
     value = je.allocation_value(arms(means), je.BestArm(), w)
-    np.testing.assert_allclose(value, tangents(je.BestArm(), means, w)[0].min(), rtol=1e-6)
-    assert je.price(arms(means), je.BestArm(), w) > 1
-    assert je.price(arms(means), je.BestArm(), [0.5, 0.5, 0, 0, 0]) == np.inf
+    known = [tangents(je.BestArm(), m, w)[0].min() for m in means]
+    np.testing.assert_allclose(value, known, rtol=1e-6)
+    assert (je.price(arms(means), je.BestArm(), w) > 1).all()
+    assert (je.price(arms(means), je.BestArm(), [0.5, 0.5, 0, 0, 0]) == np.inf).all()
     with pytest.raises(je.UnsupportedError, match="derivatives"):
-        je.complexity_gradients(arms(means), je.BestArm())
+        je.complexity_gradients(arms(means[0]), je.BestArm())
     with pytest.raises(je.TieError):
         complexity(arms([1.0, 1.0, 0, 0, 0]), je.BestArm())

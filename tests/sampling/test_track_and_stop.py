@@ -66,6 +66,7 @@ def test_agrees_with_the_twin(problem, spec, structure, eliminates, rule, name, 
     # excluded.
     steps = 16 if name == "optimistic_tas" else 30
     instances, eps = batch(structure), np.random.default_rng(6).standard_normal((2, steps))
+    eps = eps[:, : 20 if structure == "unstructured" else steps]
     stopping, seen = (je.SelectiveElimination(), "selective") if eliminates else (je.LLR(), "llr")
     ours = je.simulate(
         instances,
@@ -203,7 +204,7 @@ def test_pulls_approach_the_optimal_allocation():
     assert np.abs(shares - np.array([0.5, 0.5, 0, 0])).sum(1).max() / 2 < 0.02
 
 
-@pytest.mark.parametrize("optimistic", [False, True])
+@pytest.mark.parametrize("optimistic", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_evidence_gap_holds_at_every_sample(optimistic):
     """The certified gap is at most min(c, max(1e-6, c sqrt(2/Z))); far fewer solves than samples.
 
@@ -339,21 +340,14 @@ def test_a_bad_start_is_abandoned():
 
 
 def test_forced_exploration_of_underexplored_arms():
-    counts = np.array([1.0, 7.0, 40.0])
-    weights = tracking.force_exploration(
-        LaneOps(), jnp.asarray(counts), jnp.asarray(49.0), jnp.asarray([0.0, 0.2, 0.8])
-    )
-    np.testing.assert_allclose(weights, [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
-    many = jnp.asarray(np.stack([counts, counts + 10], 1))
+    force = jax.jit(lambda *x: tracking.force_exploration(LaneOps(), *x))
+    counts, weights = np.array([1.0, 7.0, 40.0]), np.array([0.0, 0.2, 0.8])
+    np.testing.assert_allclose(force(counts, 49.0, weights), [1, 0, 0])  # sqrt(48) - 3/2 = 5.43
+    many = np.stack([counts, counts + 10], 1)
     with jax.numpy_rank_promotion("allow"):
-        weights = tracking.force_exploration(
-            LaneOps(),
-            many,
-            jnp.asarray([100.0, 100.0]),
-            jnp.asarray([[0.0] * 2, [0.2] * 2, [0.8] * 2]),
-        )
+        found = force(many, np.array([100.0, 100.0]), np.stack([weights, weights], 1))
     # sqrt(99) - 3/2 = 8.45
-    np.testing.assert_allclose(weights, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
+    np.testing.assert_allclose(found, [[0.5, 0], [0.5, 0.2], [0, 0.8]], rtol=1e-6)
 
 
 def test_schedules_and_settings_are_checked():

@@ -125,9 +125,9 @@ def test_elimination_stops_in_order(rule, problem):
 @pytest.mark.parametrize("rule", list(twin.RULES))
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):
-    settings = {"every": 20} if rule == "tas" else {}
+    settings = {"every": 40} if rule == "tas" else {}
     if rule == "optimistic_tas":
-        settings["pulls"] = 30
+        settings["pulls"] = 15
     stopping = ("native",) if twin.RULES[rule].native else ("selective",)
     arms, theta = np.eye(5), EASY
     if rule in ("rage", "xy_adaptive"):

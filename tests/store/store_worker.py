@@ -14,7 +14,6 @@ import sys
 import time
 from pathlib import Path
 
-import h5netcdf  # noqa: F401 (before the fork, not in every child)
 import numpy as np
 import xarray as xr
 
@@ -95,6 +94,8 @@ def wait_for_a_write(folder: Path) -> None:
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
+    # What a write imports comes before the fork, not in every child.
+    store.Block("x", {}, *Cheap().compute(np.arange(2))).encoded()
     rng = random.Random(seed)
     seen = {"kills": 0, "in_write": 0, "resumed": 0, "lost": 0, "rewritten": 0, "folders": []}
     place = 0

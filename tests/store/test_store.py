@@ -440,6 +440,28 @@ def test_the_list_of_results(copy, tmp_path, capsys):
     assert "holds no results" in capsys.readouterr().err
 
 
+def test_rows_average_the_runs_that_stopped():
+    data = xr.Dataset(
+        {
+            "samples": (("stopping", "delta", "run"), [[[10, 30, 500]]]),
+            "stopped": (("stopping", "delta", "run"), [[[True, True, False]]]),
+            "correct": (("stopping", "delta", "run"), [[[True, False, False]]]),
+        },
+        {"stopping": ["llr"], "delta": [0.1], "run": [0, 1, 2]},
+    )
+    (row,) = store.Stored("cell", store.Held(data, (), ())).rows()
+    assert (row["cut off"], row["mean tau"], row["wrong"]) == (1, 20.0, "1/2")
+    assert row["sd"] == pytest.approx(200**0.5)
+
+
+def test_units_are_in_the_checksum():
+    data, _ = Cheap().compute(np.arange(2))
+    other = data.copy()
+    other["samples"].attrs["units"] = "seconds"
+    one, two = (store.Block("cell", Cheap().settings(), x, {}).checksum for x in (data, other))
+    assert data["samples"].attrs["units"] == "samples" and one != two
+
+
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 CELL = cells.Cell("one", EASY, je.BestArm(), je.LinGapE(), (je.LLR(), je.SelectiveElimination()))
 

@@ -34,18 +34,20 @@ class Law:
         return counts / np.ones(len(counts)) if self.costs is None else counts / self.costs
 
     def bound(self, mean, radius, up):
-        """The mean furthest upwards, or downwards, within the radius; 200 bisections."""
+        """The mean furthest upwards, or downwards, within the radius; up to 200 bisections."""
         inner, outer = mean, self.high if up else self.low
         if not math.isfinite(outer):
             outer = mean + (1.0 if up else -1.0)
             while self.divergence(mean, outer) <= radius:
                 outer = mean + 2 * (outer - mean)
         for _ in range(200):
-            middle = inner + (outer - inner) / 2
+            before, middle = (inner, outer), inner + (outer - inner) / 2
             if self.divergence(mean, middle) <= radius:
                 inner = middle
             else:
                 outer = middle
+            if (inner, outer) == before:  # so it stays
+                break
         return inner
 
     def bounds(self, means, radii):

@@ -2,8 +2,8 @@
 
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
 last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
-Top m: the interior-point method of `jaxelim.lower_bound`. Arms without an active piece
-have weight 0.
+Top m, and best arm with unknown variances: the interior-point method of
+`jaxelim.lower_bound`. Arms without an active piece have weight 0.
 """
 
 import dataclasses
@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import Estimate, View
 from jaxelim.families.arm_evidence import ArmEvidence
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.families.one_parameter import OneParameter
+from jaxelim.families.student_evidence import StudentEvidence
+from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
@@ -29,6 +31,7 @@ from jaxelim.lower_bound.arm_newton import best_arm_weights
 from jaxelim.lower_bound.arms import ArmModel
 from jaxelim.lower_bound.secular import gaussian_weights
 from jaxelim.lower_bound.solver import climb
+from jaxelim.lower_bound.students import StudentModel
 
 QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
@@ -43,7 +46,8 @@ class ArmAllocation:
     """The last solution."""
 
     weights: Array  # [K]
-    # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q].
+    # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q],
+    # with unknown variances [2 Q].
     dual: Array
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
     solves: Array  # [] int32, whether this choice has solved
@@ -71,6 +75,8 @@ def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
     dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
+    if isinstance(view.evidence, StudentEvidence) and not isinstance(view.shape, Levels):
+        dual = jnp.concatenate([dual, dual])  # the two minima of each pair
     none = jnp.zeros_like(view.t)
     return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), none, none)
 
@@ -81,13 +87,26 @@ def _secular(view: View) -> bool:
     return gaussian and type(view.shape) is Rows and not view.shape.several
 
 
+def _by_interior_point(view: View) -> bool:
+    """Whether the pieces are pairs of arms without a closed form."""
+    several = Rows.of(view.shape).several
+    return several or isinstance(view.evidence, StudentEvidence)
+
+
+def needs(family: Family, problem: Problem) -> tuple[str, ...]:
+    """What a family must have for its allocations to be solved here."""
+    closed = family.has("design") or isinstance(family, GaussianUnknownVariance)
+    return () if closed or problem.name == "thresholding" else ("divergence", "variance")
+
+
 def solve(
     view: View, last: ArmAllocation, gap: Array, now: Array, quick: bool = False
 ) -> tuple[ArmAllocation, Array]:
     """Compute the allocation where `now` [] bool holds; keep the last elsewhere.
 
-    Ties for the best arm share all weight evenly, and so do arms on a level; with a tie
-    across the boundary of top m, or without active pieces, the last weights stay. With
+    Ties for the best arm share all weight evenly, and so do arms on a level. With a tie
+    across the boundary of top m, without active pieces, or where unknown variances leave
+    a tie or an arm without variance, the last weights stay. With
     slack it is the allocation of the answer of largest H*. Weights
     of best arm and signs are rounded to multiples of 2^-30, so that arms which tie on
     paper tie in tracking too.
@@ -108,10 +127,10 @@ def solve(
         found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
     elif isinstance(view.shape, Levels):
         found, solved = _signs(view, last), jnp.ones_like(now)
-    elif Rows.of(view.shape).several:
+    elif _by_interior_point(view):
         if quick:
             return _idle(view, last), ~now
-        found, solved = _top_m(view, last, gap, now), jnp.ones_like(now)
+        found, solved = _pairs(view, last, gap, now), jnp.ones_like(now)
     elif _secular(view):
         found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
     else:
@@ -214,19 +233,27 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     return ArmAllocation(weights, last.dual, once, once)
 
 
-def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
+def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
+    """Pairs of arms without a closed form, by the interior-point method."""
     lanes, arms = view.lanes, view.means.shape[0]
-    first = Rows.of(view.shape).first
-    c = costs(view)
-    c = jnp.ones_like(view.means) if c is None else c
+    student = isinstance(view.evidence, StudentEvidence)
+    if isinstance(view.evidence, StudentEvidence):
+        spread = view.evidence.variances
+    else:
+        c = costs(view)
+        spread = jnp.ones_like(view.means) if c is None else c
 
-    def one(means, c, first, active, last, gap, now):
-        each = np.arange(arms, dtype=np.int32)
-        directions = (each == first[:, None])[:, None].astype(means.dtype) - np.eye(arms)
+    def one(means, spread, first, active, last, gap, now):
+        each, first = np.arange(arms, dtype=np.int32), jnp.reshape(first, (-1, 1))
+        directions = (each == first)[:, None].astype(means.dtype) - np.eye(arms)
         directions = directions.reshape(-1, arms)
-        model = ArmModel(_family(view), means, c, directions, jnp.zeros(directions.shape[0]))
+        offsets = jnp.zeros(directions.shape[0])
+        if student:
+            model, active = StudentModel(means, spread, directions, offsets), jnp.tile(active, 2)
+        else:
+            model = ArmModel(_family(view), means, spread, directions, offsets)
         ahead = model.margins > 0
-        solvable = jnp.all(ahead | ~active) & jnp.any(active)
+        solvable = jnp.all(ahead | ~active) & jnp.any(active) & jnp.all(spread > 0)
         live = active & ahead
         live = jnp.where(jnp.any(live), live, ahead)
         found: Any = climb(
@@ -244,8 +271,8 @@ def _top_m(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
         )
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(c), first, view.active, wide, gap, now
-    found = _by_lane(lanes, one, wide, *given)
+    given = _wide(view.means), _wide(spread), Rows.of(view.shape).first, view.active, wide
+    found = _by_lane(lanes, one, wide, *given, gap, now)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
 
 

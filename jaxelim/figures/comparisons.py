@@ -1,0 +1,73 @@
+"""The figure of a comparison of results."""
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxelim.errors import ArgumentError
+from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic
+from jaxelim.simulation.comparison import Comparison
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Draw ratios of means and error rates, each with its interval, one line a row.
+
+    Left: mean tau of the first over that of the second, on a logarithmic axis; left of 1
+    the first stops sooner. Right: the error rates of both, and delta as a line.
+
+    Args:
+        comparison: the result of `je.compare`.
+
+    Raises:
+        ArgumentError: it is none, or no ratio in it has an interval.
+    """
+    if not isinstance(comparison, Comparison):
+        raise ArgumentError("comparison", comparison, "a Comparison, the result of je.compare")
+    rows = comparison.rows
+    ends = np.array([[row["ratio_low"], row["ratio_high"]] for row in rows])
+    seen = ends[np.isfinite(ends) & (ends > 0)]
+    if not seen.size:
+        raise ArgumentError("comparison", comparison, "two or more runs of each result")
+    low, high = min(seen.min(), 1.0) / 1.05, max(seen.max(), 1.0) * 1.05
+    figure = Drawing(figsize=(10, 1.7 + 0.42 * len(rows)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    y = np.arange(len(rows))[::-1]
+    for at, row in zip(y, rows, strict=True):
+        between = np.clip([row["ratio_low"], row["ratio_high"]], low / 2, high * 2)
+        left.plot(between, [at, at], color=STYLES[0][0], linewidth=1.6)
+        left.plot(row["ratio"], at, MARKERS[0], color=STYLES[0][0], markersize=5,
+                  label="mean tau, first over second" if at == y[0] else None)  # fmt: skip
+        for place, name in enumerate(("first", "second")):
+            height, (colour, _) = at + 0.15 - 0.3 * place, STYLES[place]
+            ends = [row[f"errors_{name}_low"], row[f"errors_{name}_high"]]
+            right.plot(ends, [height, height], color=colour, linewidth=1.4)
+            label = f"errors of the {name}" if at == y[0] else None
+            right.plot(row[f"errors_{name}"], height, MARKERS[place], color=colour,
+                       markersize=4.5, clip_on=False, label=label)  # fmt: skip
+        right.plot([row["delta"]] * 2, [at - 0.35, at + 0.35], color="black", linestyle=":",
+                   linewidth=1.3, label="delta" if at == y[0] else None)  # fmt: skip
+    left.axvline(1, color=GREY, linewidth=0.8)
+    left.set_xscale("log")
+    left.set_xlim(low, high)
+    logarithmic(left.xaxis, low, high)
+    restricted = any(not math.isnan(row["restricted"]) for row in rows)
+    what = "min(tau, L)" if restricted else "tau"
+    left.set_xlabel(f"mean {what} of the first / that of the second (ratio of samples)")
+    right.set_xlabel("share of runs with a wrong answer")
+    right.set_xlim(left=0)
+    left.set_yticks(y, [_label(row) for row in rows], fontsize=8)
+    left.set_ylim(-0.6, len(rows) - 0.4)
+    left.set_ylabel("first / second")
+    right.set_ylabel("the same rows")
+    for axes in (left, right):
+        axes.grid(alpha=0.25, linewidth=0.5, axis="x")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return figure
+
+
+def _label(row: dict) -> str:
+    instance = f", instance {row['instance']}" if "instance" in row else ""
+    unpaired = "" if row["paired"] else ", not paired"
+    where = f"{row['stopping']}, delta {row['delta']:g}"
+    return f"{row['first']} / {row['second']}\n{where}{instance}{unpaired}"

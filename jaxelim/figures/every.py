@@ -1,0 +1,98 @@
+"""All figures that some results allow."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError, JaxelimError
+from jaxelim.figures.active import active_arms_figure
+from jaxelim.figures.allocations import pulls_figure
+from jaxelim.figures.comparisons import comparison_figure
+from jaxelim.figures.deltas import common_threshold, delta_figure
+from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
+from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound import Complexity, complexity, practical_time, sample_bound
+from jaxelim.simulation.comparison import compare
+from jaxelim.simulation.result import Result
+
+Results = Mapping[str, Result]
+
+
+def every_figure(
+    results: Results, names: Sequence[str] = ()
+) -> tuple[dict[str, Figure], dict[str, str]]:
+    """Draw every figure that the results allow.
+
+    Of several deltas and stopping rules, figures of one take the first.
+
+    Args:
+        results: by name.
+        names: of the figures to draw: "tau", "survival", "delta", "ratio", "active",
+            "pulls", "comparison"; none for all.
+
+    Returns:
+        The figures by name; and for each other name why there is no such figure.
+
+    Raises:
+        UnknownNameError: a name is none of these.
+    """
+    wanted = [checks.choice("figure", name, _DRAWN) for name in names] or list(_DRAWN)
+    found, missing = {}, {}
+    for name in wanted:
+        try:
+            found[name] = _DRAWN[name](results)
+        except JaxelimError as error:
+            missing[name] = str(error)
+    return found, missing
+
+
+def _solved(results: Results) -> Complexity:
+    """The lower bound of the instance and the problem of all results.
+
+    Raises:
+        ArgumentError: they are not the same, or a file does not hold them.
+    """
+    first, *others = results.values()
+    parts = lambda one: (one.instance, one.problem)  # noqa: E731
+    alone = isinstance(first.instance, Instance) and not first.batched
+    if not alone or any(parts(one) != parts(first) for one in others):
+        raise ArgumentError("results", dict(results), "results of one instance and problem")
+    return complexity(first.instance, first.problem)
+
+
+def _tau(results: Results) -> Figure:
+    deltas = {float(one.deltas[0]) for one in results.values()}
+    try:
+        value = float(_solved(results).value)
+    except JaxelimError:
+        return tau_figure(results)
+    if len(deltas) > 1:
+        return tau_figure(results)
+    delta = deltas.pop()
+    lower = float(sample_bound(delta, value))
+    practical = practical_time(delta, value, common_threshold(list(results.values())))
+    return tau_figure(results, lower if lower > 0 else None, practical)
+
+
+def _delta(results: Results) -> Figure:
+    several = {name: one for name, one in results.items() if one.deltas.size > 1}
+    if not several:
+        raise ArgumentError("results", dict(results), "a result of two or more deltas")
+    return delta_figure(several)
+
+
+def _pulls(results: Results) -> Figure:
+    return pulls_figure(results, _solved(results).allocation)
+
+
+_DRAWN: dict[str, Callable[[Results], Figure]] = {
+    "tau": _tau,
+    "survival": survival_figure,
+    "delta": _delta,
+    "ratio": ratio_figure,
+    "active": active_arms_figure,
+    "pulls": _pulls,
+    "comparison": lambda results: comparison_figure(compare(results)),
+}
+"""The figures of results, by name."""

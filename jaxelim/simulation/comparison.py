@@ -1,0 +1,316 @@
+"""Comparisons of results: which rule stops sooner, by how much, and which errs more often."""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.errors import ArgumentError
+from jaxelim.simulation import intervals
+from jaxelim.simulation.intervals import Estimated
+from jaxelim.simulation.summary import Summary
+from jaxelim.tables import aligned, as_html
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jaxelim.simulation.result import Result
+
+_READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings",
+         "batched")  # fmt: skip
+"""What is read of a result."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Comparison(Summary):
+    """A table with one row per pair of results, instance, stopping rule and delta.
+
+    It prints as text, and shows as a table in a notebook. `je.figures.comparison_figure`
+    draws it. The keys of a row:
+
+    - `first`, `second`, `instance` (of a batch), `stopping`, `delta`;
+    - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
+    - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
+      in samples, NaN where no run was truncated;
+    - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
+    - `difference`, `ratio`: of the means, first less second and first over second, each
+      with `.._low` and `.._high`, the ends of its interval;
+    - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
+    - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
+      min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
+    - `errors_first`, `errors_second`: shares of all runs that stopped on a wrong answer,
+      with `.._low` and `.._high`; `errors_p`: the p-value of their equality.
+
+    Attributes:
+        title: what is compared.
+        rows: the numbers.
+        notes: how runs are paired, what was truncated, and the methods.
+        level: of all intervals.
+    """
+
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *aligned(map(_in_words, self.rows)), *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self.title, list(map(_in_words, self.rows)), self.notes)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The rows as a pandas DataFrame; title, notes and level are in its `attrs`.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        frame = super().to_pandas()
+        frame.attrs["level"] = self.level
+        return frame
+
+
+def compare(
+    results: "Mapping[str, Result] | Sequence[Result]",
+    *,
+    level: float = 0.95,
+    paired: bool | None = None,
+) -> Comparison:
+    """Compare stopping times and errors of results, two by two.
+
+    Runs are paired where both results have the same seed, run indices and instance: they
+    have the same noise. Differences of means have Student's interval (pairs) or Welch's,
+    ratios Fieller's, error rates Clopper and Pearson's. The sign test counts pairs; the
+    test of error rates is McNemar's exact test (pairs) or Fisher's. No level is corrected
+    for the number of rows.
+
+    Where a run of either result was truncated, means are restricted: of min(tau, L), L
+    the least number of samples of a truncated run of both. That is known for every run.
+
+    Args:
+        results: two or more, by name, or in a sequence; then their rules are the names.
+        level: of the intervals, in (0, 1).
+        paired: None: as above. True: run r of one and of the other are a pair, in the
+            order of `runs`. False: no pairs.
+
+    Returns:
+        A `Comparison`, with a row for each pair of results, instance, stopping rule that
+        both have (or their only ones) and delta that both have.
+
+    Raises:
+        ArgumentError: fewer than two results, results without a common stopping rule or
+            delta, batches of different sizes, or paired=True for different numbers of
+            runs.
+
+    Example:
+        >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
+        >>> print(compare(both))  # doctest: +SKIP
+    """
+    level = checks.real("level", level, low=0, high=1, open=True)
+    if paired is not None and not isinstance(paired, bool):
+        raise ArgumentError("paired", paired, "None, True or False")
+    named = _named(results)
+    rows, notes = [], []
+    for (first, a), (second, b) in combinations(named.items(), 2):
+        reasons = _apart(a, b)
+        pairs = not reasons if paired is None else paired
+        if pairs and a.runs.size != b.runs.size:
+            allowed = "None or False for results with different numbers of runs"
+            raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
+        if paired is None and reasons:
+            notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
+        head = {"first": first, "second": second}
+        rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level)]
+    return Comparison(
+        f"{', '.join(named)}: {100 * level:g}% intervals",
+        tuple(rows),
+        (*notes, *_notes(rows)),
+        level,
+    )
+
+
+def _named(results: Any) -> "dict[str, Result]":
+    """Results by name; in a sequence their rules name them."""
+    allowed = "two or more Results, in a mapping from names or in a sequence"
+    if isinstance(results, Mapping):
+        named = {str(name): one for name, one in results.items()}
+    elif isinstance(results, Sequence):
+        names = [repr(getattr(one, "rule", one)) for one in results]
+        often = Counter(names)
+        names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
+        named = dict(zip(names, results, strict=True))
+    else:
+        raise ArgumentError("results", results, allowed)
+    wrong = [one for one in named.values() if not all(hasattr(one, name) for name in _READ)]
+    if wrong or len(named) < 2:
+        raise ArgumentError("results", wrong[0] if wrong else results, allowed)
+    return named
+
+
+def _apart(a: "Result", b: "Result") -> list[str]:
+    """Why runs of two results are not paired, in words; nothing where they are."""
+    why = []
+    seeds = [one.settings.get("seed") for one in (a, b)]
+    if seeds[0] != seeds[1]:
+        why.append(f"their seeds are {seeds[0]} and {seeds[1]}")
+    if not np.array_equal(np.sort(a.runs), np.sort(b.runs)):
+        why.append("their run indices differ")
+    if a.instance != b.instance:
+        why.append("their instances differ")
+    given = [one.settings.get("noise_sha256", one.settings.get("noise")) for one in (a, b)]
+    if given[0] != given[1] or given[0] == "given":
+        why.append("the noise they were given is not known to be the same")
+    return why
+
+
+def _rows(
+    a: "Result", b: "Result", paired: bool, aligned: bool, level: float
+) -> Iterator[dict[str, Any]]:
+    """The rows of a pair of results; `aligned`: pairs have equal run indices."""
+    sizes = [one.samples.shape[0] if one.batched else None for one in (a, b)]
+    if sizes[0] != sizes[1]:
+        note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
+        raise ArgumentError("results", [a, b], "results of equally many instances", note)
+    shaped = [
+        [x if one.batched else x[None] for x in (one.samples, one.stopped, one.correct)]
+        for one in (a, b)
+    ]
+    orders = [np.argsort(one.runs) if aligned else np.arange(one.runs.size) for one in (a, b)]
+    for i in range(sizes[0] or 1):
+        for s, r, name in _common_stopping(a, b):
+            for d, e, delta in _common_deltas(a, b):
+                first, second = (
+                    tuple(x[at][order] for x in arrays)
+                    for arrays, at, order in zip(
+                        shaped, ((i, s, d), (i, r, e)), orders, strict=True
+                    )
+                )
+                where = {"instance": i} if a.batched else {}
+                where |= {"stopping": name, "delta": delta, "paired": paired}
+                yield where | _row(first, second, paired, level)
+
+
+def _common_stopping(a: "Result", b: "Result") -> list[tuple[int, int, str]]:
+    """Indices in both results and the name of each stopping rule to compare."""
+    names = [[rule.name for rule in one.stopping] for one in (a, b)]
+    if len(names[0]) == len(names[1]) == 1 and names[0] != names[1]:
+        return [(0, 0, f"{names[0][0]} / {names[1][0]}")]
+    found = [(s, names[1].index(name), name) for s, name in enumerate(names[0]) if name in names[1]]
+    if not found:
+        note = f"theirs are {', '.join(names[0])} and {', '.join(names[1])}"
+        allowed = "results with a common stopping rule, or with one each"
+        raise ArgumentError("results", [a, b], allowed, note)
+    return found
+
+
+def _common_deltas(a: "Result", b: "Result") -> list[tuple[int, int, float]]:
+    """Indices in both results of each delta that both have, and the delta."""
+    other = {float(delta): e for e, delta in enumerate(b.deltas)}
+    found = [(d, other[float(x)], float(x)) for d, x in enumerate(a.deltas) if float(x) in other]
+    if not found:
+        note = f"theirs are {a.deltas.tolist()} and {b.deltas.tolist()}"
+        raise ArgumentError("results", [a, b], "results with a common delta", note)
+    return found
+
+
+def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, Any]:
+    """The numbers of one row, from samples, stopped and correct [run] of both."""
+    both = first, second
+    cut = [samples[~stopped] for samples, stopped, _ in both]
+    at = min((float(x.min()) for x in cut if x.size), default=math.nan)
+    tau = [np.where(stopped, samples, math.inf) for samples, stopped, _ in both]
+    kept = [x if math.isnan(at) else np.minimum(x, at) for x in tau]
+    wrong = [stopped & ~correct for _, stopped, correct in both]
+    rates = [intervals.rate(int(x.sum()), x.size, level) for x in wrong]
+    sooner = later = sign = math.nan
+    if paired:
+        sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
+        sign = intervals.sign_test(sooner, later)
+    return {
+        "runs_first": tau[0].size,
+        "runs_second": tau[1].size,
+        "cut_first": cut[0].size,
+        "cut_second": cut[1].size,
+        "restricted": at,
+        "mean_first": float(kept[0].mean()),
+        "mean_second": float(kept[1].mean()),
+        **_spread("difference", intervals.difference(kept[0], kept[1], paired, level)),
+        **_spread("ratio", intervals.ratio(kept[0], kept[1], paired, level)),
+        "median_first": float(np.median(tau[0])),
+        "median_second": float(np.median(tau[1])),
+        "sooner": sooner,
+        "later": later,
+        "sign_p": sign,
+        **_spread("errors_first", rates[0]),
+        **_spread("errors_second", rates[1]),
+        "errors_p": intervals.rates_test(wrong[0], wrong[1], paired),
+    }
+
+
+def _spread(name: str, x: Estimated) -> dict[str, float]:
+    return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
+
+
+def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    notes, pairs = [], {row["paired"] for row in rows}
+    if True in pairs:
+        notes.append("Paired: run r of both results has the same noise.")
+    if any(row["cut_first"] or row["cut_second"] for row in rows):
+        notes.append(
+            "Some runs were cut off. Means are restricted there: of min(tau, L), L the least "
+            "number of samples of a run that was cut off. The sign test compares these too. Errors "
+            "are of all runs; a run that was cut off is none."
+        )
+    student = {True: "Student's intervals of the pairs", False: "Welch's intervals"}
+    exact = {True: "McNemar's exact test", False: "Fisher's exact test"}
+    notes.append(
+        f"Differences: {' or '.join(student[one] for one in sorted(pairs, reverse=True))}. "
+        "Ratios: Fieller's intervals. Errors: Clopper and Pearson's intervals, "
+        f"{' or '.join(exact[one] for one in sorted(pairs, reverse=True))}. "
+        "No level is corrected for the number of rows."
+    )
+    return notes
+
+
+def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the printed table."""
+
+    def numbers(*names: str, by: str = " / ") -> str:
+        return by.join(_short(row[name]) for name in names)
+
+    def interval(name: str) -> str:
+        return f"{_short(row[name])} [{numbers(f'{name}_low', f'{name}_high', by=', ')}]"
+
+    shown = {name: str(row[name]) for name in ("first", "second", "instance", "stopping")
+             if name in row}  # fmt: skip
+    paired = row["paired"]
+    runs = str(row["runs_first"]) if paired else numbers("runs_first", "runs_second")
+    return {
+        **shown,
+        "delta": _short(row["delta"]),
+        "runs": runs + (" pairs" if paired else ""),
+        "cut off": numbers("cut_first", "cut_second"),
+        "L": _short(row["restricted"]),
+        "means": numbers("mean_first", "mean_second"),
+        "difference": interval("difference"),
+        "ratio": interval("ratio"),
+        "medians": numbers("median_first", "median_second"),
+        "sooner / later": numbers("sooner", "later"),
+        "sign p": _short(row["sign_p"], 2),
+        "errors": f"{interval('errors_first')} / {interval('errors_second')}",
+        "errors p": _short(row["errors_p"], 2),
+    }
+
+
+def _short(x: float, digits: int = 4) -> str:
+    """A number in few digits; NaN is a hyphen."""
+    if math.isnan(x):
+        return "-"
+    return f"{x:.0f}" if abs(x) >= 1000 or float(x).is_integer() else f"{x:.{digits}g}"
+
+
+__all__ = ["Comparison", "compare"]

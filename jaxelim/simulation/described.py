@@ -1,0 +1,289 @@
+"""Rules, problems, families and thresholds as JSON, and back, without pickle.
+
+A description names a class and its fields. Only jaxelim's own classes are made from
+one. Anything else comes back when the caller passes it; until then its text stands for
+it.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jaxelim import families, problems, sampling
+from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.engine import REVISION
+from jaxelim.errors import ArgumentError, ResultFileError, in_words
+from jaxelim.instances.instance import Instance
+from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
+from jaxelim.sampling.parts import tolerance
+from jaxelim.stopping import deviations, elimination, llr, resets, thresholds
+
+ARRAYS = (
+    "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
+    "tests_stopping", "tests_sampling", "solves",
+)  # fmt: skip
+"""The arrays of a result."""
+_KEPT = ("seed", "max_samples", "initial_pulls", "ridge", "noise", "noise_sha256", "precision",
+         "interrupted")  # fmt: skip
+"""Settings that are no part of an experiment's other arguments."""
+
+
+class Text(str):
+    """The text of a part of a loaded result that is not jaxelim's own and was not passed."""
+
+    description: Any  # as in the file
+    name: str = ""  # of a stopping rule
+    eliminates: bool = False
+    answer_axis: str | None = None  # of a problem
+    times_axes: tuple[str, ...] = ()
+
+    def __new__(cls, text: str, description: Any = None, **attributes: Any) -> "Text":
+        made = super().__new__(cls, text)
+        made.description = description
+        vars(made).update(attributes)
+        return made
+
+    def __getnewargs__(self) -> tuple[str, Any]:
+        return str(self), self.description
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class StoredFamily(Family):
+    """A family of one's own in a loaded result, as text: it cannot run."""
+
+    text: str
+    description: str  # JSON
+    name: ClassVar[str] = "stored"
+    structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class NotHere(Exception):
+    """A description of something that is not jaxelim's own."""
+
+
+def known() -> dict[str, type]:
+    """The classes that are made from descriptions, by name."""
+    places = (sampling, problems, families, tolerance, llr, elimination, resets, thresholds,
+              deviations)  # fmt: skip
+    found = [EpsilonBestArm, *(one for place in places for one in vars(place).values())]
+    return {_name(one): one for one in found if isinstance(one, type) and _own(one)}
+
+
+def _own(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) and kind.__module__.startswith("jaxelim.")
+
+
+def _name(kind: Any) -> str:
+    """A class's public name, so that moving a module changes no file."""
+    place = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
+    return f"{place}.{kind.__qualname__}"
+
+
+def described(argument: str, value: Any) -> Any:
+    """`value` as JSON, from which `made` makes it again if it is jaxelim's own.
+
+    Raises:
+        ArgumentError: a lambda or another object that has no name in a file.
+    """
+    if isinstance(value, Text):
+        return value.description
+    if isinstance(value, StoredFamily):
+        return json.loads(value.description)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        entries = [described(argument, one) for one in value.ravel().tolist()]
+        return {"array": entries, "shape": list(value.shape), "dtype": value.dtype.name}
+    if isinstance(value, list):
+        return [described(argument, one) for one in value]
+    if isinstance(value, tuple):
+        return {"tuple": [described(argument, one) for one in value]}
+    if isinstance(value, Mapping):
+        return {"items": [[described(argument, one) for one in pair] for pair in value.items()]}
+    return _described_object(argument, value)
+
+
+def _described_object(argument: str, value: Any) -> dict:
+    kind = type(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [one.name for one in dataclasses.fields(value)]
+        settings = {name: described(argument, getattr(value, name)) for name in fields}
+        return {"class": _name(kind), "fields": settings}
+    if callable(value) and _defined(value):
+        return {"function": f"{value.__module__}.{value.__qualname__}"}
+    stateless = not getattr(value, "__dict__", True)
+    if isinstance(value, Family | Problem | SamplingRule | StoppingRule) and stateless:
+        return {"class": _name(kind), "fields": {}}
+    allowed = (
+        "what a file can name: a frozen dataclass, also one with __call__, or a function that "
+        "a module defines; not a lambda"
+    )
+    raise ArgumentError(argument, value, allowed)
+
+
+def _defined(value: Any) -> bool:
+    """Whether a function's module has it under its name, as it has no lambda."""
+    found = sys.modules.get(getattr(value, "__module__", None) or "")
+    for part in getattr(value, "__qualname__", "<").split("."):
+        found = getattr(found, part, None)
+    return found is value and not isinstance(value, type)
+
+
+def made(description: Any) -> Any:
+    """What a description describes.
+
+    Raises:
+        NotHere: part of it is not jaxelim's own.
+        Exception: the class does not take these fields.
+    """
+    if isinstance(description, list):
+        return [made(one) for one in description]
+    if not isinstance(description, dict):
+        return description
+    if "float" in description:
+        return float(description["float"])
+    if "tuple" in description:
+        return tuple(made(one) for one in description["tuple"])
+    if "items" in description:
+        return {made(key): made(value) for key, value in description["items"]}
+    if "array" in description:
+        entries = [made(one) for one in description["array"]]
+        return np.array(entries, description["dtype"]).reshape(description["shape"])
+    if "class" not in description:
+        raise NotHere(str(description.get("function", description)))
+    kind: Any = known().get(description["class"])
+    if kind is None:
+        raise NotHere(description["class"])
+    settings = {name: made(value) for name, value in description["fields"].items()}
+    taken = {one.name for one in dataclasses.fields(kind) if one.init}
+    if taken != set(settings):
+        raise ValueError(f"{kind.__name__} has the settings {sorted(taken)} here")
+    return kind(**settings)
+
+
+def spoken(argument: str, value: Any) -> dict:
+    """The description of `value` with its text."""
+    return {"text": str(value), "value": described(argument, value)}
+
+
+def recovered(path: Any, argument: str, stored: dict, given: Any = None, **attributes: Any) -> Any:
+    """The part that a file stores: `given` if it is that, else made, else its `Text`.
+
+    Args:
+        path: the file, for messages.
+        argument: the name of the part.
+        stored: as from `spoken`.
+        given: what the caller passes for it; None for nothing.
+        attributes: of the `Text`.
+
+    Raises:
+        ArgumentError: `given` is another than the file's.
+        ResultFileError: jaxelim's own class does not take the file's settings.
+    """
+    text, description = stored["text"], stored["value"]
+    if given is not None:
+        if not is_older(description) and described(argument, given) != description:
+            allowed = f"{text}, which the file holds, with equal settings"
+            raise ArgumentError(argument, given, allowed)
+        return given
+    try:
+        return made(description)
+    except NotHere:
+        return Text(text, description, **attributes)
+    except Exception as error:
+        problem = f"its {argument} is {text}, which this version of jaxelim does not take"
+        remedy = f"pass load_result(path, {argument}=...)"
+        raise ResultFileError(path, f"{problem} ({in_words(error)}); {remedy}") from error
+
+
+def older(text: str) -> dict:
+    """What stands for a part of which an older file has the text alone."""
+    plain = [None, *(one() for one in known().values() if not _needed(one))]
+    found = {repr(one): one for one in plain}
+    if text in found:
+        return {"text": text, "value": described("", found[text])}
+    return {"text": text, "value": {"older": text}}
+
+
+def is_older(description: Any) -> bool:
+    return isinstance(description, dict) and "older" in description
+
+
+def _needed(kind: Any) -> bool:
+    """Whether a class needs settings."""
+    missing = dataclasses.MISSING
+    fields = [one for one in dataclasses.fields(kind) if one.init]
+    return any(one.default is missing and one.default_factory is missing for one in fields)
+
+
+def origin(job: Any) -> dict[str, Any]:
+    """Entries of a result's settings: version, revision, and hashes of instance and noise."""
+    from jaxelim import __version__  # this module is imported while jaxelim is
+
+    noise = {} if job.noise is None else {"noise_sha256": _sha256(job.noise)}
+    identity = {"instance_sha256": hash_of(job.instance)}
+    return {"version": __version__, "revision": REVISION, **identity, **noise}
+
+
+def hash_of(instance: Instance) -> str:
+    """A hash of an instance's numbers and family; the name is left out."""
+    try:
+        family = json.dumps(described("family", instance.family))
+    except ArgumentError:
+        family = repr(instance.family)
+    return _sha256(instance.arms, instance.theta, text=family)
+
+
+def _sha256(*arrays: np.ndarray, text: str = "") -> str:
+    total = hashlib.sha256(text.encode())
+    for array in arrays:
+        plain = np.ascontiguousarray(array + 0.0, "<f8")  # -0.0 is 0.0
+        total.update(str(plain.shape).encode() + plain.tobytes())
+    return total.hexdigest()
+
+
+def same_array(x: Any, y: Any) -> bool:
+    """Whether two arrays have equal dtype, shape and entries, NaN equal to NaN."""
+    if x is None or y is None:
+        return x is y
+    return (
+        x.dtype == y.dtype
+        and x.shape == y.shape
+        and np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
+    )
+
+
+def same_experiment(one: Any, other: Any) -> bool:
+    """Whether two results are of the same experiment; names of instances do not count."""
+    parts = ("instance", "problem", "rule", "stopping", "elimination", "threshold")
+    return all(_same(getattr(one, name), getattr(other, name)) for name in parts) and all(
+        one.settings.get(name) == other.settings.get(name) for name in _KEPT
+    )
+
+
+def _same(x: Any, y: Any) -> bool:
+    if isinstance(x, Instance) and isinstance(y, Instance):
+        arrays = same_array(x.arms, y.arms) and same_array(x.theta, y.theta)
+        return arrays and _same(x.family, y.family)
+    try:
+        return described("other", x) == described("other", y)
+    except ArgumentError:
+        return type(x) is type(y) and bool(x == y)

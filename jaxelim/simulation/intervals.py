@@ -1,0 +1,138 @@
+"""Intervals and exact tests for two samples: means, their ratio, signs and error rates.
+
+Means: Student's intervals of the differences of pairs, Welch's for two samples apart.
+Ratios: Fieller's (1954), which inverts the same tests of mean(a) = rho mean(b). A ratio's
+interval then holds 1 if and only if the difference's holds 0. Rates: Clopper and Pearson
+(1934). All intervals are two-sided.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv, stdtrit
+
+_STEPS = 100
+"""Steps of the fixed point of Welch's degrees of freedom; it takes about 5."""
+
+
+class Estimated(NamedTuple):
+    """A number with its interval; the ends are NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Moments(NamedTuple):
+    """Means of two samples, and the variances and covariance of these means."""
+
+    a: float
+    b: float
+    of_a: float
+    of_b: float
+    both: float
+    freedom: Callable[[float], float]  # degrees of freedom of mean(a) - rho mean(b)
+
+
+def moments(a: np.ndarray, b: np.ndarray, paired: bool) -> Moments:
+    """The moments of samples [n] and [m], each of two or more; paired: n = m."""
+    n, m = a.size, b.size
+    of_a, of_b = float(a.var(ddof=1)) / n, float(b.var(ddof=1)) / m
+    if paired:
+        both = float(np.mean((a - a.mean()) * (b - b.mean()))) / (n - 1)
+        return Moments(float(a.mean()), float(b.mean()), of_a, of_b, both, lambda rho: n - 1)
+
+    def welch(rho: float) -> float:
+        first, second = of_a, rho * rho * of_b
+        below = first**2 / (n - 1) + second**2 / (m - 1)
+        return (first + second) ** 2 / below if below > 0 else n + m - 2
+
+    return Moments(float(a.mean()), float(b.mean()), of_a, of_b, 0.0, welch)
+
+
+def difference(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Estimated:
+    """mean(a) - mean(b), with Student's interval of the pairs, or Welch's.
+
+    Args:
+        a, b: samples [n] and [m]; n = m where they are pairs.
+        paired: whether a[i] and b[i] are a pair.
+        level: of the interval, in (0, 1).
+    """
+    value = float(a.mean() - b.mean())
+    if min(a.size, b.size) < 2:
+        return Estimated(value, math.nan, math.nan)
+    if paired:  # the variance of the differences, without cancellation
+        error, freedom = float((a - b).std(ddof=1)) / a.size**0.5, a.size - 1.0
+    else:
+        of = moments(a, b, paired)
+        error, freedom = math.sqrt(of.of_a + of.of_b), of.freedom(1.0)
+    half = float(stdtrit(freedom, (1 + level) / 2)) * error
+    return Estimated(value, value - half, value + half)
+
+
+def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Estimated:
+    """mean(a)/mean(b) for positive samples, with Fieller's interval.
+
+    It holds every rho >= 0 for which a t-test at this level accepts mean(a) = rho mean(b).
+    Where it accepts mean(b) = 0 as well, there is no upper end: inf.
+
+    Args:
+        a, b, paired, level: as in `difference`; all entries are above 0.
+    """
+    value = float(a.mean() / b.mean())
+    if min(a.size, b.size) < 2:
+        return Estimated(value, math.nan, math.nan)
+    of = moments(a, b, paired)
+    ends = []
+    for side in (0, 1):
+        end = value
+        for _ in range(_STEPS):
+            found = _fieller(of, float(stdtrit(of.freedom(end), (1 + level) / 2)))[side]
+            if not math.isfinite(found) or abs(found - end) <= 1e-14 * abs(end):
+                end = found
+                break
+            end = found
+        ends.append(end)
+    return Estimated(value, *ends)
+
+
+def _fieller(of: Moments, quantile: float) -> tuple[float, float]:
+    """The rho with (a - rho b)^2 <= quantile^2 (variance of a - rho b), cut at 0."""
+    square = quantile**2
+    lead = of.b**2 - square * of.of_b
+    if lead <= 0:
+        return 0.0, math.inf
+    middle, last = of.a * of.b - square * of.both, of.a**2 - square * of.of_a
+    root = math.sqrt(max(middle**2 - lead * last, 0.0))
+    return max((middle - root) / lead, 0.0), (middle + root) / lead
+
+
+def rate(count: int, n: int, level: float = 0.95) -> Estimated:
+    """count/n, with the interval of Clopper and Pearson; its level is at least `level`."""
+    rest = (1 - level) / 2
+    low = float(betaincinv(count, n - count + 1, rest)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, n - count, 1 - rest)) if count < n else 1.0
+    return Estimated(count / n, low, high)
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The two-sided p-value of equal chances of both, from their binomial distribution."""
+    from scipy import stats  # slow to import
+
+    return float(stats.binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
+
+
+def rates_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
+    """The two-sided p-value of equal rates of bool [n] and [m], by an exact test.
+
+    Pairs: McNemar's, the sign test of the pairs that differ. Else Fisher's.
+    """
+    from scipy import stats
+
+    if paired:
+        return sign_test(int((a & ~b).sum()), int((b & ~a).sum()))
+    table = [[int(x.sum()), int((~x).sum())] for x in (a, b)]
+    found: Any = stats.fisher_exact(table)
+    return float(found.pvalue)

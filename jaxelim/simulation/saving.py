@@ -1,0 +1,70 @@
+"""Writes results to files: one NetCDF file with the arrays and the experiment."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxelim.errors import ArgumentError
+from jaxelim.files import writable_file, write_whole
+from jaxelim.simulation.described import Text, described, spoken
+from jaxelim.store import checksum
+from jaxelim.store.netcdf import encoded
+
+if TYPE_CHECKING:
+    from jaxelim.simulation.result import Result
+
+FORMAT = 1
+"""Version of the files' layout; raise it when the layout changes."""
+TABLES = ("settings", "layout", "timings")
+"""The parts of a result that are dictionaries."""
+
+
+def save(result: "Result", path: Any) -> None:
+    """Write a result; see `Result.save`."""
+    target = writable_file("path", path_of(path))
+    if isinstance(result.instance, Text):
+        allowed = "an instance: give it to load_result(path, instance=...) first"
+        raise ArgumentError("instance", result.instance, allowed)
+    parts = as_json(_experiment(result))
+    data = result.to_xarray()
+    lead = ("instance",) if result.batched else ()
+    data["arms"] = ((*lead, "arm", "dimension"), result.instance.arms)
+    data["theta"] = ((*lead, "dimension"), result.instance.theta)
+    data.attrs |= {
+        "jaxelim_result": FORMAT,
+        "experiment": parts,
+        "checksum": checksum(data, parts),
+    }
+    write_whole(target, encoded(data))
+
+
+def path_of(path: Any) -> Path:
+    """Check that a path is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError("path", path, "the path of a file")
+    return Path(path)
+
+
+def as_json(value: Any) -> str:
+    """JSON text without spaces."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _experiment(result: "Result") -> dict[str, Any]:
+    """All of a result but its arrays, as JSON."""
+    instance = result.instance
+    stopping = [
+        {**spoken("stopping", one), "name": one.name, "eliminates": bool(one.eliminates)}
+        for one in result.stopping
+    ]
+    return {
+        "name": instance.name,
+        "family": spoken("family", instance.family),
+        "problem": spoken("problem", result.problem),
+        "rule": spoken("rule", result.rule),
+        "stopping": stopping,
+        "elimination": spoken("elimination", result.elimination),
+        "threshold": spoken("threshold", result.threshold),
+        **{name: described(name, getattr(result, name)) for name in TABLES},
+    }

@@ -1,0 +1,115 @@
+"""Summaries of results: tables of stopping times, errors and cost."""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxelim.errors import MissingPackageError
+from jaxelim.tables import aligned, as_html
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jaxelim.simulation.result import Result
+
+BIASED = "the mean of the others is biased low"
+"""The note on means where some runs were truncated."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A table with one row per instance, stopping rule and delta.
+
+    It prints as text, and shows as a table in a notebook; `rows` holds the numbers.
+    """
+
+    title: str
+    rows: tuple[dict, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *aligned(self.rows), *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self.title, self.rows, self.notes)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The rows as a pandas DataFrame; title and notes are in its `attrs`.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # slow to import, so only here
+        except ImportError as error:
+            raise MissingPackageError("pandas", "Summary.to_pandas") from error
+        frame = pd.DataFrame(list(self.rows))
+        frame.attrs = {"title": self.title, "notes": list(self.notes)}
+        return frame
+
+
+def summarised(result: "Result") -> Summary:
+    """The summary of a result; see `Result.summary`."""
+    batched = result.batched
+    shaped = lambda x: x if batched else x[None]  # noqa: E731
+    samples, stopped, correct, tests = map(
+        shaped, (result.samples, result.stopped, result.correct, result.tests_stopping)
+    )
+    rows = []
+    for i, s, d in np.ndindex(samples.shape[:3]):
+        named = {"instance": i} if batched else {}
+        named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
+        rows.append(named | _row(*(x[i, s, d] for x in (samples, stopped, correct, tests))))
+    settings = result.settings
+    title = (
+        f"{settings['rule']} on {settings['instance']}, {result.problem}, "
+        f"at sampling: {settings['elimination']}"
+    )
+    return Summary(title, tuple(rows), tuple(_notes(result)))
+
+
+def _row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np.ndarray) -> dict:
+    """The numbers of one row, from arrays [run]; NaN where no run stopped."""
+    tau = samples[stopped].astype(float)
+    n = tau.size
+    sd = float(tau.std(ddof=1)) if n > 1 else math.nan
+    mean = lambda x: float(x.mean()) if n else math.nan  # noqa: E731
+    return {
+        "runs": stopped.size,
+        "cut off": stopped.size - n,
+        "mean tau": mean(tau),
+        "sd": sd,
+        "s.e.": sd / n**0.5 if n > 1 else math.nan,
+        "errors": mean(~correct[stopped]),
+        "tests/sample": mean(tests[stopped] / tau),
+    }
+
+
+def _notes(result: "Result") -> list[str]:
+    notes: list[str] = []
+    interrupted: Any = result.settings.get("interrupted")
+    if interrupted:
+        notes.append(f"Interrupted: {interrupted}.")
+    cut = int(result.truncated.sum())
+    if cut:
+        recorded = "Recorded(" in str(result.settings.get("family"))
+        source = "recorded rewards" if recorded else "noise"
+        ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
+        if interrupted:
+            ends += ", or by the interruption"
+        biased = f", and {BIASED}" if cut < result.truncated.size else ""
+        notes.append(
+            f"{cut} of {result.truncated.size} runs were cut off {ends}: "
+            f"they are in no mean{biased}."
+        )
+    drawn = max(result.timings["samples_drawn"], 1)
+    seconds, compiling = result.timings["seconds"], result.timings["compile_seconds"]
+    notes.append(
+        f"{drawn} samples in {seconds:.2f} s, {1e6 * seconds / drawn:.3f} us per sample, "
+        f"after {compiling:.1f} s of compiling."
+    )
+    return notes

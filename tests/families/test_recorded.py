@@ -1,0 +1,328 @@
+"""Recorded rewards: the law of the order, the runs, the evidence of the family, refusals."""
+
+import dataclasses
+import itertools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.families.recorded import ROUNDS, shuffled
+from jaxelim.store.settings import canonical
+
+RNG = np.random.default_rng(11)
+STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]
+STACKS = [RNG.permutation(np.asarray(stack, float)) for stack in STACKS]
+BINARY = je.Recorded(STACKS, family=je.Bernoulli())
+NUMBERS = [np.round(RNG.normal(mean, 2, n), 6) for mean, n in ((3, 60), (1, 40), (0, 50))]
+CHANCE = 1e-7
+"""Of each statistical test to fail by luck."""
+
+
+def on(past):
+    return je.Instance.unstructured(past.means, past)
+
+
+def orders(seeds, n, rounds=ROUNDS):
+    """pi(0), .., pi(n - 1) for every seed: [n, seeds]."""
+    with scope.engine():
+        each = jax.jit(
+            lambda seed, place: shuffled(seed, place, jnp.full(seed.shape, n, jnp.uint64), rounds)
+        )
+        places = np.broadcast_to(np.arange(n, dtype=np.uint64)[:, None], (n, seeds.size))
+        found = each(np.tile(seeds, n), places.ravel())
+        return np.asarray(found).reshape(n, seeds.size).astype(int)
+
+
+def uniform(found, kinds):
+    """The p-value of equal chances of the numbers 0 .. kinds - 1, by chi-square."""
+    return stats.chisquare(np.bincount(found, minlength=kinds)).pvalue
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 16, 97, 1000])
+def test_the_shuffle_is_a_permutation_for_every_seed(n):
+    found = orders(RNG.integers(2**64, size=20, dtype=np.uint64), n)
+    assert (np.sort(found, 0) == np.arange(n)[:, None]).all()
+    if n > 16:
+        assert np.unique(found, axis=1).shape[1] == 20
+
+
+def power(n, kinds, off):
+    """The probability that the chi-square test of n draws sees one chance of 1/kinds (1 + off)."""
+    return stats.ncx2.sf(stats.chi2.isf(CHANCE, kinds - 1), kinds - 1, n * off**2 / kinds)
+
+
+@pytest.mark.parametrize("n, off", [(2, 0.06), (3, 0.12), (4, 0.25)])
+def test_every_order_of_a_short_stack_is_equally_likely(n, off):
+    """All n! orders of 48,000 seeds, by chi-square.
+
+    It fails by luck with probability 1e-7. An order whose chance is `off` of itself too
+    large is seen with probability 0.99. Eight rounds in place of 96 are seen for n = 4:
+    their law is 1.6% off in total variation.
+    """
+    seeds, kinds = np.arange(48_000, dtype=np.uint64), list(itertools.permutations(range(n)))
+    assert power(seeds.size, len(kinds), off) > 0.99
+    digits = n ** np.arange(n)
+    names = {int(np.dot(kind, digits)): i for i, kind in enumerate(kinds)}
+    of = lambda rounds: np.vectorize(names.get)(digits @ orders(seeds, n, rounds))  # noqa: E731
+    assert uniform(of(ROUNDS), len(kinds)) > CHANCE
+    if n == 4:
+        assert uniform(of(8), len(kinds)) < CHANCE
+
+
+@pytest.mark.parametrize("n", [50, 1009])
+def test_places_of_a_long_stack_are_uniform(n):
+    """Of 100,000 seeds: pi(j) at the first, middle and last pull, and two pulls together.
+
+    Chi-square in 50 cells; each fails by luck with probability 1e-7. A cell whose chance is
+    too large by 0.3 of itself is seen with probability 0.99.
+    """
+    assert power(100_000, 50, 0.3) > 0.99
+    seeds = np.arange(100_000, dtype=np.uint64) * np.uint64(3)
+    with scope.engine():
+        take = jax.jit(lambda s, j: shuffled(s, j, jnp.full(s.shape, n, jnp.uint64)))
+        of = lambda j: np.asarray(take(seeds, np.full(seeds.size, j, np.uint64))).astype(int)  # noqa: E731
+        found = {j: of(j) for j in (0, 1, n // 2, n - 1)}
+    cells = lambda x: np.minimum(x * 50 // n, 49)  # noqa: E731
+    sizes = np.bincount(cells(np.arange(n)), minlength=50) / n
+    for places in found.values():
+        seen = np.bincount(cells(places), minlength=50)
+        assert stats.chisquare(seen, sizes * seeds.size).pvalue > CHANCE
+    for one, other in ((0, 1), (0, n - 1), (1, n // 2)):
+        apart = (found[one] - found[other]) % n
+        assert (apart > 0).all()
+        seen = np.bincount((apart - 1) * 49 // (n - 1), minlength=49)
+        sizes_apart = np.bincount(np.arange(n - 1) * 49 // (n - 1), minlength=49) / (n - 1)
+        assert stats.chisquare(seen, sizes_apart * seeds.size).pvalue > CHANCE
+
+
+def test_a_run_takes_each_reward_once_and_ends_when_none_is_left():
+    run, other = (
+        je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=r) for r in (4, 5)
+    )
+    drawn = [run.rewards[run.arms == k] for k in range(3)]
+    assert run.truncated and run.samples < 95
+    full = [k for k in range(3) if drawn[k].size == STACKS[k].size]
+    assert full  # the rule asked for an arm that was used up
+    for k in full:
+        np.testing.assert_array_equal(np.sort(drawn[k]), np.sort(STACKS[k]))
+    both = [one.rewards[one.arms == 1][:20] for one in (run, other)]
+    assert min(map(len, both)) == 20 and not np.array_equal(*both)
+
+
+@pytest.mark.slow
+def test_rewards_depend_on_the_arm_and_its_pull_alone():
+    """Two rules see the same stacks, with elimination and at any delta too."""
+    runs = [je.trace(on(BINARY), je.BestArm(), je.LUCB(), delta=1e-200, run=4)]
+    drop = je.SelectiveElimination()
+    settings = dict(delta=0.2, run=4, stopping=drop, elimination=drop)
+    runs += [je.trace(on(BINARY), je.BestArm(), je.LUCB(), **settings)]
+    for k in range(3):
+        one, other = (run.rewards[run.arms == k] for run in runs)
+        both = min(one.size, other.size)
+        assert both >= 5
+        np.testing.assert_array_equal(one[:both], other[:both])
+
+
+def test_the_evidence_is_that_of_the_family():
+    """Bernoulli runs on noise that gives the same rewards are the same."""
+    instance = on(BINARY)
+    plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
+    run = je.trace(instance, je.BestArm(), je.LUCB(), delta=0.8, run=2)
+    noise = np.where(run.rewards == 1, 0.0, 1 - 2.0**-53)
+    again = je.trace(plain, je.BestArm(), je.LUCB(), delta=0.8, noise=np.append(noise, noise))
+    assert run.stopped and again.samples == run.samples
+    np.testing.assert_array_equal(again.arms, run.arms)
+    np.testing.assert_array_equal(again.answer, run.answer)
+
+
+@pytest.mark.slow
+def test_the_lower_bound_is_that_of_the_family():
+    plain = je.Instance.unstructured(BINARY.means, je.Bernoulli())
+    one, other = (je.complexity(instance, je.BestArm()) for instance in (on(BINARY), plain))
+    assert one.value == other.value
+    np.testing.assert_array_equal(one.allocation, other.allocation)
+
+
+@pytest.mark.slow
+def test_the_given_order_is_that_of_the_stacks():
+    past = dataclasses.replace(BINARY, order="given")
+    run = je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-200)
+    assert run.truncated and run.pulls.tolist() == [26, 26, 25]  # arm 2 was next
+    for k in range(3):
+        np.testing.assert_array_equal(run.rewards[run.arms == k], STACKS[k][: run.pulls[k]])
+
+
+@pytest.mark.slow
+def test_given_runs_are_one_run_whatever_its_index():
+    past = dataclasses.replace(BINARY, order="given")
+    one, other = (
+        je.simulate(on(past), je.BestArm(), je.Uniform(), delta=0.4, runs=[r]) for r in (0, 7)
+    )
+    np.testing.assert_array_equal(one.samples, other.samples)
+    np.testing.assert_array_equal(one.pulls, other.pulls)
+
+
+@pytest.mark.slow
+def test_runs_do_not_depend_on_lanes_batches_or_devices():
+    """And a truncated run has pulled no arm more often than its stack is long."""
+    instance, job = on(BINARY), (je.BestArm(), je.LUCB())
+    given = dict(delta=[0.3, 1e-4], runs=60, stopping=(je.LLR(), je.SelectiveElimination()))
+    whole = je.simulate(instance, *job, **given, engine=je.Engine(lanes=16, devices=1))
+    sizes = [stack.size for stack in STACKS]
+    assert whole.truncated.any() and whole.stopped.any() and (whole.pulls <= sizes).all()
+    ended = whole.truncated
+    assert (whole.pulls == sizes).any(-1)[ended].all() and (whole.samples[ended] < 95).all()
+    for layout in (je.Engine(lanes=32, chunk=8, devices=2), je.Engine(vmapped=True)):
+        other = je.simulate(instance, *job, **given, engine=layout)
+        for name in ("samples", "stopped", "answer", "pulls"):
+            np.testing.assert_array_equal(getattr(whole, name), getattr(other, name))
+    part = je.simulate(instance, *job, **{**given, "runs": [41, 7]})
+    np.testing.assert_array_equal(part.samples, whole.samples[..., [41, 7]])
+
+
+@pytest.mark.slow
+def test_a_bootstrap_draws_with_replacement_and_never_ends():
+    """Chi-square of the places of 40,000 rewards, told apart by their values.
+
+    It fails by luck with probability 1e-7; a place whose chance is too large by 0.4 of
+    itself is seen with probability 0.99.
+    """
+    assert power(40_000, 40, 0.4) > 0.99
+    values = [np.arange(40) + 0.0, np.arange(40) + 0.5]
+    past = je.Recorded(values, "bootstrap", family=je.Gaussian(30.0))
+    run = je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-300, max_samples=80_000)
+    for k in range(2):
+        drawn = run.rewards[run.arms == k]
+        places = np.searchsorted(values[k], np.round(drawn, 6))
+        np.testing.assert_allclose(drawn, values[k][places])
+        assert uniform(places, 40) > CHANCE
+        later = np.bincount(places[:-1] * 40 + places[1:], minlength=1600)
+        assert stats.chisquare(later).pvalue > CHANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "family",
+    [je.Gaussian(2.0), je.Gaussian([2.0, 1.0, 0.5]), je.GaussianUnknownVariance()],
+    ids=["gaussian", "by-arm", "unknown-variance"],
+)
+def test_rewards_have_the_units_of_the_stacks(family, precision):
+    past = je.Recorded(NUMBERS, family=family)
+    engine = je.Engine(lanes=1, precision=precision)
+    run = je.trace(on(past), je.BestArm(), je.Uniform(), delta=1e-30, engine=engine)
+    for k in range(3):
+        drawn = np.sort(run.rewards[run.arms == k])
+        rounded = np.sort(NUMBERS[k]).astype(precision) if drawn.size == len(NUMBERS[k]) else None
+        assert drawn.size >= 10 or run.stopped
+        near = np.abs(drawn[:, None] - NUMBERS[k]).min(1)
+        assert (near <= 1e-6 * np.abs(NUMBERS[k]).max()).all()
+        if rounded is not None:
+            np.testing.assert_allclose(drawn, rounded, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["permuted", "bootstrap", "given"])
+def test_certified(order):
+    """`check_family` certifies the family that is tested, and the draws."""
+    past = dataclasses.replace(BINARY, order=order)
+    report = str(je.testing.check_family(past, draws=20_000))
+    assert "draws come from the stacks" in report and "tested: " in report
+
+
+@pytest.mark.slow
+def test_a_broken_order_is_seen(monkeypatch):
+    past, taken = BINARY, type(BINARY).draw
+    monkeypatch.setattr(
+        type(BINARY), "draw",
+        lambda self, lanes, nature, arm, pull, noise: taken(
+            self, lanes, nature, arm, pull // 2, noise
+        ),
+    )  # fmt: skip
+    with pytest.raises(je.testing.ContractError, match="each once"):
+        je.testing.check_family(past, draws=2000)
+
+
+def test_values():
+    """Equal stacks are equal families; stores and copies tell others apart."""
+    same = je.Recorded({"a": STACKS[0], "b": STACKS[1], "c": STACKS[2]}, family=je.Bernoulli())
+    other = je.Recorded([STACKS[0], STACKS[1], 1 - STACKS[2]], family=je.Bernoulli())
+    assert same == BINARY and hash(same) == hash(BINARY) and other != BINARY
+    assert dataclasses.replace(BINARY, order="given") != BINARY
+    assert pickle.loads(pickle.dumps(BINARY)) == BINARY
+    assert isinstance(BINARY, je.Bernoulli) and BINARY.name == "bernoulli"
+    digests = {str(canonical(on(one))) for one in (same, BINARY, other)}
+    assert len(digests) == 2
+    gauss = je.Recorded(NUMBERS, family=je.Gaussian(2.0))
+    assert canonical(on(gauss)) != canonical(je.Instance.unstructured(gauss.means, noise_std=2.0))
+    assert gauss.std == 2.0 and "sha256" in repr(gauss)
+    assert on(gauss).family_settings == {"family": repr(gauss)}
+    short = je.Recorded([[0, 1], [1, 1, 0]], "given", family=je.Bernoulli())
+    assert repr(short) == "Recorded([[0.0, 1.0], [1.0, 1.0, 0.0]], 'given', family=Bernoulli())"
+    assert short.means.tolist() == [0.5, 2 / 3]
+
+
+def test_files_of_instances_cannot_hold_them(tmp_path):
+    for family in (je.Bernoulli(), je.Gaussian(2.0)):
+        with pytest.raises(UnsupportedError, match="family"):
+            on(je.Recorded(STACKS, family=family)).to_json(tmp_path / "x.json")
+
+
+def simulated(past, **settings):
+    return je.simulate(on(past), je.BestArm(), je.Uniform(), **{"runs": 2, **settings})
+
+
+ONES = [[0, 1, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: je.Recorded([[0, 1], [0]], family=je.Bernoulli()), ArgumentError, "one reward"),
+        (lambda: je.Recorded([[0, 1], []], family=je.Bernoulli()), ArgumentError, "arm 1 is empty"),
+        (lambda: je.Recorded([[0, 1]], family=je.Bernoulli()), ArgumentError, "two or more arms"),
+        (lambda: je.Recorded(3, family=je.Bernoulli()), ArgumentError, "two or more arms"),
+        (lambda: je.Recorded([[0, 1], [0, np.nan]], family=je.Gaussian()), ArgumentError,
+         "stack of arm 1: nan"),
+        (lambda: je.Recorded([[0, 1], ["a", "b"]], family=je.Gaussian()), ArgumentError, "arm 1"),
+        (lambda: je.Recorded([[0, 1], [0, 0.5]], family=je.Bernoulli()), ArgumentError,
+         "0.5 is not, in the stack of arm 1.*0 or 1"),
+        (lambda: je.Recorded([[0, 1], [0, 1.5]], family=je.Poisson()), ArgumentError, "0, 1, 2"),
+        (lambda: je.Recorded([[0, 1], [1, 2]], family=je.Exponential()), ArgumentError, "above 0"),
+        (lambda: je.Recorded([[1, 1], [1, 2]], family=je.GaussianUnknownVariance()), ArgumentError,
+         "all 1"),
+        (lambda: je.Recorded(ONES, "shuffled", family=je.Bernoulli()), ArgumentError, "order"),
+        (lambda: je.Recorded(ONES, family=None), UnsupportedError, "family"),
+        (lambda: je.Recorded(ONES, family=BINARY), UnsupportedError, "family"),
+        (lambda: je.Instance.unstructured([0.5, 0.4], je.Recorded(ONES, family=je.Bernoulli())),
+         ArgumentError, "means of the stacks"),
+        (lambda: je.Instance.unstructured([0.5, 0.4, 0.3], je.Recorded(ONES, family=je.Poisson())),
+         ArgumentError, "2 arms"),
+        (lambda: je.Instance.unstructured([[0.5, 0.4]], je.Recorded(ONES, family=je.Bernoulli())),
+         ArgumentError, "one instance"),
+        (lambda: je.Instance([[1, 0], [1, 1]], [0.5, 0.1], family=BINARY), UnsupportedError,
+         "family"),
+        (lambda: je.Instance.unstructured(
+            [1 / 3, 2 / 3, 0.5], je.Recorded(ONES * 2, family=je.Gaussian([1.0, 2.0]))),
+         ArgumentError, "family"),
+        (lambda: simulated(je.Recorded([[0, 1, 1], [1, 0, 1]], family=je.Bernoulli())), TieError,
+         "same largest mean"),
+        (lambda: simulated(je.Recorded([[0.1, 0.2, 0.7], [0.7, 0.1, 0.2]], family=je.Gaussian())),
+         TieError, "same largest mean"),
+        (lambda: simulated(dataclasses.replace(BINARY, order="given")), ArgumentError, "one run"),
+        (lambda: simulated(BINARY, noise=np.full((2, 50), 0.5)), UnsupportedError, "stacks"),
+        (lambda: simulated(BINARY, initial_pulls=26), ArgumentError, "at most 25"),
+        (lambda: simulated(je.Recorded([[1e20, 0], [0, 1]], family=je.Gaussian()),
+                           engine=je.Engine(precision="float32")), ArgumentError, "overflow"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_by_name(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

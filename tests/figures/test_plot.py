@@ -1,0 +1,70 @@
+"""`jaxelim plot`, and all figures that results allow."""
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import cli, figures
+from jaxelim.errors import UnknownNameError
+
+pytestmark = pytest.mark.slow
+INSTANCE = je.Instance.unstructured([1.0, 0.2, -0.5], name="three arms")
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Two rules, both observed by LLR and by elimination; the second has one delta."""
+    stopping = je.LLR(), je.SelectiveElimination()
+    one = je.simulate(INSTANCE, je.BestArm(), je.Uniform(), delta=[0.2, 0.05], runs=8,
+                      stopping=stopping)  # fmt: skip
+    other = je.simulate(INSTANCE, je.BestArm(), je.Uniform(), delta=[0.2], runs=8, seed=1,
+                        stopping=je.LLR())  # fmt: skip
+    return one, other
+
+
+def test_files_draw_what_they_allow(results, tmp_path, capsys):
+    paths = [tmp_path / "a.nc", tmp_path / "b.nc"]
+    for one, path in zip(results, paths, strict=True):
+        one.save(path)
+    assert cli.main(["plot", str(paths[0]), "-o", str(tmp_path), "--format", "png", "pdf"]) == 0
+    told = capsys.readouterr().out
+    names = {"tau", "survival", "delta", "ratio", "active", "pulls"}
+    assert {path.stem for path in tmp_path.glob("*.png")} == names
+    assert {path.stem for path in tmp_path.glob("*.pdf")} == names
+    assert "no figure comparison: results" in told
+    for path in tmp_path.glob("*.png"):
+        path.unlink()
+    assert cli.main(["plot", *map(str, paths), "-o", str(tmp_path), "--figure", "comparison"]) == 0
+    assert [path.stem for path in tmp_path.glob("*.png")] == ["comparison"]
+
+
+def test_figures_of_results_have_their_bounds(results):
+    one, other = results
+    found, missing = figures.every_figure({"a": one, "b": other})
+    assert set(missing) == {"ratio", "active"} and "LLR" in missing["ratio"]
+    value = float(je.complexity(INSTANCE, je.BestArm()).value)
+    told = [text.get_text() for text in found["tau"].axes[0].get_legend().get_texts()]
+    lower = float(je.sample_bound(0.2, value))
+    assert any(f"T* = {lower:,.0f}" in one for one in told)
+    (line,) = [x for x in found["delta"].axes[0].lines if x.get_label() == "a"]
+    np.testing.assert_allclose(line.get_ydata(), one.samples[0].mean(1))
+    assert len(found["comparison"].axes[0].get_yticklabels()) == 1
+
+
+def test_bad_plots_are_refused(results, tmp_path, capsys):
+    path = tmp_path / "a.nc"
+    results[1].save(path)
+    for words, message in (
+        (["--figure", "taus"], "nearest: 'tau'"),
+        (["--figure", "delta"], "two or more deltas"),
+        (["--format", "bmp"], "format"),
+        (["-o", str(tmp_path / "missing")], "folder"),
+        ([str(path)], "different rules or names"),
+    ):
+        assert cli.main(["plot", str(path), *words]) == 2
+        said = capsys.readouterr()
+        assert message in said.err + said.out, words
+    assert cli.main(["plot", str(tmp_path / "none.nc")]) == 2
+    with pytest.raises(UnknownNameError):
+        figures.every_figure({"a": results[1]}, ["x"])
+    assert not list(tmp_path.glob("*.png"))

@@ -1,0 +1,371 @@
+"""Results in files: every part comes back, and files that are no result are refused."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import jaxelim as je
+from jaxelim import figures
+from jaxelim.simulation.described import ARRAYS, described, made
+from tests.results.result_cases import (
+    COINS,
+    ELIMINATIONS,
+    FAMILIES,
+    ITEMS,
+    MEANS,
+    OWN,
+    PLANE,
+    PROBLEMS,
+    RULES,
+    STOPPING,
+    THRESHOLDS,
+    Larger,
+    Mine,
+    MyFamily,
+    MyStop,
+    MyThreshold,
+    Y,
+    larger,
+    result_of,
+    uncovered,
+)
+
+
+def back(result, tmp_path, **parts):
+    """The result from a file of it."""
+    result.save(tmp_path / "result.nc")
+    return je.load_result(tmp_path / "result.nc", **parts)
+
+
+def assert_same(found, result):
+    """Equal in every part, dtype, number and text."""
+    assert found.equals(result) and result.equals(found)
+    for field in dataclasses.fields(je.Result):
+        if field.name not in ARRAYS:
+            mine, theirs = getattr(found, field.name), getattr(result, field.name)
+            assert mine == theirs and type(mine) is type(theirs), field.name
+    for name in ARRAYS:
+        mine, theirs = getattr(found, name), getattr(result, name)
+        assert (mine is None) == (theirs is None), name
+        if mine is not None:
+            assert mine.dtype == theirs.dtype, name
+            np.testing.assert_array_equal(mine, theirs)
+    assert found.instance.name == result.instance.name
+    assert str(found.summary()) == str(result.summary())
+    assert found.to_xarray().identical(result.to_xarray())
+
+
+def test_every_register_has_its_cases():
+    assert not uncovered()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_rules_come_back(rule, tmp_path):
+    found = back(result_of(rule=rule), tmp_path)
+    assert_same(found, result_of(rule=rule))
+    assert found.rule == rule and hash(found.rule) == hash(rule)
+    assert found.rule.traits == rule.traits
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
+def test_problems_come_back(problem, tmp_path):
+    items = problem.name == "best-item"
+    result = result_of(PLANE if items else COINS, problem=problem)
+    if len(problem.times_axes) == 2:
+        pairs = np.stack([result.elimination_times] * 3, -1)
+        result = dataclasses.replace(result, elimination_times=pairs)
+    found = back(result, tmp_path)
+    assert_same(found, result)
+    if items:
+        np.testing.assert_array_equal(found.problem.items, ITEMS)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_families_come_back(family, tmp_path):
+    result = result_of(je.Instance.unstructured(MEANS, family, name="mine"))
+    found = back(result, tmp_path)
+    assert_same(found, result)
+    assert found.instance == result.instance and found.instance.family == family
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS, ids=repr)
+def test_thresholds_come_back(threshold, tmp_path):
+    result = result_of(threshold=threshold)
+    found = back(result, tmp_path)
+    assert_same(found, result)
+    assert float(found.threshold(50.0, 0.1)) == float(threshold(50.0, 0.1))
+
+
+@pytest.mark.parametrize("elimination", ELIMINATIONS, ids=repr)
+def test_eliminations_and_stopping_rules_come_back(elimination, tmp_path):
+    result = result_of(elimination=elimination, stopping=tuple(STOPPING))
+    assert_same(back(result, tmp_path), result)
+
+
+@pytest.mark.parametrize("answer", [larger, Larger(0)], ids=["function", "class"])
+def test_half_spaces_come_back_if_passed(answer, tmp_path):
+    problem = je.HalfSpaces(answer, Y, np.array([[0.1], [1 / 3]]))
+    instance = je.Instance(np.eye(2), [1.0, 0.5])
+    result = result_of(instance, width=2, problem=problem, elimination_times=None)
+    text = back(result, tmp_path)
+    assert text.problem == str(problem) and text.equals(result)
+    with pytest.raises(je.ArgumentError, match=r"problem: got .*load_result\(path, problem=...\)"):
+        text.efficiency()
+    assert_same(back(result, tmp_path, problem=problem), result)
+    other = je.HalfSpaces(answer, Y, np.array([[0.1], [0.25]]))
+    with pytest.raises(je.ArgumentError, match="problem: got HalfSpaces.* which the file holds"):
+        je.load_result(tmp_path / "result.nc", problem=other)
+
+
+def test_batches_and_names(tmp_path):
+    batch = je.Instance.unstructured([MEANS, (0.1, 0.9, 0.2)], je.Bernoulli(), name="émile <b>")
+    result = result_of(batch, solves=np.arange(32).reshape(2, 2, 2, 4))
+    assert_same(back(result, tmp_path), result)
+    one = result_of(je.Instance(np.eye(2), [1.0, 0.5]))
+    assert_same(back(one, tmp_path), one)
+
+
+def test_large_parts_come_back(tmp_path):
+    """HDF5 has attributes of 64 kB, unless they are strings of variable length."""
+    items = np.random.default_rng(1).standard_normal((2000, 3))
+    instance = je.Instance.unstructured(MEANS)
+    result = result_of(instance, width=2000, problem=je.BestArm(items=items))
+    found = back(result, tmp_path)
+    assert found.equals(result) and (tmp_path / "result.nc").stat().st_size > 2**17
+    np.testing.assert_array_equal(found.problem.items, items)
+
+
+def test_parts_of_ones_own_are_text_until_they_are_passed(tmp_path):
+    instance = je.Instance.unstructured(MEANS, MyFamily())
+    result = result_of(instance, **OWN)
+    text = back(result, tmp_path)
+    assert text.equals(result) and result.equals(text)
+    assert text.rule == "Mine(rate=1.5)" and repr(text.rule) == "Mine(rate=1.5)"
+    assert text.threshold == repr(MyThreshold(0.1 + 0.2)) and repr(text.instance.family) == repr(
+        MyFamily()
+    )
+    assert str(text.summary()) == str(result.summary())
+    assert text.to_xarray().identical(result.to_xarray())
+    passed = dict(family=MyFamily(), **OWN)
+    assert_same(back(result, tmp_path, **passed), result)
+    # The text is saved as what it was.
+    assert_same(back(text, tmp_path, **passed), result)
+    for name, wrong in (("rule", Mine(2.5)), ("rule", je.LinGapE()), ("stopping", je.Native()),
+                        ("family", MyFamily(0.25)), ("threshold", MyThreshold(1.0)),
+                        ("elimination", je.Resets(MyStop()))):  # fmt: skip
+        with pytest.raises(je.ArgumentError, match=name):
+            je.load_result(tmp_path / "result.nc", **{name: wrong})
+
+
+def test_what_a_file_cannot_name_is_refused(tmp_path):
+    def nested(t, delta):
+        return t
+
+    for threshold in (lambda t, delta: t, nested):
+        result = result_of(threshold=threshold)
+        with pytest.raises(je.ArgumentError, match=r"^threshold: .*frozen dataclass.*not a lambda"):
+            result.save(tmp_path / "no.nc")
+        assert not list(tmp_path.iterdir())
+        assert result.equals(result) and not result.equals(result_of())
+    with pytest.raises(je.ArgumentError, match="^elimination"):
+        result_of(elimination=je.Resets(je.LLR and MyStop(), lambda t, d: t)).save(tmp_path / "no")
+    with pytest.raises(je.ArgumentError, match="^path"):
+        result_of().save(3)
+    with pytest.raises(je.ArgumentError, match="there is no folder"):
+        result_of().save(tmp_path / "none" / "r.nc")
+    with pytest.raises(je.ArgumentError, match="^other: got 3"):
+        result_of().equals(3)
+
+
+def test_results_that_differ_are_not_equal():
+    """Every part and array counts; names, timings and layout do not."""
+    result = result_of()
+    renamed = je.Instance(COINS.arms, COINS.theta, name="others", family=COINS.family)
+    for same in (result_of(), result_of(renamed), result_of(timings={}, layout={})):
+        assert result.equals(same) and same.equals(result)
+    for changes in (dict(rule=je.LinGapE(1.0)), dict(problem=je.TopM(1)), dict(threshold=je.GK16()),
+                    dict(stopping=(je.LLR(), je.FullElimination())), dict(solves=result.samples),
+                    dict(elimination=je.FullElimination()), dict(elimination_times=None),
+                    dict(settings=result.settings | {"seed": 4}),
+                    dict(settings=result.settings | {"interrupted": "3 of 4"})):  # fmt: skip
+        assert not result.equals(result_of(**changes)) and not result_of(**changes).equals(result)
+    for name in ARRAYS:
+        if getattr(result, name) is not None:
+            array = np.array(getattr(result, name))
+            array.ravel()[-1] = ~array.ravel()[-1] if array.dtype == bool else array.ravel()[-1] + 1
+            assert not result.equals(dataclasses.replace(result, **{name: array})), name
+    assert not result.equals(dataclasses.replace(result, samples=result.samples.astype(np.int64)))
+
+
+def test_two_instances_of_one_name_are_told_apart(tmp_path):
+    other = je.Instance.unstructured((0.5, 0.3, 0.1), je.Bernoulli(), name="coins")
+    one, two = back(result_of(COINS), tmp_path), back(result_of(other), tmp_path)
+    assert not one.equals(two) and one.instance.name == two.instance.name
+    hashes = [one.settings["instance_sha256"], two.settings["instance_sha256"]]
+    rewarded = je.Instance.unstructured(MEANS, name="coins")
+    hashes.append(result_of(rewarded).settings["instance_sha256"])
+    assert len(set(hashes)) == 3
+
+
+def test_figures_take_loaded_results(tmp_path):
+    result = result_of(**{name: OWN[name] for name in ("rule", "stopping", "threshold")})
+    found = back(result, tmp_path)
+    draws = (
+        lambda one: figures.tau_figure({"a": one}),
+        lambda one: figures.survival_figure({"a": one}),
+        lambda one: figures.pulls_figure({"a": one}, [0.5, 0.3, 0.2]),
+        lambda one: figures.active_arms_figure({"a": one}),
+    )
+    for i, draw in enumerate(draws):
+        for name, one in (("fresh", result), ("loaded", found)):
+            figures.save(draw(one), tmp_path / f"{name}{i}", endings=["png"])
+        fresh, loaded = (tmp_path / f"{name}{i}.png" for name in ("fresh", "loaded"))
+        assert fresh.read_bytes() == loaded.read_bytes()
+
+
+def test_xarray_opens_the_file(tmp_path):
+    result = result_of()
+    result.save(tmp_path / "r.nc")
+    with xr.open_dataset(tmp_path / "r.nc", engine="h5netcdf") as data:
+        np.testing.assert_array_equal(data["samples"], result.samples)
+        np.testing.assert_array_equal(data["theta"], MEANS)
+        assert data["arms"].dims == ("arm", "dimension") and data.attrs["rule"] == repr(result.rule)
+        assert data.attrs["revision"] == 5 and data.attrs["version"] == je.__version__
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "r.nc"
+    result_of().save(path)
+    whole = path.read_bytes()
+    # Each byte may be free space; a flip of each of 60 either shows or changes nothing.
+    shown = 0
+    for at in np.linspace(8, len(whole) - 1, 60).astype(int):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            assert je.load_result(path).equals(result_of())
+        except je.DamagedFileError:
+            shown += 1
+        except je.ResultFileError as error:  # the name of an attribute
+            assert "no result" in str(error) or "format" in str(error)
+            shown += 1
+    assert shown >= 12
+    for size in (100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(je.DamagedFileError, match="no readable NetCDF"):
+            je.load_result(path)
+    for contents in (b"", b"hello", b"CDF\x01"):
+        path.write_bytes(contents)
+        with pytest.raises(je.ResultFileError, match="it is no NetCDF file"):
+            je.load_result(path)
+    xr.Dataset({"a": ("x", [1, 2])}).to_netcdf(path, engine="h5netcdf")
+    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+        je.load_result(path)
+    for wrong in (tmp_path / "none.nc", tmp_path):
+        with pytest.raises(je.StoreError, match=r"cannot be read|no regular file"):
+            je.load_result(wrong)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(je.StoreError, match="is no regular file"):
+        je.load_result(tmp_path / "pipe")
+    with pytest.raises(je.ArgumentError, match="^path: got None"):
+        je.load_result(None)
+
+
+def rewritten(path, change):
+    """The file with other attributes and a checksum that goes with them."""
+    from jaxelim.store import checksum
+
+    with xr.open_dataset(path, engine="h5netcdf") as opened:
+        data = opened.load()
+    change(data.attrs)
+    data.attrs["checksum"] = checksum(data, data.attrs["experiment"])
+    data.to_netcdf(path, engine="h5netcdf")
+
+
+def test_files_of_other_versions(tmp_path):
+    path = tmp_path / "r.nc"
+
+    def text(old, new):
+        def change(attributes):
+            assert old in attributes["experiment"]
+            attributes["experiment"] = attributes["experiment"].replace(old, new)
+
+        return change
+
+    result_of().save(path)
+    rewritten(path, lambda attributes: attributes.update(jaxelim_result=2))
+    with pytest.raises(je.ResultFileError, match="its format is 2; .* reads up to 1"):
+        je.load_result(path)
+    result_of().save(path)
+    rewritten(path, text('"fields":{"rate":2.0}', '"fields":{"rate":2.0,"more":1}'))
+    with pytest.raises(je.ResultFileError, match=r"its rule is LinGapE.* load_result\(path, rule="):
+        je.load_result(path)
+    result_of().save(path)
+    rewritten(path, text("jaxelim.LinGapE", "jaxelim.Later"))
+    assert je.load_result(path).rule == "LinGapE(rate=2.0)"
+    # Only jaxelim's own classes are made from a file; nothing is imported.
+    result_of(threshold=MyThreshold()).save(path)
+    rewritten(path, text("tests.results.result_cases.MyThreshold", "subprocess.Popen"))
+    assert je.load_result(path).threshold == repr(MyThreshold())
+
+
+@pytest.mark.parametrize("shipped", [True, False])
+def test_older_files_are_read(shipped, tmp_path):
+    """A file of `to_xarray` has no arms, no theta and no checksum."""
+    coins = je.Instance.unstructured(MEANS, je.Bernoulli())
+    instance = je.load_instance("linear-d10") if shipped else coins
+    result = result_of(instance, rule=je.LinGapE(1.0), problem=je.TopM(2), elimination_times=None)
+    data = result.to_xarray()
+    for name in ("version", "revision", "instance_sha256"):
+        del data.attrs[name]
+    data.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+    found = je.load_result(tmp_path / "old.nc")
+    assert found.instance == (instance if shipped else repr(coins))
+    assert found.stopping == result.stopping and found.threshold == je.Heuristic()
+    assert found.elimination is None and found.rule == "LinGapE(rate=1.0)"
+    assert str(found.summary()) == str(result.summary())
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(result, name))
+    figures.tau_figure({"a": found})
+    whole = je.load_result(
+        tmp_path / "old.nc", instance=instance, rule=je.LinGapE(1.0), problem=je.TopM(2)
+    )
+    assert whole.equals(dataclasses.replace(result, settings=found.settings))
+    assert back(whole, tmp_path).equals(whole)
+    if not shipped:
+        with pytest.raises(je.ArgumentError, match=r"instance=\.\.\."):
+            found.save(tmp_path / "new.nc")
+        with pytest.raises(je.ArgumentError, match="^instance: .* the file's instance"):
+            je.load_result(tmp_path / "old.nc", instance=je.load_instance("linear-d10"))
+
+
+def test_descriptions_of_plain_values():
+    for value in (None, True, 3, 0.1, np.inf, -np.inf, "a", (1, (2.5, "x")), [1], {"a": (1,)}):
+        assert made(described("x", value)) == value
+    assert np.isnan(made(described("x", np.nan)))
+    for array in (np.arange(6).reshape(2, 3), np.array([0.1, np.nan]), np.array([True, False])):
+        found = made(described("x", array))
+        np.testing.assert_array_equal(found, array)
+        assert found.dtype == array.dtype
+    for wrong in (object(), int, lambda: 0, {1, 2}):
+        with pytest.raises(je.ArgumentError, match="^x: got"):
+            described("x", wrong)
+
+
+@pytest.mark.slow
+def test_a_file_is_read_in_another_process(tmp_path):
+    """Also where the module of a rule of one's own does not exist."""
+    result_of(**OWN).save(tmp_path / "r.nc")
+    code = (
+        "import sys, jaxelim as je; r = je.load_result(sys.argv[1]); "
+        "print(r.rule, r.instance.K, r.stopping[1].name, r.equals(je.load_result(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "r.nc")],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["Mine(rate=1.5)", "3", "my-stop", "True"]
