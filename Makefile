@@ -64,7 +64,7 @@ bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
 check: install
-	$(BIN)/ruff check jaxelim experiments tests benchmarks
+	$(BIN)/ruff check jaxelim experiments examples tests benchmarks
 	$(BIN)/pyright jaxelim
 
 # Build the distributions, and try the wheel outside the tree.
@@ -73,8 +73,8 @@ release-check: install
 	$(BIN)/python .ci/release_check.py
 
 format: install
-	$(BIN)/ruff check --fix jaxelim experiments tests benchmarks
-	$(BIN)/ruff format jaxelim experiments tests benchmarks
+	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks
+	$(BIN)/ruff format jaxelim experiments examples tests benchmarks
 
 clean:
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -38,6 +38,7 @@ SectionName = Literal[
     "elimination",
     "families",
     "cold",
+    "live",
     "gpu",
 ]
 

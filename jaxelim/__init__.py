@@ -24,8 +24,11 @@ from jaxelim.errors import (
     InstanceFileError,
     Interrupted,
     JaxelimError,
+    LiveFileWarning,
+    LockedError,
     MemoryLimitError,
     MissingPackageError,
+    OverError,
     ResultFileError,
     RidgeWarning,
     RuleError,
@@ -46,6 +49,7 @@ from jaxelim.families import (
 )
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance
+from jaxelim.live import LiveRun
 from jaxelim.lower_bound import (
     PrecisionError,
     allocation_value,
@@ -115,12 +119,16 @@ __all__ = [
     "LLR",
     "Levels",
     "LinearThreshold",
+    "LiveFileWarning",
+    "LiveRun",
+    "LockedError",
     "LogLogThreshold",
     "MemoryLimitError",
     "MissingPackageError",
     "Native",
     "OK",
     "OneParameter",
+    "OverError",
     "PieceSet",
     "Poisson",
     "PrecisionError",

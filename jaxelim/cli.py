@@ -1,5 +1,5 @@
 """The command line: `jaxelim run`, `show`, `plot`, `complexity`, `rules`, `instances`,
-`results`, `merge`.
+`results`, `merge`, `live`.
 
 `jaxelim --version` prints the version.
 """
@@ -23,6 +23,7 @@ from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
 from jaxelim.files import writable_file
 from jaxelim.instances.instance import Instance
+from jaxelim.live import commands as live_commands
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.api import Engine, simulate
@@ -383,6 +384,7 @@ def main(arguments: list[str] | None = None) -> int:
         "instances": Instances,
         "results": Results,
         "merge": Merge,
+        "live": live_commands.Live,
     }
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["--version"]:
@@ -395,7 +397,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         use_all_cores()
         actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
-                   Instances: _instances, Results: _results, Merge: _merge}  # fmt: skip
+                   Instances: _instances, Results: _results, Merge: _merge,
+                   live_commands.Live: live_commands.act}  # fmt: skip
         return actions[type(config)](config)
 
     return guarded("jaxelim", act)

@@ -229,7 +229,33 @@ class StoreError(JaxelimError):
 
 
 class DamagedFileError(StoreError):
-    """A block or a file of results is not as it was written."""
+    """A block or a file of results, or the file of a live run, is not as it was written."""
+
+
+class LockedError(StoreError):
+    """The file of a live run is open elsewhere."""
+
+
+class LiveFileWarning(UserWarning):
+    """The file of a live run was read with something left out; the text says what."""
+
+
+class OverError(JaxelimError, RuntimeError):
+    """A live run that has ended was asked for an arm.
+
+    Args:
+        answer: the arms of its answer, as the caller named them.
+        samples: rewards until the run ended.
+    """
+
+    def __init__(self, answer: Any, samples: int):
+        super().__init__(answer, samples)
+        self.answer = answer
+        self.samples = samples
+
+    def __str__(self) -> str:
+        found = abbreviate(list(self.answer))
+        return f"the run ended after {self.samples} rewards, with the answer {found}; ask no more"
 
 
 class ResultFileError(StoreError):

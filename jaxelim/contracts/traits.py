@@ -37,6 +37,8 @@ class Traits:
         uses_rewards: reads `view.reward_sums`.
         uses_chance: reads `view.chance`, a uniform number from (seed, run, t).
         uses_key: reads `view.key`, a key of `jax.random` from (seed, run, t).
+        uses_truth: `prepare` reads the instance's theta. A live run, which does not know
+            it, refuses the rule.
         tests_pieces: tests the active pieces at every pull.
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
@@ -67,6 +69,7 @@ class Traits:
     uses_rewards: bool = True
     uses_chance: bool = False
     uses_key: bool = False
+    uses_truth: bool = False
     tests_pieces: bool = True
     counts_solves: bool = False
     lanes_last: bool = False

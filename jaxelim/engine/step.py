@@ -10,6 +10,7 @@ problem or family.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,6 +38,23 @@ class Ending(NamedTuple):
     closing: Array  # either
     native: tuple[Array, Array] | None  # where the rule's own test ends them, and its answer
     still: Array  # open after this snapshot
+
+
+class Entered(NamedTuple):
+    """The samples of a step."""
+
+    stats: Statistics  # after them
+    drawn: Array  # [B] bool: whether there is one
+    reward: Array  # [B]
+
+
+class Decided(NamedTuple):
+    """The decisions of a step."""
+
+    lane: Lane
+    arm: Array  # [B] int32: the choice
+    go: Array  # [B] bool: whether the lane draws it
+    seen: Snapshot
 
 
 class Pulled(NamedTuple):
@@ -131,7 +149,29 @@ class Step:
 
         An arm or an answer out of range ends a run, with observers still open.
         """
-        spec, two_speed = self.spec, self.spec.rule.fast is not None
+
+        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
+            reward = self._reward(inputs, lane, arm, noise)
+            return Entered(self.spec.family.update(seen, arm, reward, go), go, reward)
+
+        found, entered = self._taken(inputs, lane, enter)
+        return Pulled(
+            found.lane, jnp.where(found.go, found.arm, -1), entered.reward, found.seen
+        )
+
+    def decide(self, inputs: Inputs, lane: Lane) -> Decided:
+        """A step up to its reward: eliminate, end runs, choose the next arms."""
+
+        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
+            return Entered(lane.stats, jnp.zeros_like(go), go)
+
+        return self._taken(inputs, lane, enter)[0]
+
+    def _taken(
+        self, inputs: Inputs, lane: Lane, enter: Callable[[Snapshot, Array, Array], Entered]
+    ) -> tuple[Decided, Entered]:
+        """One step of every lane; `enter` gives the statistics after it."""
+        two_speed = self.spec.rule.fast is not None
         seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
         observed = self.observing.observed(seen, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
@@ -158,8 +198,7 @@ class Step:
             now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
-        reward = self._reward(inputs, lane, choice.arm, noise)
-        stats = spec.family.update(seen, choice.arm, reward, go)
+        entered = enter(seen, choice.arm, go)
         observers = observed.states
         if two_speed:
             keep = jnp.any(closing, (0, 1)) | go
@@ -167,7 +206,9 @@ class Step:
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
-            stats=dataclasses.replace(stats, t=lane.stats.t + go.astype(jnp.int32)),
+            stats=dataclasses.replace(
+                entered.stats, t=lane.stats.t + entered.drawn.astype(jnp.int32)
+            ),
             rule_state=state,
             observers=observers,
             sampling=sampling,
@@ -185,7 +226,7 @@ class Step:
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
         )
-        return Pulled(now, jnp.where(go, choice.arm, -1), reward, seen)
+        return Decided(now, choice.arm, go, seen), entered
 
     def failed(self, lane: Lane) -> Array:
         """Whether an arm or an answer out of range has ended a run: [] bool."""

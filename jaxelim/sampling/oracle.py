@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.checks import real_array, refuse_off_simplex
@@ -45,6 +46,8 @@ class Oracle(SamplingRule):
 
     def __post_init__(self):
         if self.weights is None:
+            traits = dataclasses.replace(type(self).traits, uses_truth=True)
+            object.__setattr__(self, "traits", traits)
             return
         weights = real_array("weights", self.weights, ndim=(1, 2))
         refuse_off_simplex("weights", self.weights, weights)
@@ -84,3 +87,6 @@ class Oracle(SamplingRule):
 
     def choose(self, view, state):
         return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state
+
+    def predetermined(self, view, state):
+        return jnp.ones_like(view.t, bool)

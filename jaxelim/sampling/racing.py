@@ -89,6 +89,10 @@ class Racing(SamplingRule):
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, RacingState(accepted, remaining, arm)
 
+    def predetermined(self, view, state):
+        """Inside a round."""
+        return view.lanes.any(state.remaining & (index_like(view.means) > state.last))
+
     def native(self, view, state):
         lanes, m = view.lanes, view.problem.m
         accepted, remaining = lanes.sum(state.accepted), lanes.sum(state.remaining)

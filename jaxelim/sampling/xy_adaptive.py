@@ -130,5 +130,9 @@ class XYAdaptive(SamplingRule):
         count = jnp.max(lanes.sum(active))
         return jax.lax.fori_loop(np.int32(0), count - 1, body, jnp.full_like(view.means, -jnp.inf))
 
+    def predetermined(self, view, state):
+        """While a choice is repeated."""
+        return state.left > 0
+
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active

@@ -19,7 +19,7 @@ from jaxelim.simulation import memory
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 
-_MAX_SAMPLES = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
+LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
@@ -125,7 +125,7 @@ class Job:
         seed = checks.seed(seed)
         least = instance.family.initial_pulls
         first = least * instance.K
-        max_samples = checks.integer("max_samples", max_samples, low=first, high=_MAX_SAMPLES)
+        max_samples = checks.integer("max_samples", max_samples, low=first, high=LONGEST)
         if layout.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
             allowed = f"an integer from {first} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
             raise ArgumentError(

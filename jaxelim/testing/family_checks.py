@@ -395,6 +395,10 @@ def _check_rewards(
     out = np.isin(x, at)
     sentence = f"{where} are at an end of the range that is no mean, for noise {noise[out][:3]}"
     require(not out.any(), sentence)
+    try:
+        family.check_rewards(x.astype(float) * family.scale)
+    except ArgumentError as error:
+        require(False, f"{where} that draw returns are refused by check_rewards: {error}")
     same = np.array_equal(x[:16], few)
     require(same, f"{where} are others where each lane has a nature of its own, at the last axis")
 

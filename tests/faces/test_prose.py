@@ -14,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{one.name}" for one in ROOT.glob("docs/*.md"))]
-FOLDERS: tuple[str, ...] = ("jaxelim", "benchmarks", "experiments", "tests")
+FOLDERS: tuple[str, ...] = (
+    "jaxelim", "benchmarks", "examples", "experiments", "tests",
+)  # fmt: skip
 """Folders whose docstrings and comments must be free of private words."""
 WIDTH = 88
 PRIVATE = (

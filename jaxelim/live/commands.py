@@ -1,0 +1,212 @@
+"""`jaxelim live new|ask|tell|show FILE`: a live run in a file, from the shell."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from jaxelim import catalogue, instances
+from jaxelim.errors import ArgumentError
+from jaxelim.figures.style import figure_file, write
+from jaxelim.files import writable_file
+from jaxelim.instances.instance import Instance
+from jaxelim.live.job import Arms, stand_in
+from jaxelim.live.run import LiveRun
+
+_SELDOM = 200
+"""Events that a file may hold after its last state before a command writes another."""
+
+File = Annotated[Path, tyro.conf.Positional]
+
+
+@dataclasses.dataclass(frozen=True)
+class New:
+    """Begin a live run in a new file."""
+
+    file: File
+    """The file."""
+    arms: tuple[str, ...] = ()
+    """Names of independent arms, or one number of them."""
+    features: str | None = None
+    """In place of --arms: a shipped instance or a JSON file, for its arms' features."""
+    problem: str = "best-arm"
+    """best-arm, best-item, top-m or thresholding; best-item: of the items in the file."""
+    m: int | None = None
+    """Number of arms to find, for top-m."""
+    level: float = 0.0
+    """The level, for thresholding."""
+    epsilon: float = 0.0
+    """The slack of best-arm."""
+    family: str = "gaussian"
+    """gaussian, gaussian-by-arm, gaussian-unknown-variance, bernoulli, poisson, exponential."""
+    family_setting: tuple[str, ...] = ()
+    """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
+    rule: str = "ebtci"
+    """A sampling rule (see `jaxelim rules`)."""
+    setting: tuple[str, ...] = ()
+    """The rule's own settings, NAME=VALUE."""
+    stopping: str = "selective"
+    """llr, selective, full or native."""
+    elimination: str = "none"
+    """At sampling: none, selective or full."""
+    delta: float = 0.05
+    """Error probability."""
+    threshold: str = "heuristic"
+    """heuristic, gk16, log-log, kaufmann-koolen or kaufmann-kalyanakrishnan."""
+    ridge: float | None = None
+    """The ridge lambda of the design matrix, for linear arms; default: 0."""
+    initial_pulls: int | None = None
+    """Pulls of each arm before the first check; default: the least that the rewards allow."""
+    seed: int = 0
+    """Seed of the rule's own random choices."""
+    run: int = 0
+    """Its run index."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """Print the next arm."""
+
+    file: File
+    """The file of the run."""
+    n: int | None = None
+    """Print the next n arms; for rules that need no rewards in between."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tell:
+    """Take rewards."""
+
+    file: File
+    """The file of the run."""
+    rewards: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """An arm and its reward, or several: ARM REWARD ARM REWARD .."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Print arms, means, pulls and the evidence; change nothing."""
+
+    file: File
+    """The file of the run."""
+    figure: Path | None = None
+    """Draw the evidence into this file."""
+
+
+_named = tyro.conf.subcommand
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """A live run: the rule says which arm is next, and you say what it gave."""
+
+    action: tyro.conf.OmitSubcommandPrefixes[
+        Annotated[New, _named("new")]
+        | Annotated[Ask, _named("ask")]
+        | Annotated[Tell, _named("tell")]
+        | Annotated[Show, _named("show")]
+    ]
+
+
+def act(config: Live) -> None:
+    """Run one of the commands."""
+    action = config.action
+    if isinstance(action, New):
+        _new(action)
+    elif isinstance(action, Ask):
+        with LiveRun.load(action.file) as run:
+            found = run.ask(action.n)
+            print("\n".join(map(str, [found] if action.n is None else found)))
+            _compact(run)
+    elif isinstance(action, Tell):
+        _tell(action)
+    else:
+        _show(action)
+
+
+def _new(config: New) -> None:
+    features, names = _arms(config)
+    family = catalogue.find_family(config.family, config.family_setting)
+    known = catalogue.stopping_rules()
+    at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
+    items = None
+    if config.problem == "best-item" and config.features is not None:
+        items = instances.load_items(config.features)
+    problem = catalogue.find_problem(
+        config.problem, config.m, config.level, config.epsilon, items
+    )
+    rule = catalogue.rule_with(config.rule, config.setting)
+    if config.threshold == "linear":
+        allowed = "another threshold: this one needs a bound on theta, which nobody knows here"
+        raise ArgumentError("threshold", config.threshold, allowed)
+    instance = Instance(features, stand_in(features, family), family=family)
+    threshold = catalogue.find_threshold(config.threshold, instance, config.ridge, problem, rule)
+    arms: Any = features if names is None else dict(zip(names, features, strict=True))
+    writable_file("file", config.file)
+    run = LiveRun(
+        arms, problem, rule, family=family, delta=config.delta,
+        stopping=catalogue.find("stopping", config.stopping, known)(),
+        elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
+        threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
+        seed=config.seed, run=config.run,
+    )  # fmt: skip
+    with run:
+        run.save(config.file)
+        print(f"{config.file}: {rule!r}, {problem!r}, {len(features)} arms. First: {run.ask()}")
+
+
+def _arms(config: New) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Features [K, d] and names of the arms."""
+    if (config.features is None) == (not config.arms):
+        raise ArgumentError("arms", config.arms, "--arms NAME NAME .. or --features FILE")
+    if config.features is not None:
+        return instances.load_instance(config.features).arms, None
+    one = len(config.arms) == 1 and config.arms[0].isdigit()
+    found = Arms.of(int(config.arms[0]) if one else list(config.arms))
+    return found.features, found.names
+
+
+def _tell(config: Tell) -> None:
+    given = config.rewards
+    if len(given) % 2 or not given:
+        raise ArgumentError("rewards", given, "an arm and a reward, as often as you like")
+    with LiveRun.load(config.file) as run:
+        arms = [_arm(run, one) for one in given[::2]]
+        run.tell(arms, [_number(one) for one in given[1::2]])
+        _compact(run)
+        print(run.summary().notes[0])
+
+
+def _arm(run: LiveRun, text: str) -> Any:
+    """An arm by its name; by its number where arms have no names."""
+    return int(text) if isinstance(run.names[0], int) and text.isdigit() else text
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError("reward", text, "a number") from None
+
+
+def _compact(run: LiveRun) -> None:
+    """Write the state where the file holds many events after the last."""
+    if run.unsaved > _SELDOM:
+        run.save()
+
+
+def _show(config: Show) -> None:
+    if config.figure is not None:
+        figure_file("figure", config.figure)
+    run = LiveRun.load(config.file, attach=False)
+    print(run.summary())
+    if run.answer is not None:
+        found = run.evidence
+        for piece, llr, active in zip(found.labels, found.llr, found.active, strict=True):
+            left = "" if active else "  eliminated"
+            print(f"  {piece}: LLR {llr:.4g}, beta {found.beta:.4g}{left}")
+    if config.figure is not None:
+        write(run.figure(), config.figure)
+        print(f"wrote {config.figure}")

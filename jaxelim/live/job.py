@@ -1,0 +1,162 @@
+"""A live run's arguments, checked before anything compiles; its spec and its inputs."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxelim import checks, scope
+from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
+from jaxelim.errors import ArgumentError, TieError
+from jaxelim.families import Gaussian
+from jaxelim.instances.instance import Instance
+from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
+from jaxelim.simulation.job import LONGEST, Engine, Job
+
+_TRIES = 40
+"""Stand-ins for theta to try until one has a unique answer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arms:
+    """The arms of a live run.
+
+    Attributes:
+        features: [K, d].
+        names: [K], or None where arms are numbers.
+    """
+
+    features: np.ndarray
+    names: tuple[str, ...] | None
+
+    @staticmethod
+    def of(given: Any) -> "Arms":
+        """From features [K, d], a number K, K names, or a mapping of names to features.
+
+        Raises:
+            ArgumentError: it is none of these.
+        """
+        allowed = "features [K, d], a number K >= 2, K different names, or a mapping of both"
+        if isinstance(given, int | np.integer) and not isinstance(given, bool):
+            return Arms(np.eye(checks.integer("arms", given, low=2)), None)
+        if isinstance(given, Mapping):
+            features = checks.real_array("arms", list(given.values()), ndim=2)
+            return Arms(features, _names(list(given), given, allowed))
+        if isinstance(given, str | bytes):
+            raise ArgumentError("arms", given, allowed)
+        if isinstance(given, Sequence) and any(isinstance(one, str) for one in given):
+            return Arms(np.eye(len(given)), _names(given, given, allowed))
+        return Arms(checks.real_array("arms", given, ndim=2), None)
+
+    def index(self, arm: Any) -> int:
+        """The index of an arm, by its name or its number.
+
+        Raises:
+            UnknownNameError: there is no arm of this name.
+            ArgumentError: it is no arm.
+        """
+        if isinstance(arm, str) and self.names is not None:
+            return self.names.index(checks.choice("arm", arm, self.names))
+        return checks.integer("arm", arm, low=0, high=len(self.features) - 1)
+
+    def name(self, k: int) -> Any:
+        """What the caller calls arm k."""
+        return int(k) if self.names is None else self.names[k]
+
+
+def _names(found: Sequence[Any], given: Any, allowed: str) -> tuple[str, ...]:
+    plain = all(isinstance(one, str) and one.isprintable() and one.strip() for one in found)
+    if not plain or len(set(found)) < len(found) or len(found) < 2:
+        raise ArgumentError("arms", given, allowed)
+    return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveJob:
+    """The checked arguments of a live run, and what its program needs."""
+
+    arms: Arms
+    job: Job
+    spec: Spec
+    inputs: Inputs
+    queue: Queue
+
+    @staticmethod
+    def checked(
+        arms: Arms,
+        problem: Problem,
+        rule: SamplingRule,
+        family: Any,
+        delta: float,
+        stopping: StoppingRule,
+        elimination: Any,
+        threshold: Callable,
+        ridge: float | None,
+        initial_pulls: int | None,
+        seed: int,
+        run: int,
+    ) -> "LiveJob":
+        """Check all arguments as `simulate` does, but for the truth, which nobody knows.
+
+        Raises:
+            ArgumentError, UnsupportedError, FamilyError, RuleError, MemoryLimitError: as
+                `simulate`.
+        """
+        if isinstance(rule, SamplingRule) and rule.traits.uses_truth:
+            allowed = "a rule that needs no theta, such as an oracle with weights of its own"
+            raise ArgumentError("rule", rule, allowed, "nobody knows theta in a live run")
+        if not isinstance(stopping, StoppingRule):
+            raise ArgumentError("stopping", stopping, "one stopping rule")
+        delta = checks.real("delta", delta, low=0, high=1, open=True)
+        run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
+        family = Gaussian() if family is None else family
+        layout = Engine(lanes=LANE_GROUP, devices=1)
+
+        def checked(instance: Instance) -> Job:
+            return Job.checked(
+                instance, problem, rule, delta, stopping, elimination, threshold,
+                np.array([run]), seed, LONGEST, ridge, None, ("pair_times",), layout,
+                initial_pulls,
+            )  # fmt: skip
+
+        job = _with_a_stand_in(arms.features, family, checked)
+        spec = dataclasses.replace(spec_of(job), lanes=LANE_GROUP, queue=LANE_GROUP, devices=1)
+        with scope.engine():
+            inputs = checked_inputs_of(job, spec)
+            inputs = dataclasses.replace(inputs, nature=())  # nothing here draws rewards
+            queue = queue_of(job, spec)[0]
+            return LiveJob(arms, job, spec, *jax.device_put((inputs, queue)))
+
+    @property
+    def first(self) -> int:
+        """The number of initial pulls."""
+        return self.job.initial_pulls * len(self.arms.features)
+
+
+def _with_a_stand_in(
+    features: np.ndarray, family: Any, checked: Callable[[Instance], Job]
+) -> Job:
+    """The job of an instance whose theta is made up; nothing that a live run does reads it."""
+    tie: TieError | None = None
+    for attempt in range(_TRIES):
+        try:
+            return checked(Instance(features, stand_in(features, family, attempt), family=family))
+        except TieError as error:
+            tie = error
+    assert tie is not None
+    allowed = "a problem with a unique answer at some theta"
+    raise ArgumentError("problem", tie.given, allowed, tie.allowed) from tie
+
+
+def stand_in(features: np.ndarray, family: Any, attempt: int = 0) -> np.ndarray:
+    """A theta, [d], in the range of the family; small, so that no ridge is warned of."""
+    rng = np.random.default_rng(attempt)
+    low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
+    if np.isfinite(low):
+        inside = rng.uniform(0.1, 0.9, features.shape[1])
+        return low + inside * (high - low if np.isfinite(high) else 1.0)
+    scale = getattr(family, "scale", 1.0) * (1e-6 if attempt < _TRIES // 2 else 1.0)
+    return scale * rng.standard_normal(features.shape[1])

@@ -1,0 +1,260 @@
+"""The compiled functions of a live run: one lane of the engine, driven by rewards from outside.
+
+A live run takes the engine's own steps. Its rewards are given, so the functions here call
+`Step.start`, `Step.decide` and the family's `update`, in the order of `Step.pull`. Lane 0
+holds the run; the other lanes of its group are finished from the start.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.cache import KEPT, Cache, Jitted
+from jaxelim.contracts.views import Snapshot, Tree, View
+from jaxelim.engine import Inputs, Lane, Queue, Spec, cpu_options
+from jaxelim.engine.asking import Asking, Choice
+from jaxelim.engine.step import Step
+from jaxelim.lanes import where
+
+BLOCK = 64
+"""Most rewards that one call of `turn` takes."""
+
+
+class Told(NamedTuple):
+    """Rewards for one call of `turn`: [BLOCK] each, the first `length` in use."""
+
+    arms: np.ndarray  # int32
+    rewards: np.ndarray  # in the unit of a run
+    counts: np.ndarray  # bool: False for none, as after the start
+    length: np.int32
+    chooses: np.bool_  # whether the rule chooses after the last
+
+
+class Turned(NamedTuple):
+    """A run after some rewards."""
+
+    lane: Lane  # with the rule's state before its choice
+    state: Tree  # the rule's state after its choice
+    seen: Array  # [7] int32: see `Seen`
+
+
+class Seen(NamedTuple):
+    """What the host reads after each call; `Turned.seen` in this order."""
+
+    arm: int  # the choice
+    over: int  # whether the run has ended
+    stopped: int  # by its stopping rule
+    samples: int  # when
+    bad_arm: int  # a choice out of range, 0 for none
+    bad_answer: int  # likewise an answer
+    t: int  # rewards so far
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveAsking(Asking):
+    """Calls of the rule, which chooses only where `chooses` [] bool holds."""
+
+    chooses: Array | bool = True
+
+    def asked(self, view: View, lane: Lane) -> Choice:
+        """The choice; without one, an arm that is never read and the state as it was."""
+        choice, no = super().asked(view, lane), ~jnp.asarray(self.chooses)
+        return choice._replace(
+            arm=jnp.where(no, 0, choice.arm),
+            state=where(no, lane.rule_state, choice.state),
+            ready=choice.ready | no,
+            decided=choice.decided | no,
+        )
+
+    def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
+        """The native test, which belongs to a choice."""
+        return super().natively(view, state, still & self.chooses)
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveStep(Step):
+    """Steps with given rewards."""
+
+    chooses: Array | bool = True
+
+    @property
+    def asking(self) -> LiveAsking:
+        """The calls of the sampling rule."""
+        return LiveAsking(self.spec, self.chooses)
+
+    def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
+        """The rewards of the initial pulls, given in place of noise: [n K, B]."""
+        return noise
+
+
+class LiveProgram:
+    """The compiled functions of one spec. Each compiles on its first call."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.traces = spec, 0
+        options = cpu_options(spec.family.optimization) if spec.tuned else None
+        functions = _Functions(spec, self._count)
+        compiled = lambda f: Jitted(f, compiler_options=options)  # noqa: E731
+        self.start = compiled(functions.start)
+        self.turn = compiled(functions.turn)
+        self.ahead = compiled(functions.ahead)
+        self.look = compiled(functions.look)
+        self._shapes: Any = None
+
+    def shapes(self, inputs: Inputs, queue: Queue) -> tuple[Lane, Tree]:
+        """Shapes and dtypes of the lanes that vary over a run, and of the rule's state."""
+        if self._shapes is None:
+            length = self.spec.initial_samples(inputs)
+            given = jax.ShapeDtypeStruct((length,), self.spec.dtype)
+            lane = jax.eval_shape(_Functions(self.spec, lambda: None).start, inputs, queue, given)
+            self._shapes = varying(lane), lane.rule_state
+        return self._shapes
+
+    def _count(self) -> None:
+        self.traces += 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Functions:
+    """The pure functions of a program."""
+
+    spec: Spec
+    count: Any  # called at every trace
+
+    def start(self, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
+        """The lanes after the initial pulls; rewards [n K], in rounds of all arms."""
+        self.count()
+        spec, each = self.spec, jnp.arange(self.spec.lanes, dtype=jnp.int32)
+        run = jnp.broadcast_to(queue.run[0], each.shape)
+        wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.lanes))
+        # All lanes but one are past the queue's end.
+        item = jnp.where(each == 0, 0, spec.queue).astype(jnp.int32)
+        return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(each), wide)
+
+    def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:
+        """Enter rewards one by one, with a check after each; then let the rule choose."""
+        self.count()
+        two_speed, before = self.spec.rule.fast is not None, lane.rule_state
+        asking = Asking(self.spec)
+
+        def body(c):
+            i, lane, _ = c
+            entered = lambda lane: self._entered(inputs, lane, told, i)  # noqa: E731
+            if two_speed:
+                choose = lambda lane: asking.choose(inputs, lane)  # noqa: E731
+                lane = jax.lax.cond(jnp.any(lane.asks), choose, entered, lane)
+            else:
+                lane = entered(lane)
+            chooses = (i == told.length - 1) & told.chooses
+            found = LiveStep(self.spec, chooses).decide(inputs, lane)
+            now = where(lane.done, varying(lane), varying(found.lane))
+            now = _whole(now, lane)
+            return i + (~jnp.any(now.asks)).astype(i.dtype), now, found.arm
+
+        more = lambda c: c[0] < told.length  # noqa: E731
+        none = jnp.zeros((self.spec.lanes,), jnp.int32)
+        _, lane, arm = jax.lax.while_loop(more, body, (jnp.int32(0), lane, none))
+        now = dataclasses.replace(lane, rule_state=before)
+        return Turned(now, lane.rule_state, _seen(lane, arm))
+
+    def _entered(self, inputs: Inputs, lane: Lane, told: Told, i: Array) -> Lane:
+        """The lanes with one more reward in their statistics."""
+        spec = self.spec
+        seen = LiveStep(spec).observing.snapshot(inputs, lane)
+        arm, reward, go = (
+            jnp.broadcast_to(x[i], lane.done.shape) for x in (told.arms, told.rewards, told.counts)
+        )
+        stats = spec.family.update(seen, arm, reward, go)
+        t = lane.stats.t + go.astype(jnp.int32)
+        return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
+
+    def ahead(self, inputs: Inputs, lane: Lane, asked: Array) -> tuple[Tree, Array]:
+        """The choice after arms that were asked for, whose rewards are to come.
+
+        Args:
+            inputs: of the run.
+            lane: with the rule's state after its last choice.
+            asked: pulls of each arm that are to come, [K] int32.
+
+        Returns:
+            The rule's next state, and [2] int32: the arm, and whether no reward to come
+            changes it.
+        """
+        self.count()
+        stats = lane.stats
+        more = asked[:, None].astype(stats.counts.dtype)
+        t = stats.t + jnp.sum(asked, dtype=jnp.int32)
+        lane = dataclasses.replace(
+            lane, stats=dataclasses.replace(stats, t=t, counts=stats.counts + more)
+        )
+        step = Step(self.spec)
+        seen = step.observing.snapshot(inputs, lane)
+        view = step.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
+        fixed = step.asking.ask("predetermined", view, lane.rule_state)
+        choice = step.asking.asked(view, lane)
+        known = (fixed & choice.ready)[0].astype(jnp.int32)
+        return choice.state, jnp.stack([choice.arm[0], known])
+
+    def look(self, inputs: Inputs, lane: Lane) -> dict[str, Any]:
+        """What a run shows of its state: LLRs [Q], their beta, the answer [W]."""
+        self.count()
+        step = Step(self.spec)
+        stats = dataclasses.replace(lane.stats, t=lane.stats.t - lane.done.astype(jnp.int32))
+        seen = step.observing.snapshot(inputs, dataclasses.replace(lane, stats=stats))
+        active = seen.shape.exists
+        if self.spec.stopping[0].eliminates:
+            active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
+        found = {
+            "llr": seen.evidence.values(),
+            "exists": seen.shape.exists,
+            "active": active,
+            "public": seen.public,
+            "beta": step.observing.betas(lane)[0],
+        }
+        pairs = _pairs(seen)
+        if pairs is not None:
+            found["pairs"] = pairs
+        return jax.tree.map(lambda x: x[..., 0], found)
+
+
+def _pairs(seen: Snapshot) -> Array | None:
+    """The arms of each piece, [Q, 2, B] int32; None for pieces that are not made of arms."""
+    places, each = seen.shape.exists.shape
+
+    def pair(piece: Array) -> Array:
+        both = seen.shape.pair(seen.lanes, jnp.broadcast_to(piece, (each,)))
+        return jnp.stack([jnp.broadcast_to(arm, (each,)).astype(jnp.int32) for arm in both])
+
+    try:
+        return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
+    except TypeError:  # the shape says so
+        return None
+
+
+def varying(lane: Lane) -> Lane:
+    """The lane without the arrays that are fixed over a run; some have no axis of lanes."""
+    return dataclasses.replace(lane, features=None, nature=None, prepared=())
+
+
+def _whole(lane: Lane, of: Lane) -> Lane:
+    return dataclasses.replace(
+        lane, features=of.features, nature=of.nature, prepared=of.prepared
+    )
+
+
+def _seen(lane: Lane, arm: Array) -> Array:
+    bad_answer = jnp.zeros_like(arm) if lane.bad_answer is None else lane.bad_answer
+    found = {
+        "arm": arm, "over": lane.done, "stopped": lane.stopped[0, 0],
+        "samples": lane.closed_at[0, 0], "bad_arm": lane.bad_arm, "bad_answer": bad_answer,
+        "t": lane.stats.t,
+    }  # fmt: skip
+    return jnp.stack([found[name][0].astype(jnp.int32) for name in Seen._fields])
+
+
+program = Cache(lambda spec, inputs: LiveProgram(spec), KEPT)
+"""The program of a spec for inputs of one layout, compiled once while the cache keeps it."""

@@ -1,0 +1,102 @@
+"""Live runs of every rule on tiny instances, beside the simulated runs that they repeat."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import jaxelim as je
+from jaxelim import catalogue
+
+LINEAR = je.Instance(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), [1.5, 0.4], noise_std=2.0)
+COINS = je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli())
+TOP = je.Instance.unstructured([1.6, 1.2, 0.0, -0.4])
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A simulated run."""
+
+    instance: je.Instance
+    problem: Any
+    rule: Any
+    stopping: Any = je.SelectiveElimination()
+    elimination: Any = None
+    delta: float = 0.1
+    seed: int = 3
+    run: int = 5
+    initial_pulls: int | None = None
+    threshold: Any = je.Heuristic()
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        names = ("stopping", "elimination", "delta", "seed", "run", "initial_pulls", "threshold")
+        return {name: getattr(self, name) for name in names}
+
+    def traced(self) -> je.Trace:
+        """The simulated run."""
+        given = self.instance, self.problem, self.rule
+        return je.trace(*given, **self._common, max_samples=4000)
+
+    def live(self) -> je.LiveRun:
+        """A live run with the same arguments."""
+        arms = self.instance.arms
+        family = self.instance.family
+        return je.LiveRun(arms, self.problem, self.rule, family=family, **self._common)
+
+
+def of_rule(kind: type) -> Case:
+    """The case of a registered rule: with elimination at sampling where it has one."""
+    traits = kind.traits
+    linear = traits.families is not None
+    instance = LINEAR if "linear" in traits.structures and linear else COINS
+    rule = kind(weights=[0.5, 0.3, 0.2]) if kind is je.Oracle else kind()
+    stopping: Any = je.SelectiveElimination()
+    if "selective" not in traits.stopping:
+        stopping = je.Native()
+    elimination = je.SelectiveElimination() if traits.elimination else None
+    if rule.traits.always_native:
+        stopping, elimination = je.Native(), None
+    return Case(instance, je.BestArm(), rule, stopping, elimination)
+
+
+EASY = je.Instance(LINEAR.arms, [3.0, 0.4])
+BY_RULE = {name: of_rule(kind) for name, kind in catalogue.rules().items()}
+BY_RULE["xy-adaptive"] = dataclasses.replace(BY_RULE["xy-adaptive"], instance=EASY)
+SELECTIVE = je.SelectiveElimination()
+OTHERS = {
+    "fws-linear": Case(LINEAR, je.BestArm(), je.FWS(), je.FullElimination(), je.FullElimination()),
+    "lazy-tas-linear": Case(LINEAR, je.BestArm(), je.LazyTaS()),
+    "tas-linear": Case(LINEAR, je.BestArm(), je.TrackAndStop(), je.LLR()),
+    "lingame-signs": Case(LINEAR, je.Thresholding(0.1), je.LinGame()),
+    "lingape-top": Case(TOP, je.TopM(2), je.LinGapE(), initial_pulls=2),
+    "resets": Case(TOP, je.TopM(2), je.LinGapE(), elimination=je.Resets(
+        je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
+    "lucb-pairs": Case(COINS, je.BestArm(), je.LUCB(pulls=2), SELECTIVE, SELECTIVE),
+    "ttts": Case(COINS, je.BestArm(), je.TTTS(), elimination=je.SelectiveElimination()),
+    "ttucb": Case(COINS, je.BestArm(), je.TTUCB(), je.LLR()),
+    "unknown-variance": Case(
+        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
+        je.EBTCI(), initial_pulls=3),
+    "items": Case(LINEAR, je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]), je.RAGE(), je.Native()),
+}  # fmt: skip
+CASES = {**BY_RULE, **OTHERS}
+
+
+def same_run(live: je.LiveRun, traced: je.Trace) -> None:
+    """Assert that a live run ended as the simulated one."""
+    assert live.stopped and traced.stopped
+    assert live.samples == traced.samples
+    np.testing.assert_array_equal(live.answer, traced.answer)
+    np.testing.assert_array_equal(live.counts, traced.pulls)
+    if traced.elimination_times is not None:
+        np.testing.assert_array_equal(live.elimination_times, traced.elimination_times)
+
+
+def fed(live: je.LiveRun, traced: je.Trace, last: int | None = None) -> None:
+    """Tell a live run the simulated rewards, one by one, and compare every pull."""
+    for s in range(live.told, traced.samples if last is None else last):
+        assert not live.stopped, s
+        arm = live.ask()
+        assert arm == traced.arms[s] and live.ask() == arm, s
+        live.tell(arm, traced.rewards[s])

@@ -1,0 +1,117 @@
+"""`jaxelim live`, and the example. The commands share the program of test_live_runs.py."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.cli import main
+
+pytestmark = pytest.mark.xdist_group("live")
+ROOT = Path(__file__).parents[2]
+NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb", "--setting",
+       "pulls=2", "--elimination", "selective", "--delta", "0.1"]  # fmt: skip
+
+
+def test_a_run_from_the_shell(tmp_path, capsys):
+    """new, ask, tell, show: the file holds the run, and prints say what is next."""
+    path = str(tmp_path / "mine.live")
+    assert main(["live", "new", path, *NEW]) == 0
+    assert capsys.readouterr().out.endswith("LUCB(pulls=2), BestArm(), 3 arms. First: red\n")
+    assert main(["live", "ask", path, "--n", "3"]) == 0
+    assert capsys.readouterr().out == "red\ngreen\nblue\n"
+    assert main(["live", "show", path]) == 0
+    assert "0 rewards; 3 are needed for the first check." in capsys.readouterr().out
+    assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
+    assert "open after 3 rewards: least LLR" in capsys.readouterr().out
+    figure = tmp_path / "mine.png"
+    assert main(["live", "show", path, "--figure", str(figure)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^  red > green: LLR 1.386, beta 3.689$", shown, re.M) and figure.exists()
+    for _ in range(40):
+        with je.LiveRun.load(path) as run:
+            if run.stopped:
+                break
+            arm = run.ask()
+            run.tell(arm, int(arm == "red"))
+    assert main(["live", "ask", path]) == 2
+    assert "the run ended after" in capsys.readouterr().err
+    assert main(["live", "show", path]) == 0
+    assert "The run stopped after" in capsys.readouterr().out
+
+
+BAD = {
+    "an unknown arm": (["tell", "purple", "1"], "arm: got 'purple'"),
+    "no number": (["tell", "red", "one"], "reward: got 'one'; allowed: a number"),
+    "a reward too few": (["tell", "red"], "rewards: got"),
+    "out of range": (["tell", "red", "0.5"], "0.5 is not"),
+    "the file again": (["new", *NEW], "path: got"),
+    "too many arms": (["ask", "--n", "4"], "n: got 4"),
+    "no such family": (["new", "--arms", "3", "--family", "cauchy"], "family: got 'cauchy'"),
+    "no arms": (["new"], "arms: got"),
+    "linear": (["new", "--arms", "3", "--threshold", "linear"], "threshold: got 'linear'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_commands(name, tmp_path, capsys):
+    given, message = BAD[name]
+    path = tmp_path / "mine.live"
+    assert main(["live", "new", str(path), *NEW]) == 0
+    before = path.read_bytes()
+    assert main(["live", given[0], str(path), *given[1:]]) == 2
+    assert message in capsys.readouterr().err and path.read_bytes() == before
+
+
+def test_files_that_are_none(tmp_path, capsys):
+    path = tmp_path / "mine.live"
+    assert main(["live", "show", str(path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    path.write_text("theta\n")
+    assert main(["live", "ask", str(path)]) == 2
+    assert "does not begin as the file of a live run" in capsys.readouterr().err
+
+
+def example():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("ab_test", ROOT / "examples" / "ab_test.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_fixed_horizon_test():
+    """Errors at most delta where two arms are best, and the planned power at the planned gap.
+
+    20,000 tests each. At delta = 0.05 a limit of 1200 is six standard deviations away, so
+    it fails by luck with probability below 1e-9; it sees an error of 0.07.
+    """
+    ab_test, rng = example(), np.random.default_rng(0)
+    rates = np.array([0.3, 0.3, 0.3, 0.3])
+    winner = ab_test.fixed(500, rates, 20_000, rng)
+    assert ((winner > 0).sum() < 1200) and (winner == -1).mean() > 0.9
+    rates = np.array([0.24, 0.3, 0.24, 0.24])
+    n = ab_test.planned(0.06, rates)
+    assert n == 1975
+    winner = ab_test.fixed(n, rates, 20_000, rng)
+    assert (winner == 1).sum() > 20_000 - 1200 and set(np.unique(winner)) <= {-1, 1}
+
+
+@pytest.mark.slow
+def test_the_example(tmp_path, capsys, monkeypatch):
+    """The stream drops variants and names the best; the table has its rows."""
+    ab_test = example()
+    monkeypatch.setattr(ab_test, "RATES", {"a": 0.2, "b": 0.6, "c": 0.4, "d": 0.1})
+    ab_test.main([])
+    shown = capsys.readouterr().out
+    assert "The answer: b. 200 rewards came after that" in shown
+    assert "200 of them before the end was seen" in shown
+    ab_test.main(["--table", str(tmp_path / "table.md"), "--runs", "64"])
+    rows = (tmp_path / "table.md").read_text().splitlines()[7:]
+    assert len(rows) == 8 and all(line.count("|") == 7 for line in rows)
+    committed = (ROOT / "docs" / "results" / "ab_test.md").read_text().splitlines()
+    assert [row.split("|")[1] for row in committed[7:]] == [row.split("|")[1] for row in rows]

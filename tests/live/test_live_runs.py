@@ -1,0 +1,309 @@
+"""A live run fed with a simulated run's rewards is that run; bad input changes nothing.
+
+The fast tests share one compiled program, that of `PAIRS`.
+"""
+
+import dataclasses
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import catalogue
+from jaxelim.live.program import program
+from tests.live.live_cases import CASES, COINS, TOP, fed, same_run
+
+pytestmark = pytest.mark.xdist_group("live")
+PAIRS = CASES["lucb-pairs"]
+NAMES = ("red", "green", "blue")
+
+
+def named(**changes) -> je.LiveRun:
+    """A live run of `PAIRS` whose arms have names."""
+    given = dict(family=je.Bernoulli(), stopping=PAIRS.stopping, elimination=PAIRS.elimination,
+                 delta=PAIRS.delta, seed=PAIRS.seed, run=PAIRS.run)  # fmt: skip
+    return je.LiveRun(NAMES, PAIRS.problem, PAIRS.rule, **{**given, **changes})
+
+
+def test_a_live_run_repeats_the_simulated_run():
+    """Every pull, the stopping time, the answer and the elimination times.
+
+    For every rule: `test_every_rule_is_saved_and_loaded`.
+    """
+    traced, live = PAIRS.traced(), PAIRS.live()
+    assert traced.stopped and traced.samples > PAIRS.instance.K + 3
+    fed(live, traced)
+    same_run(live, traced)
+
+
+def test_every_rule_has_a_case():
+    assert {type(case.rule) for case in CASES.values()} == set(catalogue.rules().values())
+
+
+def test_live_runs_of_one_shape_share_a_program():
+    """Another seed, delta and run, and names in place of numbers: nothing is traced again."""
+    run = named()
+    held = program(run._job.spec, run._job.inputs)
+    fed_by_rng(run, 8)
+    traces = held.traces
+    other = PAIRS.live()
+    fed_by_rng(other, 8)
+    third = named(seed=9, delta=0.02, run=1)
+    fed_by_rng(third, 8)
+    assert program(third._job.spec, third._job.inputs) is held and held.traces == traces
+
+
+def fed_by_rng(run: je.LiveRun, count: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        arm = run.ask()
+        run.tell(arm, float(rng.random() < 0.5))
+
+
+def test_the_first_rewards_enter_together():
+    """In any order, some twice, before any check; then as the engine starts."""
+    run = named()
+    assert run.ask() == "red" and run.ask(3) == list(NAMES) and run.answer is None
+    with pytest.raises(je.UnsupportedError, match=r"n: got 4.*at most 3 until every arm"):
+        run.ask(4)
+    run.tell("blue", 0)
+    assert run.ask(2) == ["red", "green"]
+    run.tell(["blue", "red"], [1, 1])
+    assert run.ask() == "green" and run.told == 3 and not run.stopped
+    np.testing.assert_array_equal(run.counts, [1, 0, 2])
+    np.testing.assert_array_equal(run.means, [1.0, math.nan, 0.5])
+    with pytest.raises(je.UnsupportedError, match="evidence.*after the first 3 rewards"):
+        _ = run.evidence
+    assert "3 are needed" in str(run.summary())
+    run.tell("green", 1)
+    np.testing.assert_array_equal(run.counts, [1, 1, 2])
+    np.testing.assert_array_equal(run.means, [1.0, 1.0, 0.5])
+    assert run.answer_arms == ("red",) and run.told == run.samples == 4
+
+
+def test_rewards_that_nobody_asked_for():
+    """They enter statistics and t; the arm that was asked for stays, and so does its order."""
+    run = named()
+    run.tell(NAMES, [1, 0, 1])
+    asked = run.ask()
+    others = [one for one in NAMES if one != asked]
+    run.tell(others, [0, 0])
+    assert run.ask() == asked and run.waiting == (asked,)
+    counts = dict(zip(NAMES, run.counts, strict=True))
+    assert counts[asked] == 1 and all(counts[one] == 2 for one in others)
+    run.tell(asked, 1)
+    assert run.waiting == () and run.told == 6
+    # LUCB(pulls=2) pulls b, then c: the second of the pair follows, whatever was told between.
+    plain = named()
+    plain.tell(NAMES, [1, 0, 1])
+    pair = plain.ask(2)
+    assert pair[0] == asked and run.ask() == pair[1]
+
+
+def test_a_batch_may_be_told_in_any_order():
+    """A pair asked for at once ends as the same pair one by one; a longer batch is refused."""
+    traced = PAIRS.traced()
+    batched, reverse = PAIRS.live(), PAIRS.live()
+    batched.tell(traced.arms[:3], traced.rewards[:3])
+    reverse.tell(traced.arms[:3], traced.rewards[:3])
+    s = 3
+    while s + 2 <= traced.samples:
+        pair = batched.ask(2)
+        assert pair == traced.arms[s : s + 2].tolist() == reverse.ask(2)
+        with pytest.raises(je.UnsupportedError, match="at most 2: rewards to come decide"):
+            batched.ask(3)
+        batched.tell(pair, traced.rewards[s : s + 2])
+        reverse.tell(pair[::-1], traced.rewards[s : s + 2][::-1])
+        s += 2
+    np.testing.assert_array_equal(batched.counts, reverse.counts)
+    np.testing.assert_allclose(batched.means, reverse.means, rtol=1e-12)
+    if s < traced.samples:
+        fed(batched, traced)
+    same_run(batched, traced)
+
+
+def test_after_the_end_rewards_are_recorded_and_the_answer_stays():
+    traced, run = PAIRS.traced(), PAIRS.live()
+    fed(run, traced)
+    answer, samples, counts = run.answer.copy(), run.samples, run.counts
+    times = run.elimination_times
+    loser = int(np.argmin(answer))
+    for _ in range(40):
+        run.tell(loser, 1)
+    assert run.stopped and run.samples == samples and run.told == samples + 40
+    np.testing.assert_array_equal(run.answer, answer)
+    np.testing.assert_array_equal(run.elimination_times, times)
+    assert run.counts[loser] == counts[loser] + 40
+    with pytest.raises(je.OverError, match=rf"ended after {samples} rewards, with the answer"):
+        run.ask()
+    assert "40 rewards came after that" in str(run.summary())
+
+
+BAD = {
+    "an unknown name": (("purple", 1), je.UnknownNameError, "arm: got 'purple'.*red"),
+    "a number out of range": ((3, 1), je.ArgumentError, "arm: got 3; allowed: an integer from 0"),
+    "half a success": (("red", 0.5), je.ArgumentError, "rewards: got .*0.5 is not.*0 or 1"),
+    "NaN": (("red", math.nan), je.ArgumentError, "reward: got nan"),
+    "no number": (("red", "1"), je.ArgumentError, "reward: got '1'"),
+    "too large": (("red", 1e101), je.ArgumentError, "of at most 1e.100 units"),
+    "a bool": (("red", True), je.ArgumentError, "a bool is not a number"),
+    "too few rewards": ((["red", "blue"], [1]), je.ArgumentError, "reward"),
+    "one bad of two": ((["red", "blue"], [1, 2]), je.ArgumentError, "2 is not"),
+    "nothing": (([], []), je.ArgumentError, "a non-empty sequence of arms"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_changes_nothing(name):
+    given, error, message = BAD[name]
+    run = named()
+    run.tell(NAMES, [1, 0, 1])
+    asked = run.ask()
+    before = run.counts, run.told, list(run._events)
+    with pytest.raises(error, match=message):
+        run.tell(*given)
+    assert run.ask() == asked and list(run._events) == before[2] and run.told == before[1]
+    np.testing.assert_array_equal(run.counts, before[0])
+    for n in (0, -1, 1.0, True):
+        with pytest.raises(je.ArgumentError, match="n: got"):
+            run.ask(n)
+
+
+def test_bad_arguments_are_refused_before_anything_compiles():
+    def made(*given, **settings):
+        return je.LiveRun(*given, **settings)
+
+    best, rule = je.BestArm(), je.LUCB()
+    for arms in (1, "red", ["red"], ["red", "red"], ["red", 2], [], None, True, [[1.0]], {"a": []}):
+        with pytest.raises(je.ArgumentError, match="arms: got"):
+            made(arms, best, rule)
+    with pytest.raises(je.ArgumentError, match="rule: got Oracle.*nobody knows theta"):
+        made(3, best, je.Oracle())
+    with pytest.raises(je.UnsupportedError, match="linear|unstructured"):
+        made([[1.0, 0.0], [0.6, 0.8]], best, rule)
+    with pytest.raises(je.ArgumentError, match="stopping: got .*one stopping rule"):
+        made(3, best, rule, stopping=(je.LLR(), je.SelectiveElimination()))
+    with pytest.raises(je.ArgumentError, match="m: got 3"):
+        made(3, je.TopM(3), rule)
+    for name, value in (("delta", 1.0), ("seed", -1), ("run", -1), ("initial_pulls", 0)):
+        with pytest.raises(je.ArgumentError, match=f"{name}: got"):
+            made(3, best, rule, **{name: value})
+    with pytest.raises(je.ArgumentError, match="family: got 3"):
+        made(3, best, rule, family=3)
+
+
+def test_threads_may_share_a_run():
+    """Rewards of four threads are all entered."""
+    run = named()
+    run.tell(NAMES, [1, 1, 1])
+
+    def work():
+        for _ in range(20):
+            run.tell("red", 1)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    np.testing.assert_array_equal(run.counts, [81, 1, 1])
+    assert run.told == 83
+
+
+def test_evidence_summary_and_figure():
+    """LLRs as the reference computes them, and the drawn elements of the figure."""
+    run = named(delta=0.01)
+    run.tell(list(NAMES) * 4, [1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1])
+    found = run.evidence
+    assert found.pieces == (("red", "green"), ("red", "blue")) and found.active.all()
+
+    def kl(x, y):
+        return sum(a * math.log(a / b) for a, b in ((x, y), (1 - x, 1 - y)) if a)
+
+    middle = (4 * 1.0 + 4 * 0.25) / 8
+    expected = 4 * kl(1.0, middle) + 4 * kl(0.25, middle)
+    np.testing.assert_allclose(found.llr, [expected, expected], rtol=1e-9)
+    assert found.beta == pytest.approx(math.log(13 / 0.01), rel=1e-12)
+    rows = run.summary().rows
+    assert [row["arm"] for row in rows] == list(NAMES) and rows[0]["answer"] == "x"
+    assert "without guarantee: red" in str(run.summary())
+    left, right = run.figure().axes
+    assert [one.get_width() for one in left.patches] == pytest.approx(list(found.llr))
+    assert left.lines[0].get_xdata()[0] == pytest.approx(found.beta)
+    assert [one.get_text() for one in left.get_yticklabels()] == ["red > green", "red > blue"]
+    np.testing.assert_allclose(right.lines[0].get_xdata(), run.means)
+    assert [one.get_text() for one in right.texts] == ["4", "4", "4"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["uniform", "oracle", "racing", "chernoff-racing", "rage",
+                                  "lazy-tas", "xy-adaptive"])  # fmt: skip
+def test_batches_are_the_next_pulls(name):
+    """`ask(n)` gives the next n pulls of the simulated run, or refuses; told, it goes on."""
+    case = CASES[name]
+    traced, live = case.traced(), case.live()
+    first = live._job.first
+    live.tell(traced.arms[:first], traced.rewards[:first])
+    longest, s = 0, first
+    while s < traced.samples:
+        size = 7
+        while True:
+            try:
+                batch = live.ask(min(size, traced.samples - s))
+                break
+            except je.UnsupportedError as error:
+                assert "rewards to come decide" in str(error) and size > 1
+                size -= 1
+        assert batch == traced.arms[s : s + len(batch)].tolist()
+        longest = max(longest, len(batch))
+        live.tell(batch, traced.rewards[s : s + len(batch)])
+        s += len(batch)
+    assert longest == (7 if name not in ("racing", "chernoff-racing") else 3)
+    same_run(live, traced)
+
+
+@pytest.mark.slow
+def test_many_at_once_and_other_forms_of_arms():
+    """200 rewards in one call; a mapping of names to features; top m with its pairs."""
+    case = dataclasses.replace(CASES["lingape-top"], delta=1e-8)
+    one, many = case.live(), case.live()
+    rng = np.random.default_rng(1)
+    arms = np.tile(np.arange(4), 50)
+    rewards = TOP.means[arms] + rng.standard_normal(200)
+    many.tell(arms, rewards)
+    for arm, reward in zip(arms, rewards, strict=True):
+        one.tell(int(arm), reward)
+    np.testing.assert_array_equal(one.means, many.means)
+    np.testing.assert_array_equal(one.elimination_times, many.elimination_times)
+    assert one.stopped == many.stopped and one.samples == many.samples
+    assert many.elimination_times.shape == (4, 4)
+    features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8]}
+    run = je.LiveRun(features, je.BestArm(), je.LinGapE())
+    run.tell(["a", "b", "c"], [1.0, 0.0, 0.6])
+    np.testing.assert_allclose(run.means, [1.0, 0.0, 0.6], atol=1e-12)
+    assert run.ask() in features
+
+
+@pytest.mark.slow
+def test_a_rule_that_chooses_no_arm():
+    """The reward before its choice is kept; each further ask says what is wrong."""
+
+    class Beyond(je.SamplingRule):
+        """A rule that leaves the arms after ten samples."""
+
+        traits = je.Traits(families=None, uses_delta=False)
+
+        def choose(self, view, state):
+            return view.t // 10 * 3, state
+
+    run = je.LiveRun(3, je.BestArm(), Beyond(), family=je.Bernoulli(), delta=1e-3)
+    run.tell([0, 1, 2], [1, 0, 1])
+    for _ in range(6):
+        run.tell(run.ask(), 1)
+    with pytest.raises(je.RuleError, match="it chose arm 3 after 9 rewards"):
+        run.ask()
+    assert run.told == 9 and not run.stopped and COINS.K == 3
+
+
