@@ -301,6 +301,8 @@ class LaneOps:
         or [n, m, B].
         """
         if matrix.ndim == 2:
+            if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
+                return self._alone_dot(matrix, vector)
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
             return jnp.matmul(matrix, flat, precision="highest").reshape(
                 matrix.shape[:1] + vector.shape[1:]
@@ -310,6 +312,28 @@ class LaneOps:
                 jnp.add, [_outer(matrix[:, q], vector[q]) for q in range(matrix.shape[1])]
             )
         return self._wide_dot(matrix, vector)
+
+    def _alone_dot(self, matrix: Array, vector: Array) -> Array:
+        """`dot` of a shared matrix [n, q] for a single lane, [q, 1] or [q, m, 1].
+
+        The terms are added in their order, each by one fused multiply-add, as in the
+        product for many lanes; so a lane alone rounds as one of many.
+        """
+        wide = (slice(None),) + (None,) * (vector.ndim - 1)
+        if matrix.shape[1] <= _WIDEST_TREE:
+            first, *terms = [matrix[:, q][wide] * vector[q] for q in range(matrix.shape[1])]
+            # A select, since of a sum of two products either may be the one that is not rounded.
+            assert self.flag is not None
+            first = jnp.where(self.flag > 0, first, 0)
+            return functools.reduce(jnp.add, terms, first)
+
+        def add(q, total):
+            column = jax.lax.dynamic_index_in_dim(matrix, q, 1, keepdims=False)
+            row = jax.lax.dynamic_index_in_dim(vector, q, 0, keepdims=False)
+            return total + column[wide] * row
+
+        shape = matrix.shape[:1] + vector.shape[1:]
+        return jax.lax.fori_loop(0, matrix.shape[1], add, jnp.zeros(shape, matrix.dtype))
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B], by its contiguous rows."""

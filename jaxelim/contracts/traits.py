@@ -42,6 +42,8 @@ class Traits:
         tests_pieces: tests the active pieces at every pull.
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
+        one_lane: a lane alone makes the same choices as one of sixteen, to the last
+            digit, so that the last runs of a queue may be taken one after the other.
         batch: how many waiting lanes one call of `choose` serves, for a rule
             with `fast`.
         patience: the share of live lanes that must wait before `choose` is called.
@@ -71,6 +73,7 @@ class Traits:
     tests_pieces: bool = True
     counts_solves: bool = False
     lanes_last: bool = False
+    one_lane: bool = False
     batch: int = 16
     patience: float = 0.0
     source: str = ""

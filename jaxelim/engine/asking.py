@@ -129,6 +129,8 @@ class Asking:
     def choose(self, inputs: Inputs, lane: Lane) -> Lane:
         """Call `choose` once for the first lanes that ask, gathered into a batch."""
         spec, size = self.spec, lane.asks.shape[0]
+        if size == 1:
+            return self._chosen_alone(inputs, lane)
         batch = min(spec.rule.traits.batch, size)
         place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
         taken = lane.asks & (place < batch)
@@ -141,6 +143,20 @@ class Asking:
         few = jax.tree.map(lambda x: x[..., order], own)
         if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
             few = dataclasses.replace(few, prepared=lane.prepared)
+        arm, state = self._chosen(inputs, few, asking)
+        place = jnp.clip(place, 0, batch - 1)
+        spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
+        arm = jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,))
+        return dataclasses.replace(
+            lane,
+            rule_state=jax.tree.map(spread, state, lane.rule_state),
+            chosen=spread(arm, lane.chosen),
+            asks=lane.asks & ~taken,
+        )
+
+    def _chosen(self, inputs: Inputs, few: Lane, asking: Array) -> tuple[Array, Tree]:
+        """The arms and states of `choose` for lanes of which the first `asking` are read."""
+        spec = self.spec
         seen = self.observing.snapshot(inputs, few)
         observers = few.observers
         if spec.elimination is not None and spec.elimination.shared:
@@ -150,15 +166,18 @@ class Asking:
         view = self.view(inputs, seen, few, observers, self.observing.sampling(seen, few))
         lanes = dataclasses.replace(view.lanes, read=asking)
         view = _within(view, dataclasses.replace(view.space, lanes=lanes))
-        arm, state = self.ask("choose", view, few.rule_state)
-        place = jnp.clip(place, 0, batch - 1)
-        spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
-        arm = jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,))
+        return self.ask("choose", view, few.rule_state)
+
+    def _chosen_alone(self, inputs: Inputs, lane: Lane) -> Lane:
+        """`choose` for a single lane, which asks."""
+        arm, state = self._chosen(inputs, lane, jnp.int32(1))
         return dataclasses.replace(
             lane,
-            rule_state=jax.tree.map(spread, state, lane.rule_state),
-            chosen=spread(arm, lane.chosen),
-            asks=lane.asks & ~taken,
+            rule_state=jax.tree.map(
+                lambda new, old: jnp.broadcast_to(new, old.shape), state, lane.rule_state
+            ),
+            chosen=jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (1,)),
+            asks=jnp.zeros((1,), bool),
         )
 
     def init(self, view: View) -> Tree:

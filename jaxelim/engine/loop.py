@@ -12,7 +12,7 @@ settings, seed, run) alone.
 import dataclasses
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,19 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
-from jaxelim.engine import records
-from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Queue, Spec
+from jaxelim.engine import one_lane, records
+from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Parked, Queue, Spec
 from jaxelim.engine.step import Step
+from jaxelim.engine.stepping import Stepping, Steps
 from jaxelim.lanes import where
 
 FEW_LANES = (16, 32)
-"""Numbers of lanes of the programs that take over the last runs of a queue."""
+"""Numbers of lanes of the programs that take over the last runs of a queue.
+
+For rules that a single lane may not take over.
+"""
+PARKED = 64
+"""Places for parked runs, or a multiple: so that few layouts are compiled."""
 BURST = 4
 """Fast steps between polls for waiting lanes.
 
@@ -55,7 +61,8 @@ class Program:
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
         self.compiled = False
         self.cost = 0.0  # seconds of compilation
-        self.waited = 0.0  # seconds with few live lanes, over all jobs
+        self.pace = np.inf  # seconds a step, at best
+        self.waited = 0.0  # seconds that one lane would have saved, over all jobs
         options = cpu_options(spec.family.optimization) if spec.tuned else None
         advance: Callable = self.loop.advance
         self._one = self._everyone = None
@@ -107,39 +114,52 @@ class Program:
             return carry
         return jax.tree.map(lambda x: np.broadcast_to(x, (spec.devices, *np.shape(x))), carry)
 
-    def taken_over(self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec) -> Carry:
-        """Continue from a larger program's carry.
+    def taken_over(
+        self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec
+    ) -> tuple[Queue, Carry]:
+        """Continue from a larger program's carry, whose queue is empty.
+
+        A program of one lane takes the live lanes one after the other. Into any other
+        they fit all at once.
 
         Args:
-            carry: of a program whose spec, `larger`, differs only in its number of
-                lanes. Its queue is empty, and its live lanes fit into this program.
+            carry: of a program whose spec, `larger`, differs only in its number of lanes.
 
         Returns:
-            The carry of this program, on the host.
+            The queue, with the live lanes parked for one lane, and the carry of this
+            program; on the host.
         """
         spec, size = self.spec, self.spec.lanes
+        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
+        places = -(-larger.lanes // PARKED) * PARKED if size == 1 else size
+        empty = self.empty(inputs, queue)
 
-        def one(carry, empty):
-            order = np.argsort(np.asarray(carry.lane.done), kind="stable")[:size]
+        def one(queue, carry, empty):
+            done = np.asarray(carry.lane.done)
+            order = np.resize(np.argsort(done, kind="stable"), places)
 
             def pick(x, like):
                 return np.asarray(x)[..., order] if np.shape(x) != like.shape else np.asarray(x)
 
+            lane, after = jax.tree.map(pick, carry.lane, empty.lane), np.asarray(carry.next)
+            if size == 1:
+                count: Any = np.sum(~done, dtype=np.int32)
+                queue = dataclasses.replace(queue, parked=Parked(lane=lane, count=count))
+                lane, after = empty.lane, np.int32(0)
             rows = spec.queue + size
-            return dataclasses.replace(
+            return queue, dataclasses.replace(
                 jax.tree.map(np.asarray, dataclasses.replace(carry, log=None)),
-                lane=jax.tree.map(pick, carry.lane, empty.lane),
+                lane=lane,
                 out=jax.tree.map(lambda x: np.asarray(x)[:rows], carry.out),
                 log=carry.log,
+                next=after,
             )
 
-        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
-        empty = self.empty(inputs, queue)
         if spec.devices == 1:
-            return one(carry, empty)
+            return one(queue, carry, empty)
         carry = jax.device_get(carry)
         each = range(spec.devices)
-        parts = [one(*jax.tree.map(lambda x, d=d: x[d], (carry, empty))) for d in each]
+        parts = [one(*jax.tree.map(lambda x, d=d: x[d], (queue, carry, empty))) for d in each]
         return jax.tree.map(lambda *x: np.stack(x), *parts)
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
@@ -158,15 +178,6 @@ class Program:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
             self.compiled = True
         return inputs, queue, carry
-
-
-class _Steps(NamedTuple):
-    """What the steps of a chunk change."""
-
-    lane: Lane  # without the arrays that are fixed over a run
-    pulled: Array | None  # [T, B] the arms, where observers stop at different times
-    log: Log | None
-    chooses: Array  # [] int64
 
 
 class Loop:
@@ -189,22 +200,27 @@ class Loop:
 
     def _chunk(self, inputs: Inputs, queue: Queue, carry: Carry) -> Carry:
         """Refill finished lanes, take `chunk` steps, collect the outcomes of finished runs."""
-        carry, noise = self._refilled(inputs, queue, carry)
+        alone = self.spec.lanes == 1
+        refilled = self._unparked if alone else self._refilled
+        carry, noise = refilled(inputs, queue, carry)
         start, opened = carry.lane.stats.t, carry.lane.closed_at == 0
-        steps = self._stepped(inputs, carry, noise)
-        lane = steps.lane
+        stepping = Stepping(self.spec, inputs, carry.lane, noise)
+        stepped = one_lane.stepped if alone else self._stepped
+        taken, steps = stepped(stepping, stepping.begun(carry))
+        lane = stepping.whole(steps.lane)
         if steps.pulled is not None:
             lane = records.pulls_at_stop(lane, steps.pulled, start, opened)
         samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))
         carry = dataclasses.replace(
             self._collected(queue, dataclasses.replace(carry, lane=lane)),
             log=steps.log,
-            iterations=carry.iterations + self.spec.chunk,
+            iterations=carry.iterations + jnp.asarray(taken, carry.iterations.dtype),
             samples=samples,
             chooses=steps.chooses,
         )
         lane = carry.lane
-        live = jnp.sum(~lane.done, dtype=jnp.int32) + (queue.length - carry.next)
+        waiting = queue.length if queue.parked is None else queue.parked.count
+        live = jnp.sum(~lane.done, dtype=jnp.int32) + (waiting - carry.next)
         return dataclasses.replace(carry, live=live, failed=self.step.failed(lane))
 
     def _refilled(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
@@ -249,67 +265,55 @@ class Loop:
         without = lambda lane: dataclasses.replace(lane, prepared=())  # noqa: E731
         return dataclasses.replace(where(lane.done, without(fresh), without(lane)), prepared=shared)
 
-    def _stepped(self, inputs: Inputs, carry: Carry, noise: Array) -> _Steps:
+    def _unparked(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Carry, Array]:
+        """Take the next parked run into a lane that is done, and draw the noise of the chunk."""
+        assert queue.parked is not None
+        parked, count = queue.parked.lane, queue.parked.count
+        wanted = carry.lane.done[0] & (carry.next < count)
+        at = jnp.clip(carry.next, 0, count - 1)
+
+        def next_of(x, old):
+            if x.shape == old.shape:  # without an axis of lanes
+                return x
+            return jax.lax.dynamic_slice_in_dim(x, at, 1, x.ndim - 1)
+
+        lane = jax.lax.cond(
+            wanted,
+            lambda old: jax.tree.map(next_of, parked, old),
+            lambda old: old,
+            carry.lane,
+        )
+        carry = dataclasses.replace(carry, lane=lane, next=carry.next + wanted.astype(jnp.int32))
+        drawn = self.step.noise(inputs, lane.run, lane.row, lane.stats.t, self.spec.chunk)
+        return carry, drawn
+
+    def _stepped(self, stepping: Stepping, c: Steps) -> tuple[int, Steps]:
         """Take `chunk` steps of all lanes."""
-        spec, lane = self.spec, carry.lane
-        length, k = spec.chunk, inputs.features.shape[1]
-        start = lane.stats.t
-        narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
-        pulled = jnp.full((length, spec.lanes), -1, narrow) if spec.observers > 1 else None
-        # Arrays that are fixed over a run stay outside the inner loop's state.
-        fixed = {name: getattr(lane, name) for name in ("features", "nature", "prepared", "delta")}
-        nothing = {
-            "features": None, "nature": None, "prepared": (),
-            "delta": jnp.zeros((0, spec.lanes), lane.delta.dtype),
-        }  # fmt: skip
-        whole = lambda bare: dataclasses.replace(bare, **fixed)  # noqa: E731
-        bared = lambda lane: dataclasses.replace(lane, **nothing)  # noqa: E731
-
-        def one(n, c: _Steps) -> _Steps:
-            lane = whole(c.lane)
-            if spec.rule.fast is not None:
-                at = jnp.minimum(lane.stats.t - start, length - 1)
-                eps = self.step.lanes(inputs).take(noise, at)
-            else:
-                eps = jax.lax.dynamic_index_in_dim(noise, n, keepdims=False)
-            now = self.step.pull(inputs, lane, eps)
-            lane, pulled, log = now.lane, c.pulled, c.log
-            if spec.precision == "float32" and spec.family.refresh is not None:
-                lane = records.refreshed(spec, inputs, lane, now.arm)
-            if pulled is not None:
-                row = now.arm.astype(narrow)
-                pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
-            if log is not None:
-                log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
-            return _Steps(bared(lane), pulled, log, c.chooses)
-
-        def asked(c: _Steps) -> _Steps:
-            lane = self.step.asking.choose(inputs, whole(c.lane))
-            return c._replace(lane=bared(lane), chooses=c.chooses + 1)
-
-        c = _Steps(bared(lane), pulled, carry.log, carry.chooses)
-        if spec.rule.fast is None:
-            c = jax.lax.fori_loop(0, length, one, c)
+        if self.spec.rule.fast is None:
+            c = jax.lax.fori_loop(0, self.spec.chunk, stepping.one, c)
         else:
-            c = self._two_speeds(one, asked, c)
-        return c._replace(lane=whole(c.lane))
+            c = self._two_speeds(stepping.one, stepping.asked, c)
+        return self.spec.chunk, c
 
-    def _two_speeds(self, one: Callable, asked: Callable, c: _Steps) -> _Steps:
+    def _two_speeds(self, one: Callable, asked: Callable, c: Steps) -> Steps:
         """Take bursts of `fast` steps, with calls of `choose` for waiting lanes in between."""
         spec = self.spec
         patience = spec.rule.traits.patience
         steps = 1 if spec.lanes <= LANE_GROUP else BURST
 
-        def enough(c: _Steps):
+        def enough(c: Steps):
             count = lambda x: jnp.sum(x, dtype=jnp.float32)  # noqa: E731
             asking, live = count(c.lane.asks), count(~c.lane.done)
             return (asking > 0) & (asking >= patience * live)
 
-        def burst(i, c: _Steps) -> _Steps:
+        def burst(i, c: Steps) -> Steps:
             c = jax.lax.fori_loop(0, steps, lambda n, c: one(i * steps + n, c), c)
             # Only what `choose` changes is in the loop's state.
             held = c.pulled, c.log
-            c = jax.lax.while_loop(enough, asked, c._replace(pulled=None, log=None))
+            # In a branch, since XLA would compute what does not change in the loop before its test.
+            loop = lambda c: jax.lax.while_loop(enough, asked, c)  # noqa: E731
+            c = c._replace(pulled=None, log=None)
+            c = jax.lax.cond(enough(c), loop, lambda c: c, c)
             return c._replace(pulled=held[0], log=held[1])
 
         return jax.lax.fori_loop(0, spec.chunk // steps, burst, c)
@@ -321,8 +325,10 @@ class Loop:
 
         def collect(c):
             lane, out, finished = c
-            order = jnp.argsort(~over, stable=True)
-            block = jax.tree.map(lambda x: x[order], records.outcome(self.spec, lane))
+            block = records.outcome(self.spec, lane)
+            if self.spec.lanes > 1:
+                order = jnp.argsort(~over, stable=True)
+                block = jax.tree.map(lambda x: x[order], block)
             put = jax.lax.dynamic_update_slice_in_dim
             out = jax.tree.map(lambda o, x: put(o, x, finished, 0), out, block)
             item = jnp.where(over, self.spec.queue, lane.item)

@@ -82,11 +82,12 @@ def logged(spec: Spec, lane: Lane, arm: Array, reward: Array, seen: Snapshot, lo
         pieces = seen.problem.pieces(seen)
     left = pieces.remaining(seen.lanes)
     at = jnp.where(lane.stats.t[0] > t, t, end)
+    put = jax.lax.dynamic_update_index_in_dim
     return dataclasses.replace(
         log,
-        arm=log.arm.at[at].set(arm[0]),
-        reward=log.reward.at[at].set(reward[0]),
-        remaining=log.remaining.at[t].set(left[0]),
+        arm=put(log.arm, arm[0], at, 0),
+        reward=put(log.reward, reward[0], at, 0),
+        remaining=put(log.remaining, left[0], t, 0),
     )
 
 

@@ -41,7 +41,7 @@ class Spec:
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
-    lanes: int  # per device
+    lanes: int  # per device; 1 for the last runs of a queue
     chunk: int  # steps
     queue: int  # capacity in runs, per device
     given_noise: bool
@@ -94,6 +94,7 @@ class Queue:
     instance: Array  # [R] int32
     delta: Array  # [D, R]
     length: Array  # [] int32
+    parked: "Parked | None" = None  # where one lane takes over
 
 
 @jax.tree_util.register_dataclass
@@ -130,6 +131,15 @@ class Lane:
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
     bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
     bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parked:
+    """The last runs of a queue, which one lane takes one after the other."""
+
+    lane: Lane  # P places
+    count: Array  # [] int32: places in use, the first ones
 
 
 @jax.tree_util.register_dataclass

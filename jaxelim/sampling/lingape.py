@@ -35,6 +35,7 @@ class LinGapE(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         uses_rewards=False,
         lanes_last=True,
+        one_lane=True,
         source="Xu et al. 2018; Reda et al. 2021",
         name="lingape",
         aliases=("m-lingape",),

@@ -12,7 +12,8 @@ from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, Interrupted
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
-from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.advance import drive
+from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.interrupts import Interrupts, interruptible
 from jaxelim.simulation.job import Engine, Job
 from jaxelim.simulation.outcomes import ordered, refuse_degenerate

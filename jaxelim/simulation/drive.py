@@ -1,9 +1,6 @@
-"""Runs a job on the engine: the spec, the inputs, the queue, and the host's loop over chunks."""
+"""What a job needs on the engine: its spec, inputs and queue; checks of memory."""
 
-import dataclasses
 import math
-import time
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,15 +8,12 @@ import numpy as np
 
 from jaxelim import engine
 from jaxelim.contracts import Problem
-from jaxelim.engine import LANE_GROUP, Carry, Inputs, Lane, Outcome, Queue, Spec
-from jaxelim.engine.progress import Progress
-from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.errors import ArgumentError
 from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
-from jaxelim.simulation.forecast import forecast_of
-from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Engine, Job
 
 RUNS_A_LANE = 8
@@ -242,160 +236,3 @@ def _needs(
 def _bytes(tree: Any) -> int:
     """Bytes of a tree of arrays, or of their shapes."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
-
-
-def drive(
-    job: Job,
-    spec: Spec,
-    progress: Any,
-    inputs: Inputs,
-    queue: Queue,
-    interrupts: Interrupts | None = None,
-) -> tuple[Carry, dict]:
-    """Advance by chunks until every run is over; the host polls in between.
-
-    Once `interrupts` has noted Ctrl-C, the runs in the lanes are cut off and no other
-    is started.
-
-    Returns:
-        The last carry, as NumPy arrays, and the timings of the work.
-
-    Raises:
-        ArgumentError: an arm or an answer out of range; see `_failure`.
-        KeyboardInterrupt: Ctrl-C while the first program compiled.
-    """
-    count = int(np.sum(queue.length))
-    with Progress(progress, count, count * float(inputs.cap), partial(forecast_of, job)) as bar:
-        return _driven(job, spec, bar, inputs, queue, interrupts or Interrupts())
-
-
-def _driven(
-    job: Job, spec: Spec, bar: Progress, inputs: Inputs, queue: Queue, interrupts: Interrupts
-) -> tuple[Carry, dict]:
-    host = inputs, queue  # placed again for every program
-    began, processor = time.perf_counter(), time.process_time()
-    bar.compiling()
-    with interrupts.compiling():
-        program = engine.program(spec, inputs)
-        *placed, carry = program.begun(*host, program.empty(*host))
-    if interrupts.asked:
-        raise KeyboardInterrupt
-    compiling, processor = time.perf_counter() - began, time.process_time() - processor
-    program.cost = max(program.cost, compiling)
-    bar.running()
-    chunks, computed, iterations = 1, 0, 0
-    while True:
-        last = time.perf_counter()
-        carry = program.advance(*placed, carry, np.int32(chunks))
-        live, finished, samples = map(np.asarray, (carry.live, carry.finished, carry.samples))
-        took = time.perf_counter() - last
-        if np.any(carry.failed):
-            raise _failure(job, carry)
-        # Polling synchronises devices, so poll rarely; but in time for a smaller program to take
-        # over the last runs. `away` runs remain until then, at the mean time a run so far.
-        pause = 0.5
-        if _fewer_lanes(job, spec, 0) is not None:
-            away = int(np.max(live)) - min(engine.FEW_LANES[-1], spec.lanes // 2)
-            each = (last + took - began - compiling) * spec.devices / max(int(np.sum(finished)), 1)
-            pause = min(max(0.5 * away * each, 0.05), 0.5)
-        if took < pause:
-            chunks = min(2 * chunks, 4096)
-        elif took > 4 * pause:
-            chunks = max(1, int(chunks * pause / took))
-        with interrupts.noted():
-            bar.update(int(np.sum(finished)), int(np.sum(samples)))
-        total = int(np.sum(carry.iterations))
-        computed, iterations = computed + (total - iterations) * spec.lanes, total
-        if np.sum(live) == 0:
-            break
-        if interrupts.asked:
-            carry, interrupts.cut = _cut_off(program, placed, carry), True
-            break
-        fewer = _fewer_lanes(job, spec, int(np.max(live)))
-        if fewer is None:
-            continue
-        # Ski rental: compile once the idle time of all jobs so far exceeds the compile cost. This
-        # never costs more than twice the best choice with known run lengths.
-        program.waited += took
-        if job.layout.shrink or engine.compiled(fewer, inputs) or program.waited > program.cost:
-            before = time.perf_counter(), time.process_time()
-            bar.compiling()
-            with interrupts.noted(), interrupts.compiling():
-                smaller = engine.program(fewer, inputs)
-                begun = smaller.begun(*host, smaller.taken_over(*host, carry, spec))
-            if interrupts.asked:
-                carry, interrupts.cut = _cut_off(program, placed, carry), True
-                break
-            *placed, carry = begun
-            program, spec, chunks = smaller, fewer, 1
-            took = time.perf_counter() - before[0]
-            smaller.cost = max(smaller.cost, took)
-            compiling += took
-            processor += time.process_time() - before[1]
-    if np.any(carry.failed):
-        raise _failure(job, carry)
-    carry = jax.tree.map(np.asarray, carry)
-    work = {
-        "seconds": time.perf_counter() - began - compiling,
-        "compile_seconds": compiling,
-        "compile_processor_seconds": processor,
-        "samples_drawn": int(np.sum(carry.samples)),
-        "samples_computed": computed,
-        "choose_rounds": int(np.sum(carry.chooses)),
-    }
-    return carry, work
-
-
-def _cut_off(program: engine.Program, placed: list, carry: Carry) -> Carry:
-    """The carry after the runs in the lanes have ended at their samples, and no other began.
-
-    A cap of 0 ends them at their next check, before they draw a sample. A rule that waits
-    for `choose` gets its turn first. The queue ends where it is.
-    """
-    inputs, queue = placed
-    given = (
-        dataclasses.replace(inputs, cap=np.int32(0)),
-        dataclasses.replace(queue, length=np.array(carry.next)),
-    )
-    return program.advance(*program.place(*given, carry), np.int32(4096))
-
-
-def _failure(job: Job, carry: Carry) -> ArgumentError:
-    """The error for an arm or an answer out of range.
-
-    Among the runs that failed in the earliest chunk it names the one of lowest index.
-    """
-    lane = carry.lane
-    found: dict[str, Any] = {
-        "arm": lane.bad_arm,
-        "run": lane.run,
-        "instance": lane.instance,
-        "t": lane.stats.t,
-    }
-    bad = lane.bad_answer
-    found["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
-    found["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
-    found = {name: np.ravel(x) for name, x in found.items()}
-    failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
-    order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])
-    arm, answer, t, run, instance = (
-        int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance")
-    )
-    where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
-    if arm == 0:
-        argument, allowed = job.problem.in_range(job.instance.K)
-        note = f"it gave {answer} after {t} samples of {where}"
-        return ArgumentError(argument, job.problem, allowed, note)
-    allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
-    note = f"it chose arm {arm} at t = {t} of {where}"
-    return RuleError(
-        job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None
-    )
-
-
-def _fewer_lanes(job: Job, spec: Spec, live: int) -> Spec | None:
-    """The spec with fewer lanes for at most `live` runs a device; None: keep this spec."""
-    if job.layout.shrink is False or spec.log:
-        return None
-    sizes = [lanes for lanes in engine.FEW_LANES if live <= lanes and 2 * lanes <= spec.lanes]
-    return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None

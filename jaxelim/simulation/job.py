@@ -40,8 +40,9 @@ class Engine:
         vmapped: run the rule under `jax.vmap` even where it has a lanes-last form,
             which is faster and gives the same results.
         form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
-        shrink: continue with fewer lanes once few runs are left, which needs another
-            compilation; None: where it pays.
+        shrink: take the last runs of the queue one after the other in a single lane,
+            which needs another compilation, for rules whose trait `one_lane` says that
+            this changes nothing; None: on a CPU where it pays.
 
     Raises:
         ArgumentError: a value is not allowed.

@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxelim.engine import Carry, Outcome, Spec
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.drive import checked_inputs_of, drive, queue_of, spec_of
+from jaxelim.simulation.advance import drive
+from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Job
 

@@ -289,33 +289,6 @@ def test_problems_of_one_shape_share_a_program():
 
 
 @pytest.mark.slow
-def test_the_last_runs_on_fewer_lanes(observed, monkeypatch):
-    """When the queue is empty, the remaining runs move to programs of fewer lanes.
-
-    Those compile once, and no number changes, on one device or two.
-    """
-    monkeypatch.setattr(engine, "FEW_LANES", (8, 16))
-    for devices, lanes in ((1, 32), (len(jax.devices()), 16)):
-        layout = je.Engine(lanes=lanes, devices=devices, chunk=16, shrink=True)
-        moved = je.simulate(
-            INSTANCE, je.BestArm(), je.LinGapE(), stopping=ALL, engine=layout, **COMMON
-        )
-        equal(observed, moved)
-        stayed = je.simulate(
-            INSTANCE,
-            je.BestArm(),
-            je.LinGapE(),
-            stopping=ALL,
-            engine=dataclasses.replace(layout, shrink=False),
-            **COMMON,
-        )
-        equal(observed, stayed)
-        assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
-        assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
-    assert {8, 16, 32} <= {p.spec.lanes for p in engine.program.values() if p.traces == 1}
-
-
-@pytest.mark.slow
 def test_few_runs_take_few_lanes():
     """By default a lane takes about eight runs; runs do not depend on the lanes."""
     few = jax.default_backend() == "cpu"  # a GPU takes a lane per run

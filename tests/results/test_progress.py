@@ -10,7 +10,7 @@ import pytest
 import jaxelim as je
 from jaxelim.engine import progress
 from jaxelim.engine.progress import Progress, automatic, in_words, time_left
-from jaxelim.simulation import drive
+from jaxelim.simulation import advance
 from jaxelim.simulation.forecast import LARGEST, forecast, forecast_of
 from jaxelim.simulation.job import Job
 from tests.results.result_cases import COINS
@@ -174,7 +174,7 @@ def test_a_call_tells_its_cost(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 0.0)
     monkeypatch.setattr(progress.threading, "Thread", AtOnce)
     found = forecast([1000.0], [0.1], je.Heuristic(), 20, 300, True)
-    monkeypatch.setattr(drive, "forecast_of", lambda job: found)
+    monkeypatch.setattr(advance, "forecast_of", lambda job: found)
     hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
     je.simulate(hard, je.BestArm(), je.Uniform(), runs=20, max_samples=300, progress=True)
     text = terminal.getvalue()

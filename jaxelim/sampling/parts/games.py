@@ -4,7 +4,6 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxelim.lanes import LaneOps, index_like
@@ -141,11 +140,8 @@ def _spread(amounts: Array, places: Array, size: int) -> Array:
 
     Places out of range are left out.
     """
-    amounts = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
-    places = jnp.clip(places, 0, size - 1)
-    total = jnp.zeros((size, *amounts.shape[1:]), amounts.dtype)
-    at = (places,) if amounts.ndim == 1 else (places, np.arange(amounts.shape[1], dtype=np.int32))
-    total = total.at[at].add(amounts)
+    here = jnp.expand_dims(places, 0) == index_like(jnp.zeros((size, *places.shape)))
+    total = jnp.sum(jnp.where(here, jnp.maximum(amounts, 0), 0), 1)  # one place of each, if any
     return total / jnp.sum(total, 0)
 
 

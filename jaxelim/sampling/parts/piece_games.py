@@ -70,7 +70,8 @@ def _payoffs(evidence: Evidence, values: Array, arms: int, size: int) -> tuple[A
         there = value < jnp.inf
         row = jnp.where(there, evidence.gradient(piece) - value, 0)
         left = jnp.where(index_like(left) == piece, jnp.inf, left)
-        return left, payoffs.at[n].set(row), mask.at[n].set(there)
+        put = lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, n, 0)  # noqa: E731
+        return left, put(payoffs, row), put(mask, there)
 
     lane = values.shape[1:]
     payoffs, mask = jnp.zeros((size, arms, *lane), values.dtype), jnp.zeros((size, *lane), bool)

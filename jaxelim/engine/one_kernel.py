@@ -1,0 +1,214 @@
+"""Compiles functions into one kernel of XLA's CPU backend.
+
+XLA:CPU calls one kernel for each fused group of operations, at some 35 ns a call. A loop
+over one lane has little else to do. A call that carries the attribute
+`xla_cpu_small_call` is compiled into one kernel, with the loops and branches in it.
+
+The attribute leaves three things to its user. Operations that need a library have no
+form inside a kernel. XLA ends the process where the call has a parameter that nothing
+inside reads, or an argument that is a constant. This module keeps to all three.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend import core
+
+_ALLOWED = frozenset(
+    """
+    abs add and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil
+    clamp concatenate convert_element_type copy copy_p cos cumsum div dot_general
+    dynamic_slice dynamic_update_slice eq eq_to erf exp exp2 expm1 expand_dims floor
+    gather ge gt integer_pow iota is_finite le le_to log log1p logistic lt lt_to max min
+    mul ne neg nextafter not or pad population_count pow random_bits random_fold_in
+    random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or reduce_prod
+    reduce_sum rem reshape rev round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sign sin slice sqrt square squeeze stack stop_gradient sub tan
+    tanh threefry2x32 transpose xor
+    """.split()
+)
+"""Primitives that XLA:CPU compiles without a library."""
+_INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
+                     "closed_call"})  # fmt: skip
+"""Primitives whose own functions are looked into."""
+
+
+class Traced:
+    """A function of a pytree, traced once.
+
+    Args:
+        f: the function; it may close over other arrays of the program.
+        given: what it is called on, or the like.
+    """
+
+    def __init__(self, f: Callable[[Any], Any], given: Any):
+        leaves, structure = jax.tree.flatten(given)
+        flat = lambda *leaves: f(jax.tree.unflatten(structure, leaves))  # noqa: E731
+        self._closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+        self._result = jax.tree.structure(shapes)
+
+    def __call__(self, given: Any) -> Any:
+        """f(given)."""
+        return self._packed(core.jaxpr_as_fun(self._closed)(*jax.tree.leaves(given)))
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a kernel may hold all operations of f."""
+        return not blocking(self._closed.jaxpr)
+
+    def kernel(self, g: Callable[[Any], Any], flag: Array) -> Callable[[Any], Any]:
+        """g, a function of the same pytree that calls f, as one kernel if f allows that.
+
+        Args:
+            g: of operations that a kernel may hold, f apart.
+            flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
+        """
+        if not self.allowed:
+            return g
+        return lambda given: as_one_kernel(g, flag, given)
+
+    def with_kernels(self, flag: Array) -> Callable[[Any], Any]:
+        """f, with each of its outermost while loops as one kernel if that is allowed."""
+
+        def evaluated(given):
+            leaves = jax.tree.leaves(given)
+            return self._packed(_evaluated(self._closed, flag, leaves))
+
+        return evaluated
+
+    def _packed(self, leaves: Any) -> Any:
+        return jax.tree.unflatten(self._result, leaves)
+
+
+def blocking(jaxpr: Any) -> set[str]:
+    """The names of the operations in a jaxpr that no kernel may hold."""
+    found = set()
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name in _INSIDE:
+            for inner in _functions(equation.params):
+                found |= blocking(inner)
+        elif name not in _ALLOWED or name == "dot_general" and _of_matrices(equation):
+            found.add(name)
+    return found
+
+
+def _of_matrices(equation: Any) -> bool:
+    """Whether a product is one of matrices, or of a batch."""
+    (left, right), (batch, _) = equation.params["dimension_numbers"]
+    shapes = [v.aval.shape for v in equation.invars]
+    sizes = [
+        math.prod(n for axis, n in enumerate(shape) if axis not in summed)
+        for shape, summed in zip(shapes, (left, right), strict=True)
+    ]
+    return min(sizes) > 1 or any(shapes[0][axis] > 1 for axis in batch)
+
+
+def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
+    """f(*given) by a tagged call, on what it reads.
+
+    Args:
+        f: of pytrees of arrays, of operations that a kernel may hold. What it closes
+            over becomes an argument.
+        flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
+        given: arrays that XLA does not see as constants (see `at_run_time`).
+    """
+    traced = Traced(lambda given: f(*given), given)
+    closed, leaves = traced._closed, jax.tree.leaves(given)
+    jaxpr = closed.jaxpr
+    names, values = [*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves]
+    read = {v for equation in jaxpr.eqns for v in equation.invars if isinstance(v, core.Var)}
+    read |= {v for v in jaxpr.outvars if isinstance(v, core.Var)}
+    made = {i: make for i, x in enumerate(values) if (make := _made(x)) is not None}
+    handed = [i for i, v in enumerate(names) if i not in made and v in read]
+
+    def called(*args):
+        inside = dict(zip(handed, args, strict=True)) | {i: make() for i, make in made.items()}
+        unread = lambda v: jnp.zeros(v.aval.shape, v.aval.dtype)  # noqa: E731
+        each = [inside[i] if i in inside else unread(v) for i, v in enumerate(names)]
+        consts, leaves = each[: len(closed.consts)], each[len(closed.consts) :]
+        out = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, consts))(*leaves)
+        # So each parameter is read, whatever XLA removes; the sum is never below 0.
+        return [sum(map(_first, args), jnp.int32(0)) < 0, *out]
+
+    args = [
+        x if isinstance(x, Tracer) else at_run_time(x, flag) for x in (values[i] for i in handed)
+    ]
+    first, *out = jax.jit(called, inline=False)(*args)
+    # The attribute goes to the operation that makes this value, the call.
+    never: Any = set_xla_metadata(first, xla_cpu_small_call="true", inlineable="false")
+    least = min(range(len(out)), key=lambda i: out[i].size)
+    out[least] = jnp.where(never, jnp.zeros_like(out[least]), out[least])
+    return traced._packed(out)
+
+
+def at_run_time(x: Any, flag: Array) -> Array:
+    """x, so that XLA does not see a constant in it."""
+    x = jnp.asarray(x)
+    other = ~x if x.dtype == jnp.bool_ else x + jnp.ones((), x.dtype)
+    return jnp.where(flag > 0, x, other)
+
+
+def _first(x: Array) -> Array:
+    """0 or 1, by the first entry of x: [] int32."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
+    one = x.reshape(-1)[:1].reshape(())
+    return (one if one.dtype == jnp.bool_ else one > 0).astype(jnp.int32)
+
+
+def _made(x: Any) -> Callable[[], Array] | None:
+    """How to make x inside: an empty array, or a constant of equal numbers or of 0, 1, 2, .."""
+    if x.size == 0:
+        return lambda: jnp.zeros(x.shape, x.dtype)
+    if isinstance(x, Tracer):
+        return None
+    x = np.asarray(x)
+    if np.all(x == x.flat[0]):
+        return lambda: jnp.full(x.shape, x.flat[0], x.dtype)
+    long = [axis for axis, n in enumerate(x.shape) if n > 1]
+    if len(long) == 1 and np.array_equal(x.ravel(), np.arange(x.size)):
+        return lambda: jax.lax.broadcasted_iota(x.dtype, x.shape, long[0])
+    return None
+
+
+def _functions(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, core.ClosedJaxpr):
+                yield one.jaxpr
+            elif isinstance(one, core.Jaxpr):
+                yield one
+
+
+def _evaluated(closed: Any, flag: Array, leaves: list[Array]) -> list[Array]:
+    """Evaluate a closed jaxpr, with its loops as kernels."""
+    jaxpr = closed.jaxpr
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves], strict=True))
+    read = lambda v: v.val if isinstance(v, core.Literal) else values[v]  # noqa: E731
+    for equation in jaxpr.eqns:
+        given = [read(v) for v in equation.invars]
+        found = equation.primitive.get_bind_params(equation.params)
+        # By the version of JAX: the parameters, or functions and parameters.
+        functions, params = ((), found) if isinstance(found, dict) else found
+
+        def one(*x, bind=equation.primitive.bind, functions=functions, params=params):
+            return bind(*functions, *x, **params)
+
+        loop = equation.primitive.name in ("while", "scan")
+        if loop and not any(blocking(inner) for inner in _functions(equation.params)):
+            out = as_one_kernel(one, flag, *(at_run_time(x, flag) for x in given))
+        else:
+            out = one(*given)
+        values |= zip(
+            equation.outvars, out if equation.primitive.multiple_results else [out], strict=True
+        )
+    return [read(v) for v in jaxpr.outvars]
