@@ -6,6 +6,7 @@ The x64 flag is off unless the environment turns it on.
 import dataclasses
 import gc
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
@@ -16,6 +17,10 @@ import jax
 import pytest
 
 from jaxelim.simulation import drive
+
+# A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

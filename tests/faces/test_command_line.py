@@ -48,8 +48,8 @@ def test_the_version_has_one_source(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"jaxelim {je.__version__}\n"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "jaxelim.__version__"}
+    assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"] == {"path": "jaxelim/__init__.py"}
 
 
 # Paths are checked before anything runs
