@@ -10,8 +10,8 @@ import numpy as np
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
-from jaxelim.errors import ArgumentError, TieError
-from jaxelim.families import Gaussian
+from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.families import Gaussian, Recorded
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.job import LONGEST, Engine, Job
@@ -113,6 +113,9 @@ class LiveJob:
         delta = checks.real("delta", delta, low=0, high=1, open=True)
         run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
         family = Gaussian() if family is None else family
+        if isinstance(family, Recorded):
+            allowed = "the family that it wraps: the rewards of a live run are told"
+            raise UnsupportedError("family", family, allowed)
         layout = Engine(lanes=LANE_GROUP, devices=1)
 
         def checked(instance: Instance) -> Job:
