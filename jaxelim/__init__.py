@@ -81,11 +81,17 @@ from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.comparison import Comparison, compare
 from jaxelim.simulation.result import Result
 from jaxelim.simulation.trace import Trace
-from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.stopping.resets import Resets
-from jaxelim.stopping.thresholds import GK16, Heuristic, LinearThreshold, LogLogThreshold
+from jaxelim.thresholds import (
+    GK16,
+    Heuristic,
+    KaufmannKalyanakrishnan,
+    KaufmannKoolen,
+    LinearThreshold,
+    LogLogThreshold,
+)
 
 if TYPE_CHECKING:
     from jaxelim import cluster, figures, store, testing

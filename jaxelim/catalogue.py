@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jaxelim import families, problems, sampling, stopping
+from jaxelim import families, problems, sampling, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.instances.instance import Instance
@@ -141,12 +141,12 @@ def find_threshold(
             problem.
     """
     known = {
-        "heuristic": stopping.Heuristic,
-        "gk16": stopping.GK16,
-        "log-log": stopping.LogLogThreshold,
-        "linear": lambda: stopping.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
-        "kaufmann-koolen": lambda: stopping.KaufmannKoolen.of(instance, problem),
-        "kaufmann-kalyanakrishnan": lambda: stopping.KaufmannKalyanakrishnan.of(
+        "heuristic": thresholds.Heuristic,
+        "gk16": thresholds.GK16,
+        "log-log": thresholds.LogLogThreshold,
+        "linear": lambda: thresholds.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
+        "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
+        "kaufmann-kalyanakrishnan": lambda: thresholds.KaufmannKalyanakrishnan.of(
             instance, isinstance(rule, rules()["racing"])
         ),
     }

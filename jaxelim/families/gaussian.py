@@ -36,7 +36,7 @@ from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps, index_like
-from jaxelim.stopping.thresholds import LinearThreshold
+from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance

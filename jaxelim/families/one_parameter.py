@@ -23,7 +23,7 @@ from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.families.logarithm import log, log1p
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
-from jaxelim.stopping.thresholds import refuse_linear
+from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance

@@ -17,7 +17,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.student_evidence import StudentEvidence, pair
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
-from jaxelim.stopping.thresholds import refuse_linear
+from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance

@@ -28,7 +28,7 @@ from jaxelim.live.report import Evidence
 from jaxelim.live.settings import arguments, encoded, versions
 from jaxelim.simulation.result import Summary
 from jaxelim.stopping.llr import LLR
-from jaxelim.stopping.thresholds import Heuristic
+from jaxelim.thresholds.basic import Heuristic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

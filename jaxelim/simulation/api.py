@@ -20,7 +20,7 @@ from jaxelim.simulation.outcomes import ordered, refuse_degenerate
 from jaxelim.simulation.result import Result
 from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
-from jaxelim.stopping.thresholds import Heuristic
+from jaxelim.thresholds.basic import Heuristic
 
 
 def simulate(

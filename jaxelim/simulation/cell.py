@@ -12,8 +12,8 @@ from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation.api import Engine, simulate
-from jaxelim.stopping.thresholds import Heuristic
 from jaxelim.store.settings import REVISION, canonical
+from jaxelim.thresholds.basic import Heuristic
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxelim import families, problems, sampling
+from jaxelim import families, problems, sampling, thresholds
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, ResultFileError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.sampling.parts import tolerance
-from jaxelim.stopping import deviations, elimination, llr, resets, thresholds
+from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
     "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
@@ -75,8 +75,7 @@ class NotHere(Exception):
 
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
-    places = (sampling, problems, families, tolerance, llr, elimination, resets, thresholds,
-              deviations)  # fmt: skip
+    places = (sampling, problems, families, tolerance, llr, elimination, resets, thresholds)
     found = [EpsilonBestArm, *(one for place in places for one in vars(place).values())]
     return {_name(one): one for one in found if isinstance(one, type) and _own(one)}
 

@@ -4,8 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from jaxelim import problems, sampling
-from jaxelim.stopping import deviations, thresholds
+from jaxelim import problems, sampling, thresholds
 from jaxelim.testing.report import ContractError, require
 
 
@@ -14,7 +13,6 @@ def check_repr(thing: Any) -> str:
 
     names = {
         **vars(thresholds),
-        **vars(deviations),
         **vars(problems),
         **vars(sampling),
         **vars(jaxelim),

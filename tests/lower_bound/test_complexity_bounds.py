@@ -12,7 +12,7 @@ from jaxelim.instances import two_dimensional
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.bounds import first_time, heuristic, region_of, stopping_difference
 from jaxelim.problems import BestArm
-from jaxelim.stopping.thresholds import Heuristic
+from jaxelim.thresholds.basic import Heuristic
 from tests.lower_bound.complexity_cases import information
 
 K = 5

@@ -11,7 +11,7 @@ from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
 from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.described import hash_of
-from jaxelim.stopping.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
+from jaxelim.thresholds.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli(), name="coins")

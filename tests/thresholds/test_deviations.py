@@ -13,7 +13,7 @@ from scipy.special import lambertw, zeta
 
 import jaxelim as je
 from jaxelim import catalogue, cli, scope
-from jaxelim.stopping import deviations
+from jaxelim.thresholds import deviations
 
 ROOT = Path(__file__).parents[2]
 XS = np.concatenate([[1e-12, 1e-6], np.geomspace(1e-3, 750, 60)])
