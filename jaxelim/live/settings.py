@@ -5,7 +5,6 @@ written by the name of its class alone, and is given again when the file is read
 """
 
 import dataclasses
-import sys
 from typing import Any
 
 import jax
@@ -13,24 +12,17 @@ import numpy as np
 
 import jaxelim
 from jaxelim.errors import ArgumentError
+from jaxelim.simulation.described import known
 
 STATE = 1
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
 OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
 """Arguments of a live run that a file may hold by the name of their class alone."""
-_FOLDERS = ("families", "problems", "sampling", "stopping")
 
 
 def _known() -> dict[str, type]:
     """The dataclasses of families, problems, rules, stopping rules and thresholds, by name."""
-    prefixes = tuple(f"jaxelim.{folder}" for folder in _FOLDERS)
-    found = {}
-    for module in [one for name, one in list(sys.modules.items()) if name.startswith(prefixes)]:
-        for name, kind in vars(module).items():
-            if isinstance(kind, type) and kind.__module__ == module.__name__:
-                if dataclasses.is_dataclass(kind) and not name.startswith("_"):
-                    found[name] = kind
-    return found
+    return {kind.__name__: kind for kind in known().values()}
 
 
 def encoded(value: Any) -> Any:
