@@ -142,7 +142,8 @@ def test_order_of_the_stops_and_layouts(family, rule):
     one = je.simulate(*given, runs=24, engine=je.Engine(devices=1), **common)
     llr, selective, full = one.samples[:3, 0]
     assert (full <= selective).all() and (selective <= llr).all() and one.stopped.any()
-    assert (full < llr).any()
+    # A rule that samples the least piece may refute all pieces at one sample in every run.
+    assert (full < llr).any() or rule != "uniform"
     for layout in (je.Engine(vmapped=True, devices=1), je.Engine(lanes=16, chunk=37, devices=1)):
         other = je.simulate(*given, runs=24, engine=layout, **common)
         for name in FIELDS:
