@@ -27,6 +27,8 @@ def test_the_table_of_rules_is_printed_from_the_code():
     "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/add-a-family.md",
     "docs/add-a-stopping-rule.md",
     "docs/which-family.md",
+    *(pytest.param(f"docs/{name}.md", marks=pytest.mark.slow)
+      for name in ("compare-rules", "recorded-rewards", "live-runs")),
     # most of its minute goes into compiling the searches
     pytest.param("docs/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
