@@ -55,9 +55,9 @@ def planned(given: tuple, settings: dict) -> tuple:
 
     Must be called under `scope.engine`.
     """
+    from jaxelim import thresholds
     from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
     from jaxelim.simulation.job import Job
-    from jaxelim.stopping import thresholds
 
     job = Job.checked(
         *given,
