@@ -8,14 +8,13 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import ROOT
+from benchmarks.processes import script
 from benchmarks.report import Section, Sitting
 
 ROWS = {
@@ -104,12 +103,7 @@ def run(sitting: Sitting) -> Section:
         f"Live runs: ms of one ask and tell, of {pulls}; s of {many} rewards; float64"
     )
     for name in QUICK if sitting.quick else ROWS:
-        command = [sys.executable, "-m", "benchmarks.live", name, str(pulls), str(many)]
-        command += [] if sitting.core is None else [str(sitting.core)]
-        settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-        done = subprocess.run(
-            command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
-        )
+        done = script("benchmarks.live", name, pulls, many, core=sitting.core)
         if done.returncode:
             section.failed.append(f"{name} ended with {done.returncode}: {done.stderr[-300:]}")
             continue

@@ -7,11 +7,10 @@ Their sum bounds what a step can reach in XLA's kernels. Shares of a running ste
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
-from benchmarks.processes import ROOT
+from benchmarks.processes import script
 from benchmarks.report import Section, Sitting
 
 K, D, LANES = 50, 20, 64
@@ -133,13 +132,7 @@ def run(sitting: Sitting) -> Section:
         f"Parts of a step, each alone: microseconds for {LANES} lanes, K = {K}, d = {D}, float64"
     )
     steps, repeats = (200, 3) if sitting.quick else (4000, sitting.repeats or 7)
-
-    command = [sys.executable, "-m", "benchmarks.parts", str(steps), str(repeats)]
-    command += [] if sitting.core is None else [str(sitting.core)]
-    settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
-    )
+    done = script("benchmarks.parts", steps, repeats, core=sitting.core)
     if done.returncode:
         section.failed.append(f"it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     else:

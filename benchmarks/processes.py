@@ -27,6 +27,16 @@ def fresh_cache() -> Iterator[dict]:
         yield {"JAX_COMPILATION_CACHE_DIR": folder}
 
 
+def script(module: str, *words: object, core: int | None) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module words.. [core]` with one device and one thread, and wait for it."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    command += [] if core is None else [str(core)]
+    settings = {**os.environ, "NPROC": "1", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    return subprocess.run(
+        command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False
+    )
+
+
 def apart(
     case: Case | None,
     timing: Timing,

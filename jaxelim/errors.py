@@ -155,8 +155,8 @@ class UnknownNameError(ArgumentError):
         self.args = (argument, given, self.known)
 
 
-class SetupError(JaxelimError, RuntimeError):
-    """The process or JAX's settings prevent jaxelim from computing.
+class _RemedyError(JaxelimError, RuntimeError):
+    """Something is wrong around a call, and can be mended.
 
     Args:
         problem: what is wrong, in words.
@@ -172,21 +172,12 @@ class SetupError(JaxelimError, RuntimeError):
         return f"{self.problem}; {self.remedy}"
 
 
-class ClusterError(JaxelimError, RuntimeError):
-    """Workers do not compute what they were asked for.
+class SetupError(_RemedyError):
+    """The process or JAX's settings prevent jaxelim from computing."""
 
-    Args:
-        problem: what is wrong, in words.
-        remedy: what to do about it.
-    """
 
-    def __init__(self, problem: str, remedy: str):
-        super().__init__(problem, remedy)
-        self.problem = problem
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.problem}; {self.remedy}"
+class ClusterError(_RemedyError):
+    """Workers do not compute what they were asked for."""
 
 
 class WorkersLost(ClusterError):
