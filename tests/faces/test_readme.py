@@ -24,7 +24,8 @@ def test_the_table_of_rules_is_printed_from_the_code():
 
 
 @pytest.mark.parametrize("page", [
-    "README.md", "docs/how-to/add-a-rule.md", "docs/how-to/add-a-problem.md", "docs/how-to/add-a-family.md",
+    "README.md", "docs/how-to/add-a-rule.md", "docs/how-to/add-a-problem.md",
+    "docs/how-to/add-a-family.md",
     "docs/how-to/add-a-stopping-rule.md",
     "docs/how-to/which-family.md",
     *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
