@@ -79,6 +79,7 @@ docs: $(DOCS)
 
 # Open the built site in headless Chromium: broken links, console errors, screenshots.
 docs-check: docs
+	$(BIN)/python -m pip install --quiet -e ".[browser]"
 	$(BIN)/python .ci/docs_check.py build/docs/html build/docs/screenshots
 
 # Build the distributions, and try the wheel outside the tree.

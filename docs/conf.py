@@ -31,6 +31,7 @@ extensions = [
     "generated",
     "mathml",
 ]
+suppress_warnings = ["toc.empty_glob"]
 exclude_patterns = ["extensions", "figures", "**.ipynb_checkpoints"]
 nitpicky = True  # a name that leads nowhere is an error
 nitpick_ignore = [  # these do by intent: internals behind arguments that users leave out
@@ -70,6 +71,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["static"]
+html_favicon = "static/icon.svg"
 html_css_files = ["site.css"]
 templates_path = []
 html_theme_options = {"navigation_with_keys": False}
