@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxelim.figures.style import GREY, STYLES
+from jaxelim.figures.style import GREY, STYLES, Drawing
 
 
 def live_figure(
@@ -29,7 +29,7 @@ def live_figure(
         counts: [K], pulls.
     """
     rows = max(len(pieces), len(arms))
-    figure = Figure(figsize=(8, 1.4 + 0.3 * min(rows, 40)), layout="constrained")
+    figure = Drawing(figsize=(8, 1.4 + 0.3 * min(rows, 40)), layout="constrained")
     left, right = figure.subplots(1, 2)
     blue, orange = STYLES[0][0], STYLES[1][0]
     places = np.arange(len(pieces))

@@ -5,8 +5,10 @@ import dataclasses
 import functools
 import inspect
 import re
+import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import tyro
 
@@ -15,6 +17,7 @@ from experiments import allocations, two_dimensional
 from jaxelim import catalogue, figures
 
 ROOT = Path(__file__).parents[2]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md"))
 
 
 def test_the_table_of_rules_is_printed_from_the_code():
@@ -44,6 +47,46 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         .replace("steps=60", "steps=4")
     )
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
+
+
+def cells(text: str) -> list[str]:
+    """The code of a notebook's cells, without their options."""
+    return re.findall(r"^```\{code-cell\}.*\n(?::.*\n)*((?:.*\n)*?)^```$", text, re.M)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_run(page, tmp_path, monkeypatch):
+    """All cells in order, as they stand; pytest makes a warning an error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    space = {"__name__": "__page__"}
+    try:
+        for number, cell in enumerate(cells(page.read_text())):
+            exec(compile(cell, f"{page.name}, cell {number}", "exec"), space)
+    finally:
+        plt.close("all")
+
+
+def test_tutorials_are_notebooks_with_links_to_further_pages():
+    assert [int(page.stem.split("-")[0]) for page in TUTORIALS] == list(range(1, 10))
+    for place, page in enumerate(TUTORIALS):
+        text = page.read_text()
+        assert text.startswith("---\njupytext:\n") and "format_name: myst" in text
+        assert len(cells(text)) == text.count("```{code-cell}") >= 3, page.name
+        for cell in cells(text):
+            compile(cell, page.name, "exec")
+            assert all(len(line) <= 100 for line in cell.split("\n")), page.name
+        further = text[text.index("\n## Further\n") :]
+        assert all(f"]({one.name})" in further for one in TUTORIALS[place + 1 : place + 2])
+        assert re.search(r"\]\(\.\./how-to/", further), page.name
+        assert re.search(r"\]\(\.\./(reference|explanation)/", further), page.name
+
+
+def test_cells_are_found_without_their_options():
+    text = "```{code-cell} ipython3\n:tags: [hide-input]\na = 1\nb = 2\n```\n\n```python\nc\n```\n"
+    assert cells(text) == ["a = 1\nb = 2\n"]
 
 
 def test_the_page_on_allocations_uses_names_that_exist():
