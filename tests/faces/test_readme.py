@@ -29,10 +29,11 @@ def test_the_table_of_rules_is_printed_from_the_code():
 @pytest.mark.parametrize("page", [
     "README.md", "docs/how-to/add-a-rule.md", "docs/how-to/add-a-problem.md",
     "docs/how-to/add-a-family.md",
-    "docs/how-to/add-a-stopping-rule.md",
-    "docs/how-to/which-family.md",
+    "docs/how-to/add-a-stopping-rule.md", "docs/how-to/which-family.md",
+    "docs/how-to/store-and-resume.md",
     *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
-      for name in ("compare-rules", "recorded-rewards", "live-runs")),
+      for name in ("add-a-threshold", "simulate", "their-call-ours", "compare-rules",
+                   "recorded-rewards", "live-runs")),
     # most of its minute goes into compiling the searches
     pytest.param("docs/explanation/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
