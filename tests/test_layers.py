@@ -14,9 +14,9 @@ LAYERS = (
     ("lower_bound", "engine"),
     ("sampling", "store", "cluster"),
     ("simulation",),
-    ("catalogue", "figures", "testing"),
+    ("catalogue", "figures"),
     ("live",),
-    ("cli", "__init__"),
+    ("testing", "cli", "__init__"),
 )
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
