@@ -111,9 +111,10 @@ def simulate(
             scheduler is, or a worker has other versions.
         Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
             started; those that were not over are `truncated` at the samples they had.
-            With several instances or deltas a run may have 0 samples on some. Where no
-            run was started, or with executor or store, it is None. While a program
-            compiles the first Ctrl-C waits for it; a second does not.
+            With several instances or deltas a run may have 0 samples on some. With
+            executor or store it has the runs of finished blocks. It is None where there
+            is no such run. While a program compiles the first Ctrl-C waits for it; a
+            second does not.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
