@@ -98,7 +98,8 @@ def check_sampling_rule(
                 lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
         first = natural_problems(rule)[0] if problem is None else problem
         lines.append(_check_stress(rule, first, stress, seed))
-        if type(rule).predetermined is not SamplingRule.predetermined:
+        given = type(rule).predetermined is not SamplingRule.predetermined
+        if given and not rule.traits.uses_truth:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
             lines.append(_check_batches(rule, first, on, delta, seed, ridge))
     except RuleError as error:
