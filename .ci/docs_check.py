@@ -32,7 +32,7 @@ SIZES = {"wide": (1440, 1000), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 KINDS = {
     "index": "index.html",
-    "tutorial": "tutorials/0*.html",
+    "tutorial": "tutorials/[0-9]*.html",
     "how-to": "how-to/add-a-rule.html",
     "definitions": "reference/definitions.html",
     "rules": "reference/rules.html",

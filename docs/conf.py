@@ -31,7 +31,6 @@ extensions = [
     "generated",
     "mathml",
 ]
-suppress_warnings = ["toc.empty_glob"]
 exclude_patterns = ["extensions", "figures", "**.ipynb_checkpoints"]
 nitpicky = True  # a name that leads nowhere is an error
 nitpick_ignore = [  # these do by intent: internals behind arguments that users leave out
@@ -67,7 +66,7 @@ intersphinx_timeout = 1
 html_theme = "furo"
 html_title = f"jaxelim {release}"
 html_math_renderer = "mathml"
-html_copy_source = False
+html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
 html_static_path = ["static"]

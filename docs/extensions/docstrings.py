@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 SECTION = re.compile(r"^(Args|Returns|Raises|Warns|Yields|Example|Examples|Attributes):\s*$")
-FORMULA = re.compile(r"^[^.`]{1,40} = ")
+FORMULA = re.compile(r"^(?!- )[^.`]{1,40} = ")
+SENTENCES = re.compile(r"[.)] +[A-Z(][a-z]|`")
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -51,12 +52,20 @@ def paragraphs(lines: list[str]) -> list[list[str]]:
     return [group for group in groups if group]
 
 
+def is_formula(lines: list[str]) -> bool:
+    """Whether a paragraph is formulas, whose lines and spaces stay."""
+    if all(line.startswith("    ") for line in lines):
+        return True
+    return bool(FORMULA.match(lines[0])) and not SENTENCES.search("\n".join(lines))
+
+
 def one_paragraph(lines: list[str], section: str) -> list[str]:
     """A paragraph as reStructuredText."""
     if lines[0].lstrip().startswith(">>>"):
         return lines
-    if not section and (FORMULA.match(lines[0]) or all(x.startswith("    ") for x in lines)):
-        return ["::", "", *textwrap.indent(textwrap.dedent("\n".join(lines)), "   ").split("\n")]
+    if not section and is_formula(lines):
+        body = textwrap.indent(textwrap.dedent("\n".join(lines)), "   ")
+        return [".. code-block:: text", "", *body.split("\n")]
     text = "\n".join(lines)
     if section == "Args":  # names over two lines
         text = re.sub(r"^( +[\w, ]+,)\n +(?=[\w, ]+:)", r"\1 ", text, flags=re.M)
@@ -90,7 +99,7 @@ def rewritten(lines: list[str]) -> list[str]:
         if made and SECTION.match(made[-1]):
             made += one_paragraph(group, section)
         else:
-            made += ["", *one_paragraph(group, section)]
+            made += ["", *one_paragraph(group, section if made else "summary")]
     return [*made[1:], ""] if made and not made[0] else [*made, ""]
 
 

@@ -164,7 +164,18 @@ def complete(app):
         raise RuntimeError(f"docs/extensions/public.py: no page has {sorted(lost)}")
 
 
+def tidy(app, failed):
+    """Remove pages of an earlier build whose sources are gone."""
+    if not failed and app.builder.name == "html":
+        made = {f"{page}.html" for page in app.env.found_docs} | {"genindex.html", "search.html"}
+        for file in Path(app.outdir).rglob("*.html"):
+            name = file.relative_to(app.outdir).as_posix()
+            if name not in made and not name.startswith("_"):
+                file.unlink()
+
+
 def setup(app):
     app.connect("builder-inited", complete)
+    app.connect("build-finished", tidy)
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
