@@ -81,8 +81,8 @@ def test_tutorials_are_notebooks_with_links_to_further_pages():
             assert all(len(line) <= 100 for line in cell.split("\n")), page.name
         further = text[text.index("\n## Further\n") :]
         assert all(f"]({one.name})" in further for one in TUTORIALS[place + 1 : place + 2])
-        assert re.search(r"\]\(\.\./how-to/", further), page.name
-        assert re.search(r"\]\(\.\./(reference|explanation)/", further), page.name
+        deeper = re.findall(r"\]\(\.\./(?:how-to|reference|explanation)/", further)
+        assert len(deeper) >= 3, page.name
 
 
 def test_cells_are_found_without_their_options():
