@@ -55,17 +55,31 @@ def cells(text: str) -> list[str]:
     return re.findall(r"^```\{code-cell\}.*\n(?::.*\n)*((?:.*\n)*?)^```$", text, re.M)
 
 
+def executed(cell: str, name: str, space: dict) -> None:
+    """Run a cell, and show its last value as a notebook would."""
+    body = ast.parse(cell).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), name, "exec"), space)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), name, "eval"), space)
+        for show in ("_repr_png_", "_repr_html_"):
+            getattr(value, show, lambda: None)()
+        assert value is None or hasattr(value, "_repr_png_") or "<Figure" not in repr(value)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_tutorials_run(page, tmp_path, monkeypatch):
     """All cells in order, as they stand; pytest makes a warning an error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("MPLBACKEND", "agg")
+    plt.switch_backend("agg")
     space = {"__name__": "__page__"}
     try:
         for number, cell in enumerate(cells(page.read_text())):
-            exec(compile(cell, f"{page.name}, cell {number}", "exec"), space)
+            executed(cell, f"{page.name}, cell {number}", space)
+            for figure in plt.get_fignums():
+                plt.figure(figure).canvas.draw()
     finally:
         plt.close("all")
 
