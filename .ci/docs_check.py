@@ -98,12 +98,15 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 def browser(profile: str) -> webdriver.Chrome:
     """A headless Chromium that keeps its console and its requests."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        sys.exit("docs check: install Debian's packages chromium and chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "chromium"
+    options.binary_location = chromium
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    return webdriver.Chrome(options, Service(driver))
 
 
 def look(driver: webdriver.Chrome, address: str, size: str, scheme: str) -> Iterator[str]:
