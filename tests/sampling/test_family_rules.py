@@ -6,6 +6,7 @@ import pytest
 import jaxelim as je
 from tests.twin import weighing
 
+pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),
@@ -155,14 +156,16 @@ def test_permuted_arms_permute_the_pulls(rule, problem):
 
 
 @pytest.mark.parametrize(
-    ("rule", "problem"),
-    [(je.OptimisticTaS(), je.TopM(2)), (je.OptimisticTaS(bonus=lambda t, n: n), je.BestArm()),
-     (je.LinGapE(), je.BestArm())],
-    ids=["optimistic-topm", "bonus", "lingape"],
+    ("rule", "problem", "family"),
+    [(je.OptimisticTaS(), je.TopM(2), je.Bernoulli()),
+     (je.OptimisticTaS(bonus=lambda t, n: n), je.BestArm(), je.Bernoulli()),
+     (je.OptimisticTaS(), je.BestArm(), je.GaussianUnknownVariance()),
+     (je.LinGapE(), je.BestArm(), je.Bernoulli())],
+    ids=["optimistic-topm", "bonus", "optimistic-unknown-variance", "lingape"],
 )  # fmt: skip
-def test_what_is_not_defined_is_refused(rule, problem):
+def test_what_is_not_defined_is_refused(rule, problem, family):
     with pytest.raises(je.UnsupportedError, match=r"^(family|instance): got"):
-        je.simulate(instance("bernoulli", [0.5, 0.3, 0.1]), problem, rule)
+        je.simulate(je.Instance.unstructured([0.5, 0.3, 0.1], family), problem, rule)
 
 
 class NoDivergence(je.Family):
