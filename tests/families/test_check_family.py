@@ -14,7 +14,6 @@ from jaxelim.families.one_parameter import poisson
 from jaxelim.testing import ContractError, check_family, family_checks, whole_family
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 
 

@@ -90,7 +90,7 @@ def test_runs_are_those_of_the_twin(family, problem, rule):
 
 
 @pytest.mark.parametrize(("family", "problem", "rule"), list(cases([
-    ("bernoulli", "bai", "kl-chernoff"), ("bernoulli", "bai", "chernoff"),
+    ("bernoulli", "bai", "kl-chernoff"),
 ])))  # fmt: skip
 def test_pulls_are_those_of_the_twin(family, problem, rule):
     """Every arm and every reward, up to the last stop."""

@@ -78,8 +78,7 @@ CASES = [
     if defined(rule, problem, eliminates) and (family, rule) != ("gaussian", "optimistic-tas")
     and ((family, problem) != ("gaussian", "topm") or rule not in ("tas", "tas, C"))
 ]  # fmt: skip
-QUICK = [("bernoulli", "bai", "tas", False), ("poisson", "topm", "k-learner", True),
-         ("gaussian", "bai", "tas", True)]  # fmt: skip
+QUICK = [("bernoulli", "bai", "tas", False), ("poisson", "topm", "k-learner", True)]
 
 
 @pytest.mark.parametrize(
