@@ -12,6 +12,7 @@ sys.path[:0] = [str(ROOT), str(DOCS / "extensions")]
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(len(os.sched_getaffinity(0))))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ["CI"] = "docs"  # no progress bars in the kernels
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.getenv("PYTHONPATH")])])
 
 import inventories  # noqa: E402

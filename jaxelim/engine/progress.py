@@ -1,5 +1,6 @@
 """Progress of long work, shown at a terminal or in a notebook."""
 
+import importlib.util
 import math
 import multiprocessing
 import os
@@ -31,6 +32,15 @@ def automatic() -> bool:
 def _in_notebook() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+def _bars() -> Any:
+    """The class of bars: widgets in a notebook that has them."""
+    if _in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
+        from tqdm.notebook import tqdm
+    else:
+        from tqdm import tqdm
+    return tqdm
 
 
 def in_words(seconds: float) -> str:
@@ -103,8 +113,7 @@ class Progress:
         self._bar: Any = None
         wanted = automatic() if show is None else show is True
         if wanted:
-            from tqdm.auto import tqdm  # the widget in a notebook that has one
-
+            tqdm = _bars()
             form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
             self._bar = tqdm(
                 total=total, unit="run", file=sys.stderr, dynamic_ncols=True, bar_format=form
