@@ -26,14 +26,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 import numpy as np
 from jax import Array
+
+from jaxelim import matrices
 
 Tree = Any
 _WIDEST_TREE = 64
 """Above this length trees fold in two levels: as many operations, far fewer nodes to compile."""
-_WIDEST_WRITTEN = 32
-"""Up to this size a GPU's inverse writes its passes out: in a loop each would copy the matrix."""
 
 
 def where(condition: Array, new: Tree, old: Tree) -> Tree:
@@ -377,53 +378,38 @@ class LaneOps:
 
     def inverse(self, a: Array) -> Array:
         """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
-        if self.gpu:
-            return self._swept(a) if a.ndim > 2 else self._swept(a[..., None])[..., 0]
         if a.ndim == 2:
-            return jnp.linalg.inv(a)
-        if not self._by_trees(a) or a.shape[0] > _WIDEST_TREE:
+            return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
+        if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        return self._swept(a)
+        return matrices.swept(a, self.materialize, loop=not self.gpu)
 
-    def _swept(self, a: Array) -> Array:
-        """Invert by block sweeps of two pivots a pass.
+    def solver(
+        self, a: Array, cholesky: Callable = jnp.linalg.cholesky
+    ) -> Callable[[Array], Array]:
+        """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""
+        if self.gpu:
+            inverse = self.inverse(a)
+            return lambda b: jnp.matmul(inverse, b, precision="highest")
+        factor = cholesky(a)
+        return lambda b: jax.scipy.linalg.cho_solve((factor, True), b)
 
-        A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
-        no single rows. C holds the pivots' columns, D the inverse of the pivot block, E
-        unit columns. The passes form a loop, in which XLA:CPU updates A in place.
+    def inverse_factor(self, a: Array, eye: Array, cholesky: Callable) -> Array:
+        """The inverse of the lower Cholesky factor in one run: a [q, q]; eye the identity."""
+        if self.gpu:
+            return matrices.eliminated(a, above=False)
+        return jax.scipy.linalg.solve_triangular(cholesky(a), eye, lower=True)
+
+    def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
+        """The least eigenvalue [] and its unit eigenvector [q] in one run.
+
+        a [q, q] is symmetric, on a GPU positive definite.
         """
-        q = a.shape[0]
-        each = np.arange(q, dtype=np.int32)
+        if self.gpu:
+            return matrices.least_eigenpair(a)
+        values, vectors = jnp.linalg.eigh(a)
+        return values[0], vectors[:, 0]
 
-        def passed(a, first, n):
-            rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
-            block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
 
-            def factors(rows, block, first):
-                columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
-                if n == 1:
-                    d = [[1 / block[0, 0]]]
-                else:
-                    x, y, z = block[0, 0], block[0, 1], block[1, 1]
-                    det = 1 / (x * z - y * y)
-                    d = [[z * det, -y * det], [-y * det, x * det]]
-                scaled = [
-                    balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)
-                ]
-                return jnp.stack(columns + scaled)
-
-            factor = self.materialize(factors, rows, block, first)
-            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
-            a = a - 2 * pivots.astype(a.dtype)[..., None]
-            for s in range(n):
-                a = a - factor[n + s][:, None] * factor[s][None]
-            return a
-
-        if self.gpu and q <= _WIDEST_WRITTEN:
-            for first in range(0, q - 1, 2):
-                a = passed(a, np.int32(first), 2)
-        elif q > 1:
-            a = jax.lax.fori_loop(
-                0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a
-            )
-        return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
+PLAIN = LaneOps()
+"""The plain form."""

@@ -173,7 +173,9 @@ def solve(
 
         def solved():
             y = _directions(run, frame, at.shape)
-            given = centred_pair.Instance(frame.unit, y, frame.idle, at.gaps, at.live, bonus)
+            given = centred_pair.Instance(
+                frame.unit, y, frame.idle, at.gaps, at.live, bonus, run.lanes
+            )
             old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
             pair, gap, looks = centred_pair.solve(given, old, goal, pieces)
             new = Allocation(
