@@ -9,8 +9,9 @@ lanes is made of, and what one call of `choose` is where a rule has both:
 - loops: the nodes of one pass of each loop in it.
 - outside: launches by the host that are in no CUDA graph; graphs: launches of graphs.
 - MB: what its instructions read and write, from their shapes. temp, state: MiB.
-- estimate: 6 us a graph, 1.3 a node, 2.5 a launch outside, and the bytes at 4.8 TB/s.
-  No device has checked it, and the passes of loops are not in it.
+- estimate: us, of 6 a graph, 1.3 a node, 2.5 a launch outside, and the bytes at
+  4.8 TB/s. No device has checked it. The passes of loops are not in it.
+- s: seconds to trace and compile.
 """
 
 import dataclasses
@@ -20,19 +21,21 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ.update(JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1")
+# A program from a cache would leave nothing to read.
+os.environ.update(
+    JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1", JAX_ENABLE_COMPILATION_CACHE="false"
+)
 
 import tyro
 
 from benchmarks import rules, thunks
 from benchmarks.calls import arguments, planned
 from benchmarks.cases import Case
+from benchmarks.gpu import seconds
 from benchmarks.report import Sitting, described
 from jaxelim.simulation.result import aligned
 
 TARGET = Path(__file__).with_name("h200.txtpb")
-GRAPH, NODE, LAUNCH = 6.0, 1.3, 2.5  # us
-BANDWIDTH = 4.8e6  # bytes a us
 # The search for the fastest matrix product wants a device, and so do Triton's.
 COMPILER = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
 
@@ -122,7 +125,7 @@ def parts(sequence: str, two_speeds: bool) -> dict[str, tuple[list[thunks.Thunk]
 def row(part: str, held: list[thunks.Thunk], in_graph: bool, text: str) -> dict:
     """The figures of a step, or of a call of `choose`."""
     count, moved = thunks.counted(held, in_graph), thunks.traffic(text, thunks.names(held))
-    estimate = GRAPH * count.graphs + NODE * count.nodes + LAUNCH * count.outside
+    estimate = seconds(count.graphs, count.nodes, count.outside, moved)
     called = count.called + sum((one.called for one in _every(count)), start=type(count.called)())
     return {
         "part": part,
@@ -133,7 +136,7 @@ def row(part: str, held: list[thunks.Thunk], in_graph: bool, text: str) -> dict:
         "outside": count.outside,
         "one block": count.one_block,
         "MB": f"{moved / 1e6:.0f}",
-        "estimate": f"{estimate + moved / BANDWIDTH:.0f}",
+        "estimate": f"{1e6 * estimate:.0f}",
         "libraries": ", ".join(f"{n} {name}" for name, n in sorted(called.items())) or "-",
     }
 
@@ -147,7 +150,7 @@ def measured(case: Case, precision: str, options: Options) -> list[dict]:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="jaxelim-gpu-") as folder:
         program, two_speeds = compiled(case, precision, options, folder)
-        seconds = time.perf_counter() - began
+        took = time.perf_counter() - began
         # The longest is that after XLA's passes over thunks, where these changed it.
         dumped = [path.read_text() for path in Path(folder).glob("*advance*thunk_sequence*")]
     sequence, text = max(dumped, key=len), program.as_text()
@@ -160,7 +163,7 @@ def measured(case: Case, precision: str, options: Options) -> list[dict]:
     whole = {
         "state": f"{memory.argument_size_in_bytes / 2**20:.0f}",
         "temp": f"{memory.temp_size_in_bytes / 2**20:.0f}",
-        "s": f"{seconds:.0f}",
+        "s": f"{took:.0f}",
     }
     known = {"rule": case.rule, "problem": described(case), "instance": case.instance}
     if len(options.precisions) > 1:
