@@ -1,6 +1,7 @@
 """The GPU's form of a program makes the same runs as a CPU's; both run on a CPU here."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, matrices, scope
+from jaxelim.engine import loop
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation import api
 from jaxelim.simulation.drive import inputs_of, spec_of
@@ -165,3 +167,13 @@ def test_the_switch_is_the_platform():
         step = engine.Program(there).loop.step
         lanes = step.lanes(inputs_of(job, there))
         assert lanes.gpu and lanes.flag is None and lanes.alone.gpu
+
+
+def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    spec = SimpleNamespace(tuned=False)
+    assert loop.compiler_options(spec) is None  # a GPU's form on a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert loop.compiler_options(spec) == engine.GRAPHS
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
+    assert list(loop.compiler_options(spec)) == ["xla_gpu_graph_min_graph_size"]
