@@ -35,7 +35,7 @@ from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import PLAIN, LaneOps, index_like
 from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class LinearGaussian(Gaussian):
     def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
         """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
         lanes = LaneOps(gpu=not self.tuned)
-        return recomputed(lanes, features, stats, self.ridge)  # type: ignore[arg-type]
+        return recomputed(features, stats, self.ridge, lanes)  # type: ignore[arg-type]
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
@@ -355,7 +355,7 @@ def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, leas
 
 
 def recomputed(
-    lanes: LaneOps, features: Array, stats: LinearStatistics, ridge: float
+    features: Array, stats: LinearStatistics, ridge: float, lanes: LaneOps = PLAIN
 ) -> LinearStatistics:
     """Recompute one run's statistics from its counts and reward sums; features [K, d].
 
