@@ -12,7 +12,7 @@ import jaxelim as je
 from jaxelim import engine, matrices, scope
 from jaxelim.engine import loop
 from jaxelim.lanes import LaneOps
-from jaxelim.simulation import api
+from jaxelim.simulation import outcomes
 from jaxelim.simulation.drive import inputs_of, spec_of
 from jaxelim.simulation.job import Job
 from tests.contracts.test_products import equations, program
@@ -44,7 +44,7 @@ def rows(fast):
 
 def as_on_a_gpu(monkeypatch):
     """Compile what a GPU would get."""
-    monkeypatch.setattr(api, "spec_of", functools.partial(spec_of, backend="gpu"))
+    monkeypatch.setattr(outcomes, "spec_of", functools.partial(spec_of, backend="gpu"))
 
 
 def simulated(name, **more):
