@@ -86,7 +86,7 @@ class Options:
     workers: int | None = None
     """Worker processes on this machine; 0: compute in this process. Default: one a core."""
     scheduler: str | None = None
-    """Address of the Dask scheduler of a running cluster; see docs/clusters.md."""
+    """Address of the Dask scheduler of a running cluster; see docs/how-to/clusters.md."""
     scheduler_file: Path | None = None
     """The file that such a scheduler wrote, in place of its address."""
     dashboard: str | None = None
