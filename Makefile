@@ -16,7 +16,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench gpu-program docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -63,6 +63,16 @@ test-slow: install
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
+# What a step is made of on a GPU, without one; GPU="--rows all" for more. Three gigabytes of
+# packages, in an environment of their own.
+gpu-program: .venv-gpu/.installed
+	.venv-gpu/bin/python -m benchmarks.gpu_program $(GPU)
+
+.venv-gpu/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet -e ".[cuda13]"
+	touch $@
+
 check: install
 	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
 	$(BIN)/pyright jaxelim
@@ -92,4 +102,4 @@ format: install
 	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
 
 clean:
-	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-gpu .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

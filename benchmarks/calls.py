@@ -50,10 +50,10 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     ), settings
 
 
-def planned(given: tuple, settings: dict) -> tuple:
+def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
     """The spec that such a call compiles for, and its program's inputs and queue.
 
-    Must be called under `scope.engine`.
+    Must be called under `scope.engine`; `backend` as for `spec_of`.
     """
     from jaxelim import thresholds
     from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
@@ -73,5 +73,5 @@ def planned(given: tuple, settings: dict) -> tuple:
         (),
         settings["engine"],
     )
-    spec = spec_of(job)
+    spec = spec_of(job, backend=backend)
     return spec, inputs_of(job, spec), queue_of(job, spec)[0]

@@ -5,13 +5,17 @@ matrices [n, q] or [n, q, B]. Broadcasting aligns from the right, so most expres
 serve one run and many; this module holds the operations for which that is not enough.
 Both forms give the same numbers, up to rounding where a sum has another order.
 
-`LaneOps.flag` chooses the form.
+`LaneOps.flag` and `LaneOps.gpu` choose the form.
 
-- None: the plain form, for one run (also under `jax.vmap`) and for GPUs.
-- A traced positive integer: the CPU form. Reductions over arms are balanced trees of
-  compares, vectorised over the lanes. `materialize` stops XLA:CPU from recomputing a
-  producer in every consumer. The flag must be traced: XLA folds constants, and a
-  constant flag would undo this without a message.
+- Neither: the plain form, for one run, also under `jax.vmap`.
+- `flag` a traced positive integer: the CPU form. Reductions over arms are balanced
+  trees of compares, vectorised over the lanes. `materialize` stops XLA:CPU from
+  recomputing a producer in every consumer. The flag must be traced: XLA folds
+  constants, and a constant flag would undo this without a message.
+- `gpu`: the GPU form, of few kernels and of nothing that ends a CUDA graph. Reductions
+  are the same trees, in the kernels that read them. Products and inverses of small
+  matrices are written out, since a library's call is a kernel of its own, or a wait of
+  the host.
 """
 
 import dataclasses
@@ -22,8 +26,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 import numpy as np
 from jax import Array
+
+from jaxelim import matrices
 
 Tree = Any
 _WIDEST_TREE = 64
@@ -164,6 +171,12 @@ class LaneOps:
 
     flag: Array | None = None
     read: Array | None = None  # [] int32: only the first `read` lanes are read; None: all
+    gpu: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    @property
+    def alone(self) -> "LaneOps":
+        """The primitives for one of these lanes, as under `jax.vmap`."""
+        return LaneOps(gpu=self.gpu)
 
     def one_by_one(self, f: Callable[[Array], Tree], start: Tree) -> Tree:
         """Write f(lane), the result of one run, into `start` [.., B] for each lane that is read."""
@@ -175,8 +188,8 @@ class LaneOps:
         count = jax.tree.leaves(out)[0].shape[0] if self.read is None else self.read
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), jax.lax.fori_loop(0, count, put, out))
 
-    def _tuned(self, x: Array) -> bool:
-        return self.flag is not None and x.ndim > 1
+    def _by_trees(self, x: Array) -> bool:
+        return (self.gpu or self.flag is not None) and x.ndim > 1
 
     def materialize(self, f: Callable, *x: Tree) -> Tree:
         """Materialize f(*x) once; stops XLA:CPU from recomputing it in every consumer."""
@@ -195,7 +208,7 @@ class LaneOps:
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0: int32, [] or [B]; x without NaN."""
-        if not self._tuned(x):
+        if not self._by_trees(x):
             return jnp.argmax(x, 0).astype(jnp.int32)
 
         def largest(parts):
@@ -217,20 +230,20 @@ class LaneOps:
 
     def max(self, x: Array) -> Array:
         """The largest entry along axis 0."""
-        if not self._tuned(x):
+        if not self._by_trees(x):
             return jnp.max(x, 0)
         return self._fold(_larger, x)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
-        if not self._tuned(x):
+        if not self._by_trees(x):
             return jnp.min(x, 0)
         return self._fold(_smaller, x)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; counts booleans in int32."""
         counting = x.dtype == jnp.bool_
-        if not self._tuned(x):
+        if not self._by_trees(x):
             return jnp.sum(x, 0, dtype=jnp.int32 if counting else x.dtype)
         if counting and x.shape[0] <= _WIDEST_TREE:
             # The conversion is inside, so that XLA never writes the array of integers.
@@ -241,7 +254,7 @@ class LaneOps:
 
     def zeros(self, x: Array) -> Array:
         """The number of zeros along axis 0: int32."""
-        if not self._tuned(x) or x.shape[0] > _WIDEST_TREE:
+        if not self._by_trees(x) or x.shape[0] > _WIDEST_TREE:
             return self.sum(x == 0)
         # The comparison is inside: to write and read an array of booleans costs as much as the sum.
         return self.materialize(
@@ -250,7 +263,7 @@ class LaneOps:
 
     def any(self, x: Array) -> Array:
         """Whether any entry along axis 0 holds."""
-        return jnp.any(x, 0) if not self._tuned(x) else self._fold(jax.lax.bitwise_or, x)
+        return jnp.any(x, 0) if not self._by_trees(x) else self._fold(jax.lax.bitwise_or, x)
 
     def take(self, x: Array, i: Array) -> Array:
         """x[i] in each lane: x [n] or [n, B], i [] or [B] -> [] or [B].
@@ -303,6 +316,8 @@ class LaneOps:
         if matrix.ndim == 2:
             if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
                 return self._alone_dot(matrix, vector)
+            if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
+                return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
             return jnp.matmul(matrix, flat, precision="highest").reshape(
                 matrix.shape[:1] + vector.shape[1:]
@@ -319,13 +334,14 @@ class LaneOps:
         The terms are added in their order, each by one fused multiply-add, as in the
         product for many lanes; so a lane alone rounds as one of many.
         """
-        wide = (slice(None),) + (None,) * (vector.ndim - 1)
         if matrix.shape[1] <= _WIDEST_TREE:
-            first, *terms = [matrix[:, q][wide] * vector[q] for q in range(matrix.shape[1])]
+            first, *terms = self._terms(matrix, vector)
             # A select, since of a sum of two products either may be the one that is not rounded.
             assert self.flag is not None
             first = jnp.where(self.flag > 0, first, 0)
             return functools.reduce(jnp.add, terms, first)
+
+        wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
         def add(q, total):
             column = jax.lax.dynamic_index_in_dim(matrix, q, 1, keepdims=False)
@@ -334,6 +350,12 @@ class LaneOps:
 
         shape = matrix.shape[:1] + vector.shape[1:]
         return jax.lax.fori_loop(0, matrix.shape[1], add, jnp.zeros(shape, matrix.dtype))
+
+    @staticmethod
+    def _terms(matrix: Array, vector: Array) -> list[Array]:
+        """The terms, one for each column, of a shared matrix [n, q] times vectors [q, .., B]."""
+        wide = (slice(None),) + (None,) * (vector.ndim - 1)
+        return [matrix[:, q][wide] * vector[q] for q in range(matrix.shape[1])]
 
     def symmetric_dot(self, matrix: Array, vector: Array) -> Array:
         """`dot` for a symmetric matrix [q, q] or [q, q, B], by its contiguous rows."""
@@ -357,47 +379,37 @@ class LaneOps:
     def inverse(self, a: Array) -> Array:
         """Invert symmetric positive definite matrices [q, q] or [q, q, B]."""
         if a.ndim == 2:
-            return jnp.linalg.inv(a)
-        if not self._tuned(a) or a.shape[0] > _WIDEST_TREE:
+            return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
+        if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        return self._swept(a)
+        return matrices.swept(a, self.materialize, loop=not self.gpu)
 
-    def _swept(self, a: Array) -> Array:
-        """Invert by block sweeps of two pivots a pass.
+    def solver(
+        self, a: Array, cholesky: Callable = jnp.linalg.cholesky
+    ) -> Callable[[Array], Array]:
+        """How to solve a x = b in one run: a [q, q] symmetric positive definite, b [q, n]."""
+        if self.gpu:
+            inverse = self.inverse(a)
+            return lambda b: jnp.matmul(inverse, b, precision="highest")
+        factor = cholesky(a)
+        return lambda b: jax.scipy.linalg.cho_solve((factor, True), b)
 
-        A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
-        no single rows. C holds the pivots' columns, D the inverse of the pivot block, E
-        unit columns. The passes form a loop, in which XLA updates A in place.
+    def inverse_factor(self, a: Array, eye: Array, cholesky: Callable) -> Array:
+        """The inverse of the lower Cholesky factor in one run: a [q, q]; eye the identity."""
+        if self.gpu:
+            return matrices.eliminated(a, above=False)
+        return jax.scipy.linalg.solve_triangular(cholesky(a), eye, lower=True)
+
+    def least_eigenpair(self, a: Array) -> tuple[Array, Array]:
+        """The least eigenvalue [] and its unit eigenvector [q] in one run.
+
+        a [q, q] is symmetric, on a GPU positive definite.
         """
-        q = a.shape[0]
-        each = np.arange(q, dtype=np.int32)
+        if self.gpu:
+            return matrices.least_eigenpair(a)
+        values, vectors = jnp.linalg.eigh(a)
+        return values[0], vectors[:, 0]
 
-        def passed(a, first, n):
-            rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
-            block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
 
-            def factors(rows, block, first):
-                columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
-                if n == 1:
-                    d = [[1 / block[0, 0]]]
-                else:
-                    x, y, z = block[0, 0], block[0, 1], block[1, 1]
-                    det = 1 / (x * z - y * y)
-                    d = [[z * det, -y * det], [-y * det, x * det]]
-                scaled = [
-                    balanced(jnp.add, [columns[r] * d[r][s] for r in range(n)]) for s in range(n)
-                ]
-                return jnp.stack(columns + scaled)
-
-            factor = self.materialize(factors, rows, block, first)
-            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
-            a = a - 2 * pivots.astype(a.dtype)[..., None]
-            for s in range(n):
-                a = a - factor[n + s][:, None] * factor[s][None]
-            return a
-
-        if q > 1:
-            a = jax.lax.fori_loop(
-                0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a
-            )
-        return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
+PLAIN = LaneOps()
+"""The plain form."""

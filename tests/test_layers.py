@@ -7,7 +7,7 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
-    ("lanes", "errors", "checks", "files", "scope", "cache", "program_cache", "tables"),
+    ("matrices", "lanes", "errors", "checks", "files", "scope", "cache", "program_cache", "tables"),
     ("contracts", "thresholds"),
     ("stopping", "families"),
     ("instances", "problems"),

@@ -3,6 +3,7 @@
 from jaxelim.engine.loop import (
     BURST,
     FEW_LANES,
+    GRAPHS,
     Loop,
     Program,
     compiled,
@@ -22,6 +23,6 @@ from jaxelim.engine.state import (
 )
 
 __all__ = [
-    "BURST", "FEW_LANES", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome", "Program",
-    "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline", "program",
+    "BURST", "FEW_LANES", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
+    "Program", "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline", "program",
 ]  # fmt: skip

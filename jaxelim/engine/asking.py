@@ -15,7 +15,7 @@ from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
 from jaxelim.families import noise as random
-from jaxelim.lanes import LaneOps, saturated, where
+from jaxelim.lanes import saturated, where
 from jaxelim.stopping.llr import Native
 
 
@@ -88,7 +88,7 @@ class Asking:
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
-        one = dataclasses.replace(view.space, lanes=LaneOps(None))
+        one = dataclasses.replace(view.space, lanes=view.lanes.alone)
         view = _within(view, one)
         axes = jax.tree.map(lambda _: -1, (view, *state))
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731

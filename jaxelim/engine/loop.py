@@ -10,6 +10,7 @@ settings, seed, run) alone.
 """
 
 import dataclasses
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,26 @@ def cpu_options(optimization: str | None) -> dict[str, str]:
     return options
 
 
+GRAPHS = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE",
+    "xla_gpu_graph_min_graph_size": 1,
+}
+"""Options of XLA:GPU that make one CUDA graph of a whole call of `advance`.
+
+By default its loops are run by the host, which waits at each test.
+"""
+
+
+def compiler_options(spec: Spec) -> dict[str, Any] | None:
+    """The options of XLA for a program; those that XLA_FLAGS names for a GPU are left to it."""
+    if spec.tuned:
+        return cpu_options(spec.family.optimization)
+    if jax.default_backend() != "gpu":
+        return None
+    named = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in GRAPHS.items() if name not in named}
+
+
 class Program:
     """The compiled function of one spec for inputs of one layout.
 
@@ -63,7 +84,6 @@ class Program:
         self.cost = 0.0  # seconds of compilation
         self.pace = np.inf  # seconds a step, at best
         self.waited = 0.0  # seconds that one lane would have saved, over all jobs
-        options = cpu_options(spec.family.optimization) if spec.tuned else None
         advance: Callable = self.loop.advance
         self._one = self._everyone = None
         if spec.devices > 1:
@@ -74,7 +94,7 @@ class Program:
                 _per_device(advance), mesh=mesh, in_specs=inputs, out_specs=one, check_vma=False
             )
             self._one, self._everyone = NamedSharding(mesh, one), NamedSharding(mesh, everyone)
-        self.advance = Jitted(advance, compiler_options=options, donate_argnums=(2,))
+        self.advance = Jitted(advance, compiler_options=compiler_options(spec), donate_argnums=(2,))
 
     @property
     def traces(self) -> int:

@@ -30,7 +30,7 @@ class Observing:
 
     def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
-        return LaneOps(inputs.flag if self.spec.tuned else None)
+        return LaneOps(inputs.flag) if self.spec.tuned else LaneOps(gpu=True)
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         features = inputs.features[0] if features is None else features

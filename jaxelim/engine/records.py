@@ -10,6 +10,9 @@ from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.engine.state import LANE_GROUP, Inputs, Lane, Log, Outcome, Spec
 from jaxelim.lanes import where
 
+_MANY = 1024
+"""Lanes that a GPU recomputes at once: a pass takes as long for one."""
+
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
     """The outcomes of lanes whose runs are over."""
@@ -110,13 +113,13 @@ def recomputed(
 ) -> Statistics:
     """Recompute the statistics of the lanes that are `due` [B]; own: features [K, d, B], or None.
 
-    A loop takes `LANE_GROUP` lanes at a time.
+    A loop takes `LANE_GROUP` lanes at a time, on a GPU many.
     """
-    family = spec.family
+    family, size = spec.family, LANE_GROUP if spec.tuned else _MANY
 
     def some(c):
         stats, due = c
-        order = jnp.argsort(~due, stable=True)[:LANE_GROUP]
+        order = jnp.argsort(~due, stable=True)[:size]
         few = jax.tree.map(lambda x: x[..., order], stats)
         features, axis = inputs.features[0], None
         if own is not None:

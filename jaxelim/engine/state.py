@@ -46,7 +46,7 @@ class Spec:
     queue: int  # capacity in runs, per device
     given_noise: bool
     precision: str
-    tuned: bool  # for a CPU
+    tuned: bool  # for a CPU; else for a GPU (see `jaxelim.lanes`)
     vmapped: bool
     pair_times: bool
     log: int  # length of the log of lane 0; 0 for none

@@ -125,6 +125,9 @@ class Step:
             now = jnp.where(ending.capped[:, :, None], seen.public, now)
             return jnp.where(ending.closing[:, :, None], now, answers)
 
+        if seen.lanes.gpu:
+            # `any` over lanes would be a kernel of one block, and the branch one more node.
+            return close(lane.answers)
         return jax.lax.cond(jnp.any(ending.closing), close, lambda answers: answers, lane.answers)
 
     def _reward(self, inputs: Inputs, lane: Lane, arm: Array, noise: Array) -> Array:

@@ -35,7 +35,7 @@ from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import PLAIN, LaneOps, index_like
 from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class Gaussian(Family):
             cancellation_safe=cancellation_safe,
             keeps_theta=cancellation_safe or problem.uses_theta or theta,
             keeps_sums=sums,
+            tuned=tuned,
             # Cached where a product costs more than the test whether the cache is valid.
             keeps_products=tuned and form != "diagonal" and not cancellation_safe,
             # LLVM's higher levels compile more slowly and speed up only the small steps of the
@@ -201,6 +202,7 @@ class LinearGaussian(Gaussian):
     keeps_theta: bool = False
     keeps_sums: bool = False
     keeps_products: bool = False
+    tuned: bool = True  # for a CPU
     refresh: int | None = REFRESH
     optimization: str | None = None
 
@@ -285,7 +287,8 @@ class LinearGaussian(Gaussian):
 
     def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
         """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
-        return recomputed(features, stats, self.ridge)  # type: ignore[arg-type]
+        lanes = LaneOps(gpu=not self.tuned)
+        return recomputed(features, stats, self.ridge, lanes)  # type: ignore[arg-type]
 
     def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LinearEvidence:
         assert isinstance(stats, LinearStatistics)
@@ -351,7 +354,9 @@ def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, leas
     return False
 
 
-def recomputed(features: Array, stats: LinearStatistics, ridge: float) -> LinearStatistics:
+def recomputed(
+    features: Array, stats: LinearStatistics, ridge: float, lanes: LaneOps = PLAIN
+) -> LinearStatistics:
     """Recompute one run's statistics from its counts and reward sums; features [K, d].
 
     Computes in float64, which discards the drift of float32 updates.
@@ -368,7 +373,7 @@ def recomputed(features: Array, stats: LinearStatistics, ridge: float) -> Linear
         design = DiagonalDesign(g)
     else:
         v = dot(phi.T, counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
-        v_inv = jnp.linalg.inv(v)
+        v_inv = lanes.inverse(v)
         w = dot(v_inv, phi.T)
         theta_hat = dot(w, sums)
         means = dot(phi, theta_hat)

@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import cho_solve, solve_triangular
 
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lower_bound.information import product
 
 _CENTRED = 0.3  # the complementarity mu is this share of what the gap allows
@@ -61,6 +60,7 @@ class Instance(NamedTuple):
     gaps: Array  # [P], positive where live
     live: Array  # [P] bool, at least one
     bonus: Array | None  # [K] c; None: 0
+    lanes: LaneOps = PLAIN
 
 
 def start(arms: Array, pieces: Array) -> Pair:
@@ -132,12 +132,13 @@ class _Space(NamedTuple):
     both: Array  # [K + P, d] features, then directions of the pieces
     eye: Array  # [d, d] the identity
     idle: Array  # [d, d] diagonal
+    lanes: LaneOps
 
     def look(self, w: Array) -> tuple[Array, Array, Array]:
         """Arms [K, d] and directions [P, d] where V_w is the identity, and n_p [P]."""
         arms = self.phi.shape[0]
         design = product(self.phi.T * w, self.phi) + self.idle
-        inverse = solve_triangular(_cholesky(design), self.eye, lower=True)
+        inverse = self.lanes.inverse_factor(design, self.eye, _cholesky)
         x = product(self.both, inverse.T)
         norm = jnp.sum(x[arms:] ** 2, 1)
         return x[:arms], x[arms:], jnp.where(norm > 0, norm, 1)
@@ -210,7 +211,7 @@ def _attempt(
     arms, count = given.phi.shape[0], given.y.shape[0]
     both = jnp.concatenate([given.phi, given.y])
     eye = jnp.eye(given.phi.shape[1], dtype=given.phi.dtype)
-    space = _Space(given.phi, both, eye, jnp.diag(given.idle))
+    space = _Space(given.phi, both, eye, jnp.diag(given.idle), given.lanes)
     mu = _CENTRED * goal / (nb + arms)
     w = (pair.w + 1 / arms) / 2 if fresh else pair.w
     seen = space.look(w) if fresh else None
@@ -313,7 +314,8 @@ def _newton(scaled: _Scaled, state: _State, at: _Seen) -> _Newton:
     matrix = product(cross * (q * (scaled.g[idx] / norm[idx]) ** 2), cross.T) * product(a, a.T)
     matrix = matrix + product(grad * (pull - 2 * q / h), grad.T)
     size = jax.lax.rsqrt(jnp.diagonal(matrix) + z / w)
-    factor = _cholesky(matrix * size[:, None] * size[None] + jnp.diag(z / w * size * size + 2e-15))
+    matrix = matrix * size[:, None] * size[None] + jnp.diag(z / w * size * size + 2e-15)
+    solver = scaled.space.lanes.solver(matrix, _cholesky)
     pulled = product(grad, pull)
     dual, primal = product(grad, q) + z - nu, here(h - s - r, 0)
     if scaled.c is not None:
@@ -322,7 +324,7 @@ def _newton(scaled: _Scaled, state: _State, at: _Seen) -> _Newton:
     zero = dual - z - product(grad, q + pull * primal)
     per_mu = product(grad, here(1 / r, 0)) + 1 / w
     columns = jnp.stack([zero, per_mu, pulled, jnp.ones_like(w)], 1)
-    solved = (size[:, None] * cho_solve((factor, True), size[:, None] * columns)).T
+    solved = (size[:, None] * solver(size[:, None] * columns)).T
     return _Newton(pull, pulled, primal, solved)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lower_bound.information import product
 
 # Least share of the complementarity mu that a step aims at. Less centring, and Mehrotra's
@@ -34,8 +35,9 @@ class State(NamedTuple):
 
 
 def newton(
-    state: State, info: Any, gaps, live, objective, floor, level_is_free: bool = True
-) -> State:
+    state: State, info: Any, gaps, live, objective, floor, level_is_free: bool = True,
+    lanes: LaneOps = PLAIN,
+) -> State:  # fmt: skip
     """Take one step and return the next iterate.
 
     Args:
@@ -47,6 +49,7 @@ def newton(
         floor: least complementarity mu that a step aims at; below what the gap requires
             only rounding errors grow.
         level_is_free: which of the two problems; static.
+        lanes: the primitives, which solve for the step.
     """
     w, s, r, q, z, nu = state
     K = w.shape[0]
@@ -60,10 +63,10 @@ def newton(
     matrix = matrix * size[:, None] * size[None, :] + 8 * jnp.finfo(w.dtype).eps * jnp.eye(
         K, dtype=w.dtype
     )
-    factor = jnp.linalg.cholesky(matrix)
+    solver = lanes.solver(matrix)
 
     def inverse(b):
-        return size[:, None] * jax.scipy.linalg.cho_solve((factor, True), size[:, None] * b)
+        return size[:, None] * solver(size[:, None] * b)
 
     pulled = product(slopes, pull)
     columns = inverse(jnp.stack([pulled, jnp.ones_like(w)], axis=1))

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxelim.lanes import PLAIN, LaneOps
 from jaxelim.lower_bound.information import coordinates, product
 from jaxelim.lower_bound.newton import State, newton
 
@@ -156,6 +157,7 @@ def climb(
     gap,
     max_iterations: int,
     go: jax.Array | bool = True,
+    lanes: LaneOps = PLAIN,
 ) -> Solution:
     """Run interior-point steps from a given pair (weights, mixture).
 
@@ -172,6 +174,7 @@ def climb(
         gap: relative duality gap to stop at; a pair within it is returned unchanged.
         max_iterations: bound on the steps from one start.
         go: [] bool; False returns the pair unchanged.
+        lanes: the primitives, which solve for the steps.
     """
     dtype, go = weights.dtype, jnp.asarray(go)
     K = weights.shape[0]
@@ -192,7 +195,7 @@ def climb(
     def body(carry: _Carry) -> _Carry:
         # Complementarity far below the gap would only increase rounding errors.
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.info, gaps, live, bonus, floor)
+        state = newton(carry.state, carry.info, gaps, live, bonus, floor, lanes=lanes)
         state = state._replace(w=state.w / jnp.sum(state.w))
         info = where.information(state.w, gaps)
         value, reached = certificate(info, state.w, state.q)

@@ -103,10 +103,10 @@ class Lanewise(Problem):
         method = getattr(self.of, name)
         if self.of.lanes_last or seen.means.ndim == 1:
             return method(seen, *answer)
-        axes = jax.tree.map(lambda _: -1, dataclasses.replace(seen, lanes=LaneOps(), constants=()))
+        one = dataclasses.replace(seen, lanes=seen.lanes.alone)
+        axes = jax.tree.map(lambda _: -1, dataclasses.replace(one, constants=()))
         constants = jax.tree.map(lambda _: None, seen.constants)
         axes = dataclasses.replace(axes, constants=constants)
-        one = dataclasses.replace(seen, lanes=LaneOps())
         of_answer = [jax.tree.map(lambda _: -1, tree) for tree in answer]
         return jax.vmap(method, in_axes=(axes, *of_answer), out_axes=-1)(one, *answer)
 

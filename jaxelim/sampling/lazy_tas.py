@@ -225,10 +225,10 @@ def _least_eigenvalue(view):
 
     def one(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
-        values, vectors = jnp.linalg.eigh(
+        least, u = view.lanes.least_eigenpair(
             v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
         )
-        return values[0], jnp.matmul(features, vectors[:, 0], precision="highest") ** 2
+        return least, jnp.matmul(features, u, precision="highest") ** 2
 
     if view.means.ndim == 1:
         return one(view.features, view.counts)

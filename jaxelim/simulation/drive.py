@@ -29,9 +29,15 @@ def used_devices(layout: Engine) -> int:
     return min(layout.devices or len(jax.devices()), len(jax.devices()))
 
 
-def spec_of(job: Job, log: int = 0) -> Spec:
-    """The spec of a job's program; `log`: length of the log of a traced run, 0 for none."""
-    backend = jax.default_backend()
+def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
+    """The spec of a job's program.
+
+    Args:
+        job: the call.
+        log: length of the log of a traced run, 0 for none.
+        backend: JAX's name of the platform that it is for; None: the default one.
+    """
+    backend = jax.default_backend() if backend is None else backend
     layout = job.layout
     items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
     devices = min(used_devices(layout), items)

@@ -159,9 +159,9 @@ def test_without_a_gpu_there_are_estimates_and_with_one_there_are_none(monkeypat
             assert (
                 moving[1]
                 == pytest.approx(2 * moving[0])
-                == pytest.approx(1e6 * 2 * 2 * 1e4 * 1024 / gpu.BANDWIDTH)
+                == pytest.approx(1e6 * gpu.BYTES * 2048 / gpu.BANDWIDTH)
             )
-            assert len({row["of which launching"] for row in section.rows}) == 1
+            assert len({row["of which nodes"] for row in section.rows}) == 1
         else:
             assert {row["M samples/s"] for row in section.rows} == {0.5}
 

@@ -3,8 +3,6 @@
 A GPU's TF32 would change pulls and certificates.
 """
 
-import dataclasses
-
 import jax
 import jax.extend as jex
 import jax.numpy as jnp
@@ -117,8 +115,8 @@ def test_functions_under_a_transformation(function):
         assert number > 10 and not bad, bad
 
 
-def program(rule, precision="float32", tuned=False, **changes):
-    """The jaxpr of the engine's program for a rule; untuned, as on a GPU."""
+def program(rule, precision="float32", backend="gpu", **changes):
+    """The jaxpr of the engine's program for a rule."""
     instance = changes.pop(
         "instance", LINEAR if "linear" in rule.traits.structures else UNSTRUCTURED
     )
@@ -146,7 +144,7 @@ def program(rule, precision="float32", tuned=False, **changes):
         layout,
     )
     with scope.engine():
-        spec = dataclasses.replace(spec_of(job), tuned=tuned)
+        spec = spec_of(job, backend=backend)
         made = engine.Program(spec)
         inputs, queue = inputs_of(job, spec), queue_of(job, spec)[0]
         return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
@@ -166,7 +164,7 @@ def test_the_program_of_a_rule(name):
         {"form": "arms"},
         {"form": "square"},
         {"precision": "float64"},
-        {"tuned": True},
+        {"backend": "cpu"},
         {"vmapped": True},
         {"problem": je.TopM(2)},
         {"problem": je.Thresholding(0.1)},

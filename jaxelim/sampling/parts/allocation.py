@@ -19,7 +19,7 @@ from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
 from jaxelim.families.designs import LinearContext, SquareDesign
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound import centred_pair
 from jaxelim.lower_bound.centred_pair import Pair
@@ -168,12 +168,14 @@ def solve(
     )
 
     def one(features, frame, at, bonus, kept, holds, goal):
-        run = LinearContext(LaneOps(None), features, constants, space.cancellation_safe)
+        run = LinearContext(space.lanes.alone, features, constants, space.cancellation_safe)
         pieces = _pieces(at.shape, *frame.unit.shape)
 
         def solved():
             y = _directions(run, frame, at.shape)
-            given = centred_pair.Instance(frame.unit, y, frame.idle, at.gaps, at.live, bonus)
+            given = centred_pair.Instance(
+                frame.unit, y, frame.idle, at.gaps, at.live, bonus, run.lanes
+            )
             old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
             pair, gap, looks = centred_pair.solve(given, old, goal, pieces)
             new = Allocation(

@@ -258,7 +258,7 @@ def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
         live = jnp.where(jnp.any(live), live, ahead)
         found: Any = climb(
             model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
-            last.dual, gap, _MOST, now & solvable,
+            last.dual, gap, _MOST, now & solvable, lanes.alone,
         )  # fmt: skip
         once = jnp.ones_like(last.evaluations)
         return where_(
@@ -300,7 +300,7 @@ def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmA
             live = jnp.where(go, live, live & (model.margins > 0))
             found: Any = climb(
                 model, live.astype(means.dtype), live, jnp.zeros_like(means), even,
-                jnp.zeros_like(means), gap, _MOST, go,
+                jnp.zeros_like(means), gap, _MOST, go, lanes.alone,
             )  # fmt: skip
             better = go & (found.value > value * (1 + gap))
             more = jnp.where(go, jnp.add(found.iterations, 1), 0)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Evidence
-from jaxelim.lanes import LaneOps, index_like
+from jaxelim.lanes import index_like
 from jaxelim.sampling.parts import games
 
 _BATCHED_ROWS = (4, 16, 64)
@@ -37,7 +37,7 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
         pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
         features = space.features
         features = features if features.ndim == 2 else pick(features)
-        alone = dataclasses.replace(space, lanes=LaneOps(None), features=features)
+        alone = dataclasses.replace(space, lanes=lanes.alone, features=features)
         bare: Any = dataclasses.replace(evidence, space=None)  # type: ignore[arg-type]
         own = dataclasses.replace(pick(bare), space=alone)
         return games.solve(alone.lanes, *_payoffs(own, pick(values), arms, most)).strategy

@@ -1,0 +1,114 @@
+"""Small symmetric positive definite matrices, without calls of a library.
+
+A library's call ends a CUDA graph, or is a kernel that only small matrices wait for.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_WIDEST_WRITTEN = 32
+"""Up to this size passes are written out on a GPU: in a loop each would copy the matrix."""
+_SQUARINGS = 50
+
+
+def swept(a: Array, materialize: Callable, loop: bool) -> Array:
+    """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
+
+    A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
+    no single rows. C holds the pivots' columns, D the inverse of the pivot block, E
+    unit columns.
+
+    Args:
+        a: the matrices.
+        materialize: that of `jaxelim.lanes.LaneOps`.
+        loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
+            small matrices have them written out.
+    """
+    q = a.shape[0]
+    each = np.arange(q, dtype=np.int32)
+
+    def passed(a, first, n):
+        rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
+        block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
+
+        def factors(rows, block, first):
+            columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
+            if n == 1:
+                d = [[1 / block[0, 0]]]
+            else:
+                x, y, z = block[0, 0], block[0, 1], block[1, 1]
+                det = 1 / (x * z - y * y)
+                d = [[z * det, -y * det], [-y * det, x * det]]
+            scaled = [
+                functools.reduce(jnp.add, [columns[r] * d[r][s] for r in range(n)])
+                for s in range(n)
+            ]
+            return jnp.stack(columns + scaled)
+
+        factor = materialize(factors, rows, block, first)
+        pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
+        a = a - 2 * pivots.astype(a.dtype)[..., None]
+        for s in range(n):
+            a = a - factor[n + s][:, None] * factor[s][None]
+        return a
+
+    if q > 1 and not loop and q <= _WIDEST_WRITTEN:
+        for first in each[: q - 1 : 2]:
+            a = passed(a, first, 2)
+    elif q > 1:
+        a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
+    return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
+
+
+def eliminated(a: Array, above: bool) -> Array:
+    """The inverse of a matrix [q, q], or that of its Cholesky factor: [q, q].
+
+    Gauss's elimination without pivoting. Pivots are single, since the determinant of a
+    block of two would cancel where the matrix is nearly singular.
+
+    Args:
+        a: the matrix.
+        above: whether to eliminate above the pivots too, which gives the inverse. Else
+            the result R is the lower triangle with R A R' = identity.
+    """
+    q = a.shape[0]
+    each = np.arange(q, dtype=np.int32)
+    pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
+
+    def passed(j, m):
+        row, column = pick(m, j, 0), pick(m, j, 1)
+        others = each != j if above else each > j
+        return m - jnp.where(others, column / pick(row, j), 0)[:, None] * row[None]
+
+    m = jnp.concatenate([a, jnp.eye(q, dtype=a.dtype)], 1)
+    if q <= _WIDEST_WRITTEN:
+        for j in each:
+            m = passed(j, m)
+    else:
+        m = jax.lax.fori_loop(np.int32(0), np.int32(q), passed, m)
+    pivots = jnp.diagonal(m)[:, None]
+    return m[:, q:] / (pivots if above else jnp.sqrt(pivots))
+
+
+def least_eigenpair(a: Array) -> tuple[Array, Array]:
+    """The least eigenvalue [] of a matrix [q, q], and its unit eigenvector [q].
+
+    The inverse is squared until it is the projection on that eigenvector. Eigenvalues
+    closer than 2^-50 of their size count as equal.
+    """
+
+    def squared(_, p):
+        p = jnp.matmul(p, p, precision="highest")
+        return p / jnp.max(jnp.diagonal(p))
+
+    inverse = eliminated(a, above=True)
+    start = inverse / jnp.max(jnp.diagonal(inverse))
+    p = jax.lax.fori_loop(np.int32(0), np.int32(_SQUARINGS), squared, start)
+    u = p[:, jnp.argmax(jnp.diagonal(p))]
+    u = u / jnp.sqrt(jnp.sum(u * u))
+    return jnp.sum(u * jnp.matmul(a, u, precision="highest")), u

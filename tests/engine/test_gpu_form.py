@@ -1,0 +1,179 @@
+"""The GPU's form of a program makes the same runs as a CPU's; both run on a CPU here."""
+
+import functools
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import engine, matrices, scope
+from jaxelim.engine import loop
+from jaxelim.lanes import LaneOps
+from jaxelim.simulation import outcomes
+from jaxelim.simulation.drive import inputs_of, spec_of
+from jaxelim.simulation.job import Job
+from tests.contracts.test_products import equations, program
+
+GPU, PLAIN = LaneOps(gpu=True), LaneOps()
+LINEAR = je.Instance(np.random.default_rng(5).normal(size=(8, 4)), [-0.4, 0.6, 0.8, 0.0])
+UNSTRUCTURED = je.Instance(np.eye(6), [1.6, 0.9, 0.5, 0.1, -0.2, -0.6])
+LIBRARY = {"cholesky", "eigh", "lu", "triangular_solve", "householder_product", "geqrf", "svd"}
+"""Primitives that a GPU leaves to a library that no CUDA graph holds."""
+RULES = {
+    "lingape": (LINEAR, je.BestArm(), je.LinGapE()),
+    "top 3": (LINEAR, je.TopM(3), je.LinGapE()),
+    "signs": (LINEAR, je.Thresholding(0.1), je.LinGapE()),
+    "lucb": (UNSTRUCTURED, je.BestArm(), je.LUCB()),
+    "lingame": (LINEAR, je.BestArm(), je.LinGame()),
+    "lazy-tas": (LINEAR, je.BestArm(), je.LazyTaS()),
+    "fws": (LINEAR, je.BestArm(), je.FWS()),
+    "tas": (LINEAR, je.BestArm(), je.TrackAndStop()),
+    "tas top 3": (LINEAR, je.TopM(3), je.TrackAndStop()),
+    "rage": (LINEAR, je.BestArm(), je.RAGE(steps=200)),
+    "xy-adaptive": (LINEAR, je.BestArm(), je.XYAdaptive()),
+}
+
+
+def rows(fast):
+    """The names of the rules, of which one runs in the fast suite."""
+    return [pytest.param(name, marks=() if name == fast else pytest.mark.slow) for name in RULES]
+
+
+def as_on_a_gpu(monkeypatch):
+    """Compile what a GPU would get."""
+    monkeypatch.setattr(outcomes, "spec_of", functools.partial(spec_of, backend="gpu"))
+
+
+def simulated(name, **more):
+    instance, problem, rule = RULES[name]
+    own = rule.traits.stopping == ("native",)
+    stopping = je.Native() if own else (je.LLR(), je.SelectiveElimination())
+    layout = je.Engine(lanes=16, chunk=32, devices=1, shrink=False, **more)
+    return je.simulate(
+        instance, problem, rule, delta=0.05, stopping=stopping, elimination=None,
+        threshold=je.Heuristic(), runs=24, seed=3, max_samples=3000, ridge=1.0, engine=layout,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", rows("lingape"))
+def test_the_runs_are_equal(name, monkeypatch):
+    """Samples, answers and every arm's pulls of 24 runs, most of which stop."""
+    expected = simulated(name)
+    known = set(engine.program.values())
+    as_on_a_gpu(monkeypatch)
+    found = simulated(name)
+    (made,) = set(engine.program.values()) - known
+    assert not made.spec.tuned
+    assert expected.stopped.mean() > 0.5
+    for one in ("samples", "pulls", "answer", "stopped", "elimination_times"):
+        a, b = getattr(expected, one), getattr(found, one)
+        np.testing.assert_array_equal(a, b, err_msg=one) if a is not None else None
+
+
+@pytest.mark.slow
+def test_in_float32(monkeypatch):
+    """With recomputations of the statistics, of all lanes at once."""
+    expected = simulated("lingape", precision="float32")
+    as_on_a_gpu(monkeypatch)
+    found = simulated("lingape", precision="float32")
+    apart = np.mean(expected.samples != found.samples)
+    assert apart < 0.2 and np.all(found.correct == expected.correct)
+
+
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", rows("lazy-tas"))
+def test_no_program_calls_a_library_that_ends_a_graph(name, precision):
+    instance, problem, _ = RULES[name]
+    traced = program(RULES[name][2], precision, backend="gpu", instance=instance, problem=problem)
+    assert not LIBRARY & {one.primitive.name for one in equations(traced)}
+
+
+def test_a_cpu_program_does_call_them():
+    """So that the test above can fail."""
+    traced = program(je.LazyTaS(), "float64", backend="cpu")
+    assert "eigh" in {one.primitive.name for one in equations(traced)}
+
+
+def positive_definite(q, condition, *lanes):
+    """Symmetric matrices [q, q, ..] with eigenvalues from 1 to the condition number."""
+    bases = np.linalg.qr(np.random.default_rng(q).normal(size=(*lanes, q, q)))[0]
+    values = np.geomspace(1, condition, q)
+    return np.moveaxis(bases * values @ np.swapaxes(bases, -1, -2), (-2, -1), (0, 1))
+
+
+@pytest.mark.parametrize("q", [7, *(pytest.param(q, marks=pytest.mark.slow) for q in (1, 2, 33))])
+def test_inverses_and_factors(q):
+    """Against NumPy, at condition numbers up to 1e6; 33 takes the form with a loop."""
+
+    @jax.jit
+    def found(a, one, b):
+        factor = GPU.inverse_factor(one, jnp.eye(q), jnp.linalg.cholesky)
+        return GPU.inverse(a), GPU.inverse(one), GPU.solver(one)(b), factor
+
+    with scope.engine():
+        condition = 1e3 if q > 1 else 1
+        a, one = positive_definite(q, condition, 4), positive_definite(q, condition**2)
+        b = np.random.default_rng(0).normal(size=(q, 3))
+        each = np.moveaxis(np.linalg.inv(np.moveaxis(a, -1, 0)), 0, -1)
+        expected = np.linalg.inv(one), np.linalg.solve(one, b), np.linalg.cholesky(one)
+        expected = each, *expected[:2], np.linalg.inv(expected[2])
+        for x, y in zip(found(a, one, b), expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=1e-9)
+
+
+def test_the_least_eigenpair():
+    """Its value to rounding; its vector where the eigenvalue is alone, at any condition number."""
+    both = jax.jit(lambda a: (matrices.least_eigenpair(a), PLAIN.least_eigenpair(a)))
+    with scope.engine():
+        for condition in (1.0001, 10, 1e8):
+            (value, u), (known, v) = both(positive_definite(4, condition))
+            np.testing.assert_allclose(value, known, rtol=1e-15 * condition + 1e-14)
+            np.testing.assert_allclose(u * np.sign(np.dot(u, v)), v, atol=1e-10)
+        (value, u), _ = both(np.diag([3.0, 2.0, 2.0, 5.0]))
+        assert value == 2 and abs(float(u[0])) < 1e-12 and float(np.dot(u, u)) == 1
+
+
+def test_products_and_reductions():
+    """Of shared matrices with vectors in lanes, one or several; of trees of all lengths."""
+    rng, names = np.random.default_rng(1), ("argmax", "argmin", "max", "min", "sum")
+    products = jax.jit(GPU.dot)
+    reductions = jax.jit(lambda x: [getattr(GPU, name)(x) for name in names])
+    with scope.engine():
+        matrix, x = rng.normal(size=(5, 9)), rng.normal(size=(9, 3, 4))
+        for vector in (x, x[:, 0]):
+            found = products(matrix, vector)
+            np.testing.assert_allclose(found, np.tensordot(matrix, vector, 1), rtol=1e-12)
+        for n in (1, 6, 70):
+            x = rng.integers(0, 9, size=(n, 4)) / 8
+            for name, found in zip(names, reductions(x), strict=True):
+                np.testing.assert_array_equal(found, getattr(np, name)(x, 0), err_msg=name)
+                assert "arg" not in name or found.dtype == jnp.int32
+
+
+def test_the_switch_is_the_platform():
+    instance, problem, rule = RULES["lingape"]
+    layout = je.Engine(lanes=16, devices=1)
+    job = Job.checked(
+        instance, problem, rule, 0.1, (je.LLR(),), None, je.Heuristic(), 20, 0, 1000, 1.0, None,
+        (), layout,
+    )  # fmt: skip
+    with scope.engine():
+        here, there = spec_of(job), spec_of(job, backend="gpu")
+        assert here.tuned and not there.tuned
+        assert here.family.keeps_products and not there.family.keeps_products
+        step = engine.Program(there).loop.step
+        lanes = step.lanes(inputs_of(job, there))
+        assert lanes.gpu and lanes.flag is None and lanes.alone.gpu
+
+
+def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    spec = SimpleNamespace(tuned=False)
+    assert loop.compiler_options(spec) is None  # a GPU's form on a CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert loop.compiler_options(spec) == engine.GRAPHS
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
+    assert list(loop.compiler_options(spec)) == ["xla_gpu_graph_min_graph_size"]
