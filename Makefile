@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count())")
 
-# One CPU device a core, one thread a device: XLA's own threads slow it down (docs/performance.md).
+# One CPU device a core, one thread a device: XLA's own threads slow it down (docs/explanation/performance.md).
 export NPROC := 1
 export JAX_NUM_CPU_DEVICES ?= $(CORES)
 # Keep compiled programs between processes: the tests' workers share them.
@@ -16,7 +16,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -59,13 +59,28 @@ test-slow: install
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
 
 # Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
-# docs/performance.md explains the figures.
+# docs/explanation/performance.md explains the figures.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
 check: install
-	$(BIN)/ruff check jaxelim experiments examples tests benchmarks
+	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
 	$(BIN)/pyright jaxelim
+
+# The site, in build/docs/html: offline, warnings are errors, notebooks run once for each content.
+DOCS := $(VENV)/.docs-installed
+$(DOCS): $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
+	@echo "build/docs/html/index.html"
+
+# Open the built site in headless Chromium: broken links, console errors, screenshots.
+docs-check: docs
+	$(BIN)/python -m pip install --quiet -e ".[browser]"
+	$(BIN)/python .ci/docs_check.py build/docs/html build/docs/screenshots
 
 # Build the distributions, and try the wheel outside the tree.
 release-check: install
@@ -73,8 +88,8 @@ release-check: install
 	$(BIN)/python .ci/release_check.py
 
 format: install
-	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks
-	$(BIN)/ruff format jaxelim experiments examples tests benchmarks
+	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
+	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
 
 clean:
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Run the measurements: `make bench` or `python -m benchmarks --quick`.
 
-docs/performance.md explains the figures.
+docs/explanation/performance.md explains the figures.
 """
 
 import dataclasses

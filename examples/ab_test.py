@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
         f"Written by `python examples/ab_test.py --table {given.table}`.\n"
         f"Conversion rates: {rates}. delta = {DELTA};\n"
         f"{given.runs:,} simulated tests a row. A lost conversion is one that the best variant\n"
-        "would have had. See [live runs](../live-runs.md).\n\n"
+        "would have had. See [live runs](../how-to/live-runs.md).\n\n"
         f"{table(given.runs)}\n"
     )
     print(given.table.read_text())

@@ -29,7 +29,7 @@ import xarray as xr
 import jaxelim as je
 from experiments import paper
 from experiments.board import Board
-from jaxelim import checks, cli, cluster
+from jaxelim import checks, cli, cluster, program_cache
 from jaxelim.cluster import Block, compute_all, workers_of
 from jaxelim.cluster.clients import cores
 from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
@@ -86,7 +86,7 @@ class Options:
     workers: int | None = None
     """Worker processes on this machine; 0: compute in this process. Default: one a core."""
     scheduler: str | None = None
-    """Address of the Dask scheduler of a running cluster; see docs/clusters.md."""
+    """Address of the Dask scheduler of a running cluster; see docs/how-to/clusters.md."""
     scheduler_file: Path | None = None
     """The file that such a scheduler wrote, in place of its address."""
     dashboard: str | None = None
@@ -364,7 +364,7 @@ def script(
         cli.use_all_cores()
         # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
         warnings.simplefilter("ignore", je.RidgeWarning)
-        with _terminable():
+        with _terminable(), program_cache.mended():
             main(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)

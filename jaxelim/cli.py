@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import jax
 import tyro
 
-from jaxelim import __version__, catalogue, checks, instances, scope, store
+from jaxelim import __version__, catalogue, checks, instances, program_cache, scope, store
 from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
@@ -31,11 +31,15 @@ from jaxelim.simulation.loading import load_result
 from jaxelim.simulation.result import BIASED, aligned
 
 
-def use_all_cores() -> None:
+def use_all_cores(cache: bool = True) -> None:
     """Set JAX to one CPU device per core, one thread each, and a persistent compilation cache.
 
     Call it before JAX starts. The command line and the experiments call it, the library
-    never does. Settings in the environment stay. The cache is ~/.cache/jaxelim.
+    never does. Settings in the environment stay.
+
+    Args:
+        cache: whether compiled programs are kept, in JAX_COMPILATION_CACHE_DIR or in the
+            user's cache folder for jaxelim.
 
     Raises:
         SetupError: JAX has started.
@@ -53,12 +57,14 @@ def use_all_cores() -> None:
             else os.cpu_count() or 1
         )
         jax.config.update("jax_num_cpu_devices", cores)
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "jaxelim"))
+    if not cache:
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(program_cache.own_folder()))
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Asked(live_commands.Compiles):
     """An instance, and the problem on it."""
 
     instance: Annotated[str, tyro.conf.Positional]
@@ -395,11 +401,12 @@ def main(arguments: list[str] | None = None) -> int:
         config = tyro.extras.subcommand_cli_from_dict(
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
-        use_all_cores()
+        use_all_cores(getattr(getattr(config, "action", config), "cache", True))
         actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
                    Instances: _instances, Results: _results, Merge: _merge,
                    live_commands.Live: live_commands.act}  # fmt: skip
-        return actions[type(config)](config)
+        with program_cache.mended():
+            return actions[type(config)](config)
 
     return guarded("jaxelim", act)
 

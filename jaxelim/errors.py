@@ -215,7 +215,8 @@ class Interrupted(KeyboardInterrupt):
     Args:
         problem: what was done, in words.
         result: a `Result` of every run that was started, None if there is none. Runs that
-            were not over are flagged `truncated`, at the samples they had.
+            were not over are flagged `truncated`, at the samples they had. Of a call with
+            executor or store: a `Result` of the runs in finished blocks.
     """
 
     def __init__(self, problem: str, result: Any = None):

@@ -16,6 +16,7 @@ import hypothesis
 import jax
 import pytest
 
+from jaxelim.engine import loop
 from jaxelim.simulation import drive
 
 # A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C need it.
@@ -71,4 +72,20 @@ def one_device(request):
             "used_devices",
             lambda layout: used(dataclasses.replace(layout, devices=layout.devices or 1)),
         )
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def least_optimized(request):
+    """LLVM's level 0 in modules marked `unoptimized`, where the fast suite asks for level 1.
+
+    Such a program compiles in two thirds of the time and runs for longer.
+    """
+    fast = "xla_backend_optimization_level=1" in os.environ.get("XLA_FLAGS", "")
+    if not fast or not request.node.get_closest_marker("unoptimized"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        options = loop.cpu_options
+        patch.setattr(loop, "cpu_options", lambda _: options("0"))
         yield

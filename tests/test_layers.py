@@ -7,16 +7,16 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
-    ("lanes", "errors", "checks", "files", "scope", "cache", "tables"),
+    ("lanes", "errors", "checks", "files", "scope", "cache", "program_cache", "tables"),
     ("contracts", "thresholds"),
     ("stopping", "families"),
     ("instances", "problems"),
     ("lower_bound", "engine"),
     ("sampling", "store", "cluster"),
     ("simulation",),
-    ("catalogue", "figures", "testing"),
+    ("catalogue", "figures"),
     ("live",),
-    ("cli", "__init__"),
+    ("testing", "cli", "__init__"),
 )
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""

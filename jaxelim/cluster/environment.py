@@ -1,22 +1,19 @@
 """The environment of a worker: one device, one thread, the same versions as the client."""
 
-import contextlib
 import dataclasses
 import os
 import platform
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import jaxelim
-from jaxelim import scope
+from jaxelim import program_cache, scope
 from jaxelim.engine import REVISION
 from jaxelim.errors import RidgeWarning, SetupError, WorkerMismatch
 from jaxelim.files import host
@@ -134,54 +131,4 @@ def _cache_of(client: Client) -> str | None:
     if client.cache is None or client.host == host():
         return client.cache
     flags: Any = jax.config
-    return flags.jax_compilation_cache_dir or str(Path.home() / ".cache" / "jaxelim")
-
-
-UNREADABLE = "Error reading persistent compilation cache entry for"
-
-
-@contextlib.contextmanager
-def mended_cache() -> Iterator[None]:
-    """Delete entries of the compilation cache that JAX could not read.
-
-    JAX compiles again and never rewrites such an entry: a process that was killed while
-    it wrote leaves one for good.
-    """
-    named: list[str] = []
-    show = warnings.showwarning
-
-    def note(message: Any, *more: Any, **named_more: Any) -> None:
-        if str(message).startswith(UNREADABLE):
-            named.append(str(message).removeprefix(UNREADABLE).split("'")[1])
-        else:
-            show(message, *more, **named_more)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("always", message=UNREADABLE)
-        warnings.showwarning = note
-        try:
-            yield
-        finally:
-            flags: Any = jax.config
-            for name in set(named):
-                delete_unreadable(Path(flags.jax_compilation_cache_dir), name)
-
-
-def delete_unreadable(cache: Path, name: str) -> list[Path]:
-    """Delete and return the entries of programs of this name that cannot be unpacked."""
-    try:
-        from jax._src.compilation_cache import decompress_executable as unpacked
-    except ImportError:
-        unpacked = None  # unknown: all of that name go, and are compiled again
-    gone = []
-    for path in cache.glob(f"{name}*-cache"):
-        try:
-            if unpacked is None:
-                raise ValueError
-            unpacked(path.read_bytes())
-        except FileNotFoundError:
-            continue
-        except Exception:
-            path.unlink(missing_ok=True)
-            gone.append(path)
-    return gone
+    return flags.jax_compilation_cache_dir or str(program_cache.own_folder())

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxelim import scope
-from jaxelim.cluster.environment import Client, mended_cache, prepare
+from jaxelim import program_cache, scope
+from jaxelim.cluster.environment import Client, prepare
 from jaxelim.files import host
 
 EVERY = 0.5
@@ -66,7 +66,7 @@ def compute(task: Task, runs: np.ndarray, client: Client, topic: str, number: in
             said[0] = time.monotonic()
             worker.log_event(topic, (number, int(done), int(samples), float(seconds)))
 
-    with mended_cache():
+    with program_cache.mended():
         content = task.compute(runs, report)
     platform = ""
     if scope.jax_started():

@@ -77,7 +77,7 @@ def poisson(x: Array, y: Array, difference: Array | None = None) -> Array:
         y: the same shape, at least 0.
         difference: x - y, where it is known with less rounding than x and y have.
     """
-    return _poisson(x, y, x - y if difference is None else difference)
+    return _poisson_traced(x, y, x - y if difference is None else difference)
 
 
 def _ratio(y: Array, difference: Array) -> tuple[Array, Array]:
@@ -116,7 +116,7 @@ def itakura(x: Array, y: Array, difference: Array | None = None) -> Array:
         y: the same shape, at least 0.
         difference: x - y, where it is known with less rounding than x and y have.
     """
-    return _itakura(x, y, x - y if difference is None else difference)
+    return _itakura_traced(x, y, x - y if difference is None else difference)
 
 
 @jax.custom_jvp
@@ -138,6 +138,10 @@ def _itakura_jvp(of, toward):
     r = jnp.where(inside, difference, 0) / jnp.where(inside, y, 1)
     by_x, by_y = (r / jnp.where(inside, one, 1) for one in (x, y))
     return _itakura(*of), by_x * toward[0] - by_y * toward[1]
+
+
+# A program calls them dozens of times: each layout of the arguments is traced once.
+_poisson_traced, _itakura_traced = jax.jit(_poisson, inline=True), jax.jit(_itakura, inline=True)
 
 
 @jax.tree_util.register_dataclass

@@ -21,8 +21,17 @@ _SELDOM = 200
 File = Annotated[Path, tyro.conf.Positional]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiles:
+    """What commands that compile programs have in common."""
+
+    cache: bool = True
+    """Keep compiled programs for later commands, in the folder JAX_COMPILATION_CACHE_DIR or
+    in the user's cache folder."""
+
+
 @dataclasses.dataclass(frozen=True)
-class New:
+class New(Compiles):
     """Begin a live run in a new file."""
 
     file: File
@@ -66,7 +75,7 @@ class New:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ask:
+class Ask(Compiles):
     """Print the next arm."""
 
     file: File
@@ -76,7 +85,7 @@ class Ask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tell:
+class Tell(Compiles):
     """Take rewards."""
 
     file: File
@@ -86,7 +95,7 @@ class Tell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Show:
+class Show(Compiles):
     """Print arms, means, pulls and the evidence; change nothing."""
 
     file: File

@@ -47,7 +47,7 @@ class LiveRun:
 
     The error probability is at most delta where the threshold keeps it, if rewards of
     an arm are independent draws from one distribution of the family, and if the time at
-    which a reward is told does not depend on its value. See docs/live-runs.md.
+    which a reward is told does not depend on its value. See docs/how-to/live-runs.md.
 
     Args:
         arms: features [K, d]; a number K, or K names, of independent arms; or a mapping

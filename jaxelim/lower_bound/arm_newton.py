@@ -121,7 +121,7 @@ def best_arm_weights(
     if steps is None:
         s = _bisected(family, lanes, arms, s, unsolved)
 
-    found = _terms(family, arms, s)
+    found = _terms(family, lanes, arms, s)
     largest = jnp.maximum(lanes.max(jnp.where(other, s, -jnp.inf)), 0)
     x = jnp.where(other, jnp.exp(s - largest), 0)
     x = jnp.where(index_like(means) == best, jnp.exp(-largest), x)
@@ -161,12 +161,13 @@ def _even(lanes: LaneOps, arms: _Arms, pieces: Array) -> Array:
     return jnp.where(arms.other, jnp.log(share) - jnp.log1p(-share), 0)
 
 
-def _terms(family: "OneParameter", arms: _Arms, s: Array) -> _Terms:
+def _terms(family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array) -> _Terms:
     x = jnp.exp(s)
     rest = 1 / (1 + x)
     best = jnp.broadcast_to(arms.best, x.shape)
     up, down = arms.gap * (x * rest), arms.gap * rest
-    d_best, d, variance = family.around(best, up, arms.means, down)
+    # The divergences are the costly part; XLA would compute them again for each of the terms.
+    d_best, d, variance = lanes.materialize(family.around, best, up, arms.means, down)
     d = jnp.where(arms.other, d, 1)
     v = d_best + x * d
     pull = arms.ratio * (down * (down / d)) * (v * rest / d) / (variance * d)
@@ -190,7 +191,7 @@ def _newton(
 
     def body(carry):
         i, s, going = carry
-        found = lanes.materialize(functools.partial(_terms, family), arms, s)
+        found = _terms(family, lanes, arms, s)
         short = 1 - lanes.sum(found.r)
         y = (short + lanes.sum(found.pull * found.v)) / lanes.sum(found.pull)
         step = jnp.clip((y - found.v) / found.rate, -1, 1)
@@ -223,7 +224,7 @@ def _bisected(
         first, last = phase == 0, phase == _HALVINGS + 1
         t = start + (end - start) / 2
         at = jnp.where(first, t, jnp.where(last, high, low + (high - low) / 2))
-        found = _terms(family, arms, at)
+        found = _terms(family, lanes, arms, at)
         y = jnp.where(first, lanes.take(found.v, runner), y)
         less = found.v < y
         inner = ~first & ~last

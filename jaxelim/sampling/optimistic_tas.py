@@ -50,7 +50,8 @@ class OptimisticTaS(SamplingRule):
     Families without a design, best arm alone: w_t is the optimal allocation of the means
     with the largest H* in the box of all [L_k, U_k], bounds at level log t. These are one
     arm at its U, the others at L, for an arm with U_k > max L; ties go to the lowest
-    index. Arms without an active piece have weight 0.
+    index. Arms without an active piece have weight 0. Unknown variances are refused: a
+    box of means does not say which variances belong to the means in it.
 
     Args:
         bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and

@@ -16,7 +16,7 @@ from jaxelim.simulation.advance import drive
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.interrupts import Interrupts, interruptible
 from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.outcomes import ordered, refuse_degenerate
+from jaxelim.simulation.outcomes import refuse_degenerate, started
 from jaxelim.simulation.result import Result
 from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
@@ -111,9 +111,10 @@ def simulate(
             scheduler is, or a worker has other versions.
         Interrupted: Ctrl-C, a KeyboardInterrupt. Its `result` has every run that was
             started; those that were not over are `truncated` at the samples they had.
-            With several instances or deltas a run may have 0 samples on some. Where no
-            run was started, or with executor or store, it is None. While a program
-            compiles the first Ctrl-C waits for it; a second does not.
+            With several instances or deltas a run may have 0 samples on some. With
+            executor or store it has the runs of finished blocks. It is None where there
+            is no such run. While a program compiles the first Ctrl-C waits for it; a
+            second does not.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
@@ -219,12 +220,8 @@ def _simulated(job: Job, progress: Any) -> Result:
     Raises:
         Interrupted: Ctrl-C; it carries the runs that were started.
     """
-    spec = spec_of(job)
-    inputs = checked_inputs_of(job, spec)
-    queue, places = queue_of(job, spec)
     with Interrupts() as interrupts:
-        carry, work = drive(job, spec, progress, inputs, queue, interrupts)
-        found = ordered(job, spec, carry, places, interrupts.cut)
+        found, spec, work = started(job, progress, interrupts)
         result = None
         if found is not None:
             begun, arrays, missing = found

@@ -108,20 +108,45 @@ def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: 
     try:
         cluster.compute_all(executor, asked, listener)
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted. {_remain(store)}") from error
+        result = _finished(given, job, listener, held)
+        kept_runs = 0 if result is None else result.runs.size
+        counted = f"{kept_runs} of {job.runs.size} runs are in finished blocks"
+        raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from error
     except ClusterError as error:
         raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
     finally:
         listener.close()
-    found = [(parts[n].runs, *content) for n, content in listener.found.items()]
+    result = _finished(given, job, listener, held)
+    assert result is not None
+    return result
+
+
+def _finished(given: Job, job: Job, listener: "_Listener", held: Any) -> Result | None:
+    """The result of the finished blocks, or None where there is none.
+
+    Args:
+        given: the call; the result has its order of runs.
+        job: the call, its runs sorted.
+        listener: has the blocks of this call.
+        held: the blocks of the store, or None.
+    """
+    found = [(listener.parts[n].runs, *content) for n, content in listener.found.items()]
     if held is not None and held.data is not None:
         inside = held.data.isel(run=np.flatnonzero(np.isin(held.runs, job.runs)))
         if inside.sizes["run"]:
             work = _summed([one.work for one in held.blocks])
             found.append((inside["run"].values, _arrays_of(inside), work))
-    count = len(parts) + (0 if held is None else len(held.blocks))
+    if not found:
+        return None
+    count = len(listener.found) + (0 if held is None else len(held.blocks))
     largest = max((runs for runs, _, _ in found), key=len)
-    return _assembled(given, _part(job, largest), found, count)
+    over = np.isin(given.runs, np.concatenate([runs for runs, _, _ in found]))
+    missing = ""
+    if not over.all():
+        missing = f"{over.sum()} of {over.size} runs are in finished blocks"
+        noise = None if given.noise is None else given.noise[over]
+        given = dataclasses.replace(given, runs=given.runs[over], noise=noise)
+    return _assembled(given, _part(job, largest), found, count, missing)
 
 
 def _size(runs: int, workers: int) -> int:
@@ -169,7 +194,7 @@ class _Listener:
 
     def __init__(self, job: Job, parts: list[Job], progress: Any, kept: Any, done: int):
         self.found: dict[int, tuple[Any, dict]] = {}
-        self._parts, self._kept = parts, kept
+        self.parts, self._kept = parts, kept
         each = job.instance.size * (1 if job.shared else job.deltas.size)
         self._bar = Progress(progress, each * job.runs.size)
         self._each, self._runs, self._samples = each, each * done, 0
@@ -186,10 +211,10 @@ class _Listener:
 
     def finished(self, number: int, content: Any) -> None:
         if self._kept is not None:
-            self._kept.write(self._parts[number], *content)
+            self._kept.write(self.parts[number], *content)
         self.found[number] = content
         self._under_way.pop(number, None)
-        self._runs += self._each * self._parts[number].runs.size
+        self._runs += self._each * self.parts[number].runs.size
         self._samples += content[1]["samples_drawn"]
         self._show()
 
@@ -249,7 +274,7 @@ def _summed(works: list[dict]) -> dict:
     return total
 
 
-def _assembled(job: Job, part: Job, found: list, blocks: int) -> Result:
+def _assembled(job: Job, part: Job, found: list, blocks: int, missing: str) -> Result:
     """The result of all blocks, in the order of the call's runs.
 
     Args:
@@ -257,6 +282,7 @@ def _assembled(job: Job, part: Job, found: list, blocks: int) -> Result:
         part: the call with the runs of one block, whose layout the result shows.
         found: runs, arrays and timings of each block.
         blocks: their number, stored ones included.
+        missing: what is missing, in words, where the call was interrupted.
     """
     axis = 3 if job.instance.batched else 2
     runs = np.concatenate([of_block for of_block, _, _ in found])
@@ -272,5 +298,5 @@ def _assembled(job: Job, part: Job, found: list, blocks: int) -> Result:
     arrays.times = (together([one for (one,) in tables]),) if tables[0] else ()
     work = _summed([work for _, _, work in found])
     with scope.engine():
-        result = Result.assembled(job, spec_of(part), arrays, work)
+        result = Result.assembled(job, spec_of(part), arrays, work, missing)
     return dataclasses.replace(result, layout={**result.layout, "blocks": blocks})

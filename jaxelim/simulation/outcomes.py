@@ -21,16 +21,27 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
         NumPy arrays [stopping, delta, run, ..], with a batch of instances
         [instance, stopping, delta, run, ..]; and timings of the work.
     """
+    interrupts = Interrupts()
+    found, _, work = started(job, progress, interrupts)
+    if interrupts.asked:  # it was noted while progress was told
+        raise KeyboardInterrupt
+    assert found is not None
+    return found[1], work
+
+
+def started(
+    job: Job, progress: Any, interrupts: Interrupts
+) -> tuple[tuple[Job, Outcome, str] | None, Spec, dict]:
+    """Run a job until it is over or interrupted.
+
+    Returns:
+        The runs that were started, as `ordered` gives them; the spec; timings of the work.
+    """
     spec = spec_of(job)
     inputs = checked_inputs_of(job, spec)
     queue, places = queue_of(job, spec)
-    interrupts = Interrupts()
     carry, work = drive(job, spec, progress, inputs, queue, interrupts)
-    if interrupts.asked:  # it was noted while progress was told
-        raise KeyboardInterrupt
-    found = ordered(job, spec, carry, places)
-    assert found is not None
-    return found[1], work
+    return ordered(job, spec, carry, places, interrupts.cut), spec, work
 
 
 def ordered(

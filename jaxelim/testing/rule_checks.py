@@ -8,8 +8,9 @@ from scipy import stats
 
 from jaxelim import engine
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import RuleError
+from jaxelim.errors import RuleError, UnsupportedError
 from jaxelim.instances.instance import Instance
+from jaxelim.live import LiveRun
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
@@ -65,6 +66,8 @@ def check_sampling_rule(
     - A run alone equals the same run in a batch, for other lanes and chunks and under
       vmap. So nothing changes after the stop.
     - Its numbers are finite where weights underflow and designs are nearly singular.
+    - If it defines `predetermined`: arms that a live run gives at once, before their
+      rewards, are the next pulls of the simulated run.
     - Its repr evaluates back, and its docstring's arguments equal its fields.
     - It is delta-correct empirically. Of n = `runs` runs no more may end in errors than
       a rate of exactly delta exceeds with probability 1e-6.
@@ -93,11 +96,12 @@ def check_sampling_rule(
             for structure in rule.traits.structures if instance is None else [instance.structure]:
                 on = easy_instance(one, structure) if instance is None else instance
                 lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
-        lines.append(
-            _check_stress(
-                rule, natural_problems(rule)[0] if problem is None else problem, stress, seed
-            )
-        )
+        first = natural_problems(rule)[0] if problem is None else problem
+        lines.append(_check_stress(rule, first, stress, seed))
+        given = type(rule).predetermined is not SamplingRule.predetermined
+        if given and not rule.traits.uses_truth:
+            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
+            lines.append(_check_batches(rule, first, on, delta, seed, ridge))
     except RuleError as error:
         fault = "a method breaks its contract" if error.arm is None else "arms out of range"
         raise ContractError(f"{fault}: {error}") from error
@@ -186,3 +190,32 @@ def _check_stress(rule, problem, steps, seed) -> str:
     return (
         f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
     )
+
+
+BATCH, BATCHED = 6, 300
+"""Arms that a live run is asked for at once, and the samples of its run, at most."""
+
+
+def _check_batches(rule, problem, instance, delta, seed, ridge) -> str:
+    """Ask a live run for arms at once, and compare them with the simulated run's pulls."""
+    common: dict[str, Any] = dict(
+        delta=delta, stopping=natural_stopping(rule)[0], seed=seed, ridge=ridge
+    )
+    simulated = trace(instance, problem, rule, max_samples=BATCHED, **common)
+    live = LiveRun(instance.arms, problem, rule, family=instance.family, **common)
+    arms, s, longest = simulated.arms, 0, 0
+    while s < simulated.samples:
+        for size in range(min(BATCH, simulated.samples - s), 0, -1):
+            try:
+                batch = live.ask(size)
+                break
+            except UnsupportedError:  # rewards to come decide
+                continue
+        require(
+            batch == arms[s : s + len(batch)].tolist(),
+            f"predetermined: after {s} samples a live run gives arms {batch} at once, the "
+            f"simulated run pulls {arms[s : s + len(batch)].tolist()}",
+        )
+        live.tell(batch, simulated.rewards[s : s + len(batch)])
+        s, longest = s + len(batch), max(longest, len(batch))
+    return f"arms given at once are the next pulls: up to {longest} of {s} samples"

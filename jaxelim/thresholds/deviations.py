@@ -2,7 +2,7 @@
 
 `KaufmannKoolen` is proven for every sampling rule and for the LLR, selective and full
 stops. `KaufmannKalyanakrishnan` is proven for rules that compare confidence intervals.
-docs/definitions.md says where each formula was read.
+docs/reference/definitions.md says where each formula was read.
 """
 
 import dataclasses

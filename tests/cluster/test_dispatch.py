@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
-import zlib
 from pathlib import Path
 
 import jax
@@ -238,22 +236,6 @@ def test_a_worker_whose_jax_has_started(unprepared, monkeypatch):
     monkeypatch.setenv("NPROC", "2")
     with pytest.raises(je.SetupError, match="threads of its own"):
         remote.compute(Task(), np.arange(2), unprepared, "", 0)
-
-
-def test_an_unreadable_entry_of_the_cache_is_deleted(tmp_path, recwarn):
-    whole = tmp_path / "jit_a-1-cache"
-    whole.write_bytes(zlib.compress(b"program"))
-    for name in ("jit_a-2-cache", "jit_a-3-cache", "jit_b-4-cache"):
-        (tmp_path / name).write_bytes(whole.read_bytes()[:-4] if "3" not in name else b"")
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    try:
-        with environment.mended_cache():
-            warnings.warn(f"{environment.UNREADABLE} 'jit_a': Error: x", stacklevel=1)
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
-    assert {path.name for path in tmp_path.iterdir()} == {"jit_a-1-cache", "jit_b-4-cache"}
-    assert not recwarn.list
 
 
 def test_the_library_imports_no_dask():

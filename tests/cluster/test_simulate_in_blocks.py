@@ -102,9 +102,13 @@ def test_a_store_keeps_finished_blocks(tmp_path, monkeypatch):
         if done >= 4:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(je.Interrupted, match="2 of 6 runs are in finished") as caught:
         simple(store=tmp_path, block=2, progress=stop)
     assert seen == [0, 1, 2, 3]  # the interrupt came within the second block
+    part = caught.value.result
+    assert part.runs.tolist() == [0, 1] and part.layout["blocks"] == 1
+    assert "Interrupted: 2 of 6 runs are in finished blocks" in str(part.summary())
+    np.testing.assert_array_equal(part.pulls, simple(runs=2).pulls)
     same(whole, simple(store=tmp_path, block=2))
     assert seen[4:] == [2, 3, 4, 5]
     same(simple(runs=[8, 2]), simple(store=tmp_path, runs=[8, 2]))

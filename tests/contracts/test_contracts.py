@@ -12,7 +12,13 @@ import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.arm_sets import ArmSet
-from jaxelim.testing import ContractError, check_problem, check_sampling_rule, check_threshold
+from jaxelim.testing import (
+    ContractError,
+    check_problem,
+    check_sampling_rule,
+    check_threshold,
+    rule_checks,
+)
 
 HEAVY = ("tas", "optimistic-tas")
 CASES = [
@@ -103,6 +109,21 @@ def test_the_check_detects_arms_out_of_range():
         check_sampling_rule(
             Sloppy(), je.BestArm(), je.Instance(np.eye(3), [1.0, 0.0, 0.0]), runs=40, steps=100
         )
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Hasty(je.Uniform):
+    """Pulls the arm of the least mean, and says that no reward changes that."""
+
+    def choose(self, view, state):
+        return view.lanes.argmax(-view.means), state
+
+
+def test_the_check_asks_for_arms_at_once():
+    instance = je.Instance(np.eye(3), [0.5, 0.0, 0.0])
+    with pytest.raises(ContractError, match="predetermined: after 3 samples a live run gives"):
+        rule_checks._check_batches(Hasty(), je.BestArm(), instance, 0.1, 0, None)
 
 
 @jax.tree_util.register_static

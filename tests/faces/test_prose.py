@@ -13,9 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{one.name}" for one in ROOT.glob("docs/*.md"))]
+PAGES = [
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md",
+    *sorted(
+        str(one.relative_to(ROOT))
+        for one in ROOT.glob("docs/**/*.md")
+        if one.parent.name != "results"  # which commands write
+    ),
+]  # fmt: skip
 FOLDERS: tuple[str, ...] = (
-    "jaxelim", "benchmarks", "examples", "experiments", "tests",
+    "jaxelim", "benchmarks", "docs", "examples", "experiments", "tests",
 )  # fmt: skip
 """Folders whose docstrings and comments must be free of private words."""
 WIDTH = 88
@@ -157,8 +164,8 @@ def test_the_checks_find_what_they_look_for():
     ]  # fmt: skip
     source = '"""One."""\nanew = "lest"  # aloud\ndef f():\n    """Two.\n\n    Whence.\n    """\n'
     assert private(spoken(source)) == [(2, "aloud"), (6, "Whence")]
-    page = ROOT / "docs" / "page.md"
-    good = "[a](../README.md) [b](history.md#tried-and-left-out-for-no-gain) [c](https://x.org/y)"
+    page = ROOT / "docs" / "explanation" / "page.md"
+    good = "[a](../../README.md) [b](history.md#tried-and-left-out-for-no-gain) [c](https://x.org/y)"
     assert not broken_links(page, good)
     bad = "[a](no.md)\n[b](history.md#no)"
     assert broken_links(page, bad) == [(1, "no.md"), (2, "history.md#no")]

@@ -18,19 +18,21 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_of_rules_is_printed_from_the_code():
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "reference" / "rules.md").read_text()
     found = re.search(r"<!-- rules: .*? -->\n(.*?)<!-- /rules -->", text, re.S)
     assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
 
 
 @pytest.mark.parametrize("page", [
-    "README.md", "docs/add-a-rule.md", "docs/add-a-problem.md", "docs/add-a-family.md",
-    "docs/add-a-stopping-rule.md",
-    "docs/which-family.md",
-    *(pytest.param(f"docs/{name}.md", marks=pytest.mark.slow)
-      for name in ("compare-rules", "recorded-rewards", "live-runs")),
+    "README.md", "docs/how-to/add-a-rule.md", "docs/how-to/add-a-problem.md",
+    "docs/how-to/add-a-family.md",
+    "docs/how-to/add-a-stopping-rule.md", "docs/how-to/which-family.md",
+    "docs/how-to/store-and-resume.md",
+    *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
+      for name in ("add-a-threshold", "simulate", "their-call-ours", "compare-rules",
+                   "recorded-rewards", "live-runs")),
     # most of its minute goes into compiling the searches
-    pytest.param("docs/allocations.md", marks=pytest.mark.slow),
+    pytest.param("docs/explanation/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -47,7 +49,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 def test_the_page_on_allocations_uses_names_that_exist():
     """Names, arguments and fields of the page's blocks; the slow suite runs them."""
-    text = (ROOT / "docs" / "allocations.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "allocations.md").read_text()
     results = {}
     for node in ast.walk(ast.parse("\n".join(re.findall(r"```python\n(.*?)```", text, re.S)))):
         if (
@@ -68,8 +70,8 @@ def test_the_page_on_allocations_uses_names_that_exist():
 
 
 def test_the_figures_of_the_page_on_allocations_come_from_its_commands():
-    text = (ROOT / "docs" / "allocations.md").read_text()
-    shown = re.findall(r"!\[.+\]\((figures/.+)\)", text)
+    text = (ROOT / "docs" / "explanation" / "allocations.md").read_text()
+    shown = re.findall(r"!\[.+\]\(\.\./(figures/.+)\)", text)
     assert shown and all((ROOT / "docs" / name).read_bytes()[:4] == b"\x89PNG" for name in shown)
     assert sorted(
         f"figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()

@@ -23,6 +23,7 @@ from tests import twin
 from tests.families.family_cases import Geometric
 from tests.twin import arm_families, families
 
+pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 STD = [1.0, 0.5, 1.5, 1.0, 0.7]
 FAMILIES = {"poisson": je.Poisson(), "exponential": je.Exponential(), "gaussian": je.Gaussian(STD)}

@@ -1,30 +1,34 @@
 """Laws of runs: every rule on every family and problem, without and with elimination.
 
-Each row simulates `RUNS` runs of an instance, and as many of the instance with its arms
-permuted, at delta = 0.1 with the threshold log((1 + t)/delta).
+Each row simulates runs of an instance, and as many of the instance with its arms
+permuted, at delta = 0.1 with the threshold log((1 + t)/delta). Slow rows have `RUNS` runs
+each. The fast suite has `QUICK_RUNS` in each of its rows, `QUICK`, which meet every pair
+of a family, a problem and an elimination, and of a rule and the latter two.
 
 - Where sampling does not eliminate: tau_full <= tau_selective <= tau_LLR in every run.
-- Errors: an observer of a row fails at `CRITICAL` wrong answers of an instance. By luck
-  any of all rows fails with probability below 1e-6, at an error rate of exactly delta. A
-  rate of 0.16 is seen with probability 0.96.
-- Permuted arms: the means of log tau of both instances agree within `FAR` standard errors.
-  By luck some row fails with probability below 1e-6. Stopping times 1.3 times as long
-  are seen with probability above 0.95.
-- A run depends on nothing but its number: where sampling does not eliminate, the first runs
-  again, in other lanes, other chunks and on two devices.
+- Errors: an observer of a row fails at `critical` wrong answers of an instance. By luck
+  any of all rows fails with probability below 5e-7, at an error rate of exactly delta. A
+  rate of 0.16 is seen with probability 0.95; in a fast row, a rate of 0.45.
+- Permuted arms: the means of log tau of both instances agree within `far` standard errors.
+  By luck some row fails with probability below 5e-7. Stopping times 1.3 times as long
+  are seen with probability 0.95; in a fast row, 3.2 times.
+- A run depends on nothing but its number: the first runs again, in other lanes, other
+  chunks and on two devices. Fast rows: in another order, so in other lanes; some in
+  other chunks too.
 """
 
 import dataclasses
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, t
 
 import jaxelim as je
+from jaxelim import catalogue, families
 
-pytestmark = pytest.mark.devices
-RUNS, AGAIN, DELTA, CRITICAL = 2000, 48, 0.1, 290
-FAR, SPREAD = 6.5, 1.0
+pytestmark = [pytest.mark.devices, pytest.mark.unoptimized]
+RUNS, QUICK_RUNS, AGAIN, DELTA = 2000, 96, 48, 0.1
+LUCK, SPREAD = 1e-6, 1.0
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 ELIMINATION = {"none": None, "selective": SELECTIVE, "full": FULL}
 ORDER = [2, 0, 3, 1]
@@ -115,6 +119,42 @@ CASES = [
 ]
 
 
+def row(family, problem, rule, elimination="none"):
+    return family, problem, rule, elimination
+
+
+QUICK = [
+    row("bernoulli", "best-arm", "lazy-tas", "selective"), row("bernoulli", "best-arm", "eb-tci"),
+    row("bernoulli", "top-m", "ugape"), row("bernoulli", "signs", "fws", "full"),
+    row("poisson", "best-arm", "fws", "selective"), row("poisson", "top-m", "uniform"),
+    row("poisson", "signs", "tas", "full"),
+    row("exponential", "best-arm", "oracle"), row("exponential", "best-arm", "tas", "selective"),
+    row("exponential", "best-arm", "racing"), row("exponential", "best-arm", "k-learner"),
+    row("exponential", "top-m", "lucb"), row("exponential", "signs", "eb-tci", "full"),
+    row("gaussian", "best-arm", "ugape"), row("gaussian", "best-arm", "chernoff-racing"),
+    row("gaussian", "best-arm", "kl-racing"), row("gaussian", "best-arm", "t3c", "selective"),
+    row("gaussian", "best-arm", "t3c"),
+    row("gaussian", "top-m", "oracle"), row("gaussian", "top-m", "tas"),
+    row("gaussian", "top-m", "optimistic-tas", "selective"), row("gaussian", "top-m", "racing"),
+    row("gaussian", "top-m", "fws"), row("gaussian", "signs", "uniform"),
+    row("gaussian", "signs", "optimistic-tas", "full"),
+    row("gaussian", "signs", "k-learner", "selective"),
+    row("gaussian", "signs", "lazy-tas", "full"),
+    row("by-arm", "best-arm", "optimistic-tas"), row("by-arm", "best-arm", "lucb", "full"),
+    row("by-arm", "best-arm", "t3c", "full"), row("by-arm", "top-m", "lazy-tas"),
+    row("by-arm", "top-m", "eb-tci", "selective"), row("by-arm", "signs", "oracle"),
+    row("unknown-variance", "best-arm", "uniform"),
+    row("unknown-variance", "top-m", "k-learner", "full"),
+    row("unknown-variance", "signs", "lucb", "selective"),
+]  # fmt: skip
+"""The rows of the fast suite; each compiles a program."""
+OTHER_CHUNKS = [
+    row("exponential", "signs", "eb-tci", "full"), row("gaussian", "signs", "lazy-tas", "full"),
+    row("unknown-variance", "signs", "lucb", "selective"),
+]  # fmt: skip
+"""Those that compile a second one, of other lanes and chunks."""
+
+
 def instances(where):
     """The instance, and the same with its arms permuted."""
     means = np.array(where.means)
@@ -142,38 +182,114 @@ def check_order(samples, names):
         assert (tau["full"] <= tau["selective"]).all() and (tau["selective"] <= tau["llr"]).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "problem", "rule", "elimination"), CASES)
-def test_laws(family, problem, rule, elimination):
+def limits(runs, rows):
+    """The wrong answers and the standard errors at which one of `rows` rows fails.
+
+    Six checks of errors a row at most, three of permuted arms, each two-sided.
+    """
+    each = LUCK / (2 * 6 * rows)
+    return binom.isf(each, runs, DELTA) + 1, t.isf(each, 2 * runs - 2)
+
+
+def check_laws(case, runs, rows, layout, permuted=True):
+    """Check a row of so many; returns the first runs, and what simulates some of them again."""
+    family, problem, rule, elimination = case
     where, ours = FAMILIES[family], RULES[rule]
     if isinstance(ours, je.TrackAndStop) and problem == "top-m":
         ours = dataclasses.replace(ours, schedule=25)  # each solve takes milliseconds
     asked, common = problem_of(problem, where.level), job(where, problem, ours, elimination)
     names = [one.name for one in common["stopping"]]
-    found = [
-        je.simulate(one, asked, ours, runs=RUNS, engine=je.Engine(devices=1), **common)
-        for one in instances(where)
-    ]
+    critical, far = limits(runs, rows)
+
+    def simulated(one, runs, layout):
+        return je.simulate(one, asked, ours, runs=runs, engine=layout, **common)
+
+    given = instances(where)
+    found = [simulated(one, runs, layout) for one in given[: 1 + permuted]]
     for result in found:
         assert result.stopped.all()
         check_order(result.samples[:, 0], names)
-        assert (~result.correct).sum(-1).max() < CRITICAL
+        assert (~result.correct).sum(-1).max() < critical
     logs = [np.log(result.samples[:, 0]) for result in found]
-    spread = np.sqrt(sum(one.var(-1, ddof=1) for one in logs) / RUNS)
-    assert (np.abs(logs[0].mean(-1) - logs[1].mean(-1)) < FAR * spread).all()
+    spread = np.sqrt(sum(one.var(-1, ddof=1) for one in logs) / runs)
+    assert (np.abs(logs[0].mean(-1) - logs[-1].mean(-1)) < far * spread).all()
     assert max(one.std() for one in logs) < SPREAD
-    if elimination != "none":
-        return
-    layout = je.Engine(lanes=16, chunk=37, devices=2)
-    again = je.simulate(instances(where)[0], asked, ours, runs=AGAIN, engine=layout, **common)
+    return found[0], lambda runs, layout: simulated(given[0], runs, layout)
+
+
+def check_again(found, again, runs):
+    """Exactly the same runs."""
     for field in FIELDS:
-        one, other = getattr(found[0], field), getattr(again, field)
-        np.testing.assert_array_equal(other, one[:, :, :AGAIN], field)
+        one, other = getattr(found, field), getattr(again, field)
+        np.testing.assert_array_equal(other, one[:, :, runs], field)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "problem", "rule", "elimination"), CASES)
+def test_laws(family, problem, rule, elimination):
+    case = family, problem, rule, elimination
+    found, simulated = check_laws(case, RUNS, len(CASES), je.Engine(devices=1))
+    if elimination == "none":
+        layout = je.Engine(lanes=16, chunk=37, devices=2)
+        check_again(found, simulated(AGAIN, layout), slice(AGAIN))
+
+
+@pytest.mark.parametrize(("family", "problem", "rule", "elimination"), QUICK)
+def test_laws_in_few_runs(family, problem, rule, elimination):
+    """A family whose settings follow the arms needs another program for permuted ones."""
+    case, layout = (family, problem, rule, elimination), je.Engine(lanes=16, devices=1)
+    permuted = FAMILIES[family].permuted is FAMILIES[family].family
+    found, simulated = check_laws(case, QUICK_RUNS, len(QUICK), layout, permuted)
+    order = np.arange(AGAIN)[::-1]
+    check_again(found, simulated(order, layout), order)
+    if case in OTHER_CHUNKS:
+        layout = je.Engine(lanes=32, chunk=37, devices=1)
+        check_again(found, simulated(AGAIN, layout), slice(AGAIN))
+
+
+NAMES = ("family", "problem", "rule", "elimination")
+PAIRS = {
+    ("family", "problem"): (18, 18),
+    ("family", "elimination"): (18, 18),
+    ("problem", "elimination"): (9, 9),
+    ("problem", "rule"): (34, 34),
+    ("rule", "elimination"): (30, 30),
+    ("family", "rule"): (34, 82),
+}
+"""How many pairs the fast rows meet, and how many there are."""
+
+
+def pairs(cases, kind):
+    first, second = (NAMES.index(name) for name in kind)
+    return {(case[first], case[second]) for case in cases}
+
+
+def test_fast_rows_meet_the_pairs():
+    """All but those of a family and a rule: each of these takes a program more.
+
+    Settings of a rule that are in `VARIANTS` count as no rule.
+    """
+    assert set(OTHER_CHUNKS) <= set(QUICK) <= set(CASES) and len(set(QUICK)) == len(QUICK)
+    defined = [case for case in CASES if case[2] not in VARIANTS]
+    for kind in PAIRS:
+        if kind != ("family", "rule"):
+            missing = pairs(defined, kind) - pairs(QUICK, kind)
+            assert not missing, f"{kind}: the fast rows need {sorted(missing)}"
+    counted = {kind: tuple(len(pairs(rows, kind)) for rows in (QUICK, defined)) for kind in PAIRS}
+    assert counted == PAIRS
+
+
+def test_rows_have_all_families_and_rules():
+    """But for rules of Gaussian rewards alone, and recorded rewards, which are another test's."""
+    assert {type(one.family) for one in FAMILIES.values()} == set(families.known().values())
+    rules = {type(rule) for rule in RULES.values()}
+    assert rules == {rule for rule in catalogue.rules().values() if rule.traits.families is None}
 
 
 def test_the_chances():
-    """Six checks of errors a row at most, three of permuted arms."""
-    chance = binom.sf(CRITICAL - 1, RUNS, DELTA)
-    assert 6 * len(CASES) * chance + 3 * len(CASES) * 2 * norm.sf(FAR) < 1e-6
-    assert binom.sf(CRITICAL - 1, RUNS, 0.16) > 0.96
-    assert norm.sf(FAR - np.log(1.3) / (SPREAD * np.sqrt(2 / RUNS))) > 0.95
+    for runs, rows, rate, longer in ((RUNS, CASES, 0.16, 1.3), (QUICK_RUNS, QUICK, 0.45, 3.2)):
+        critical, far = limits(runs, len(rows))
+        chance = binom.sf(critical - 1, runs, DELTA)
+        assert 6 * len(rows) * chance + 3 * len(rows) * 2 * t.sf(far, 2 * runs - 2) < 1e-6
+        assert binom.sf(critical - 1, runs, rate) > 0.95
+        assert norm.sf(far - np.log(longer) / (SPREAD * np.sqrt(2 / runs))) > 0.95

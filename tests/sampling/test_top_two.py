@@ -14,6 +14,7 @@ from jaxelim import catalogue, scope
 from jaxelim.families import draws, noise
 from tests.twin import top_two, unknown_variance, weighing
 
+pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),

@@ -1,4 +1,4 @@
-"""The twin against the authors' traces and the properties in docs/definitions.md."""
+"""The twin against the authors' traces and the properties in docs/reference/definitions.md."""
 
 import functools
 import json

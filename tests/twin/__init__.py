@@ -1,4 +1,4 @@
-"""The twin: a plain NumPy float64 implementation of docs/definitions.md.
+"""The twin: a plain NumPy float64 implementation of docs/reference/definitions.md.
 
 It is the slow reference of the JAX engine; section numbers are that page's. One call of
 `run` plays one trajectory under any number of stopping rules. Every check recomputes
