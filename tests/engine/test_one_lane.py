@@ -173,8 +173,7 @@ ROWS = (
     "lingape batch shared arms", "lingape resets full top-m", "lingape half-spaces",
     "lingame deltas on one trajectory", "lingame optimistic top-m at sampling",
     "lingame half-spaces at sampling", "lingame unstructured resets", "family poisson k-learner",
-    "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling", "fws linear",
-    "fws unstructured top-m at sampling", "family exponential fws",
+    "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling",
 )  # fmt: skip
 
 
