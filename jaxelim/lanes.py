@@ -200,6 +200,17 @@ class LaneOps:
         empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
         return jax.lax.cond(self.flag > 0, f, empty, *x)
 
+    def rounded(self, product: Array) -> Array:
+        """A product [.., B], rounded before it is added, for a lane alone.
+
+        XLA makes a product and a sum one operation, which rounds once. Of a sum of two
+        products it may take either; for a lane alone another than for many. A select
+        stops that for the one that many lanes round.
+        """
+        if self.flag is None or product.shape[-1] > 1:
+            return product
+        return jnp.where(self.flag > 0, product, 0)
+
     def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
         if n > _WIDEST_TREE:
@@ -306,16 +317,19 @@ class LaneOps:
         q, n, b = x.shape
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
-    def dot(self, matrix: Array, vector: Array) -> Array:
+    def dot(self, matrix: Array, vector: Array, fused: bool = True) -> Array:
         """matrix @ vector in each lane.
 
         matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
         `dot` and `symmetric_dot` take m vectors too: [q, m] or [q, m, B] -> [n, m]
         or [n, m, B].
+
+        `fused`: whether XLA's product for many lanes fuses multiplications with additions.
+        It does so unless it has the matrix transposed. A lane alone then rounds as it.
         """
         if matrix.ndim == 2:
             if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
-                return self._alone_dot(matrix, vector)
+                return self._alone_dot(matrix, vector, fused)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -328,25 +342,23 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _alone_dot(self, matrix: Array, vector: Array) -> Array:
+    def _alone_dot(self, matrix: Array, vector: Array, fused: bool) -> Array:
         """`dot` of a shared matrix [n, q] for a single lane, [q, 1] or [q, m, 1].
 
-        The terms are added in their order, each by one fused multiply-add, as in the
-        product for many lanes; so a lane alone rounds as one of many.
+        The terms are added in their order, each by one fused multiply-add if `fused`, as
+        in the product for many lanes; so a lane alone rounds as one of many.
         """
+        rounded = (lambda x: x) if fused else self.rounded
         if matrix.shape[1] <= _WIDEST_TREE:
             first, *terms = self._terms(matrix, vector)
-            # A select, since of a sum of two products either may be the one that is not rounded.
-            assert self.flag is not None
-            first = jnp.where(self.flag > 0, first, 0)
-            return functools.reduce(jnp.add, terms, first)
+            return functools.reduce(jnp.add, map(rounded, terms), self.rounded(first))
 
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
         def add(q, total):
             column = jax.lax.dynamic_index_in_dim(matrix, q, 1, keepdims=False)
             row = jax.lax.dynamic_index_in_dim(vector, q, 0, keepdims=False)
-            return total + column[wide] * row
+            return total + rounded(column[wide] * row)
 
         shape = matrix.shape[:1] + vector.shape[1:]
         return jax.lax.fori_loop(0, matrix.shape[1], add, jnp.zeros(shape, matrix.dtype))
@@ -363,11 +375,12 @@ class LaneOps:
             return self.dot(matrix, vector)
         if matrix.shape[1] <= _WIDEST_TREE:
             # A plain left-to-right sum, not a tree: each of its steps is one fused multiply-add.
-            return self.materialize(
-                lambda m, v: functools.reduce(jnp.add, map(_outer, _rows(m), _rows(v))),
-                matrix,
-                vector,
-            )
+            def added(matrix, vector):
+                terms = list(map(_outer, _rows(matrix), _rows(vector)))
+                terms[1:2] = map(self.rounded, terms[1:2])
+                return functools.reduce(jnp.add, terms)
+
+            return self.materialize(added, matrix, vector)
         return self._wide_dot(matrix, vector)
 
     def _wide_dot(self, matrix: Array, vector: Array) -> Array:
@@ -382,7 +395,7 @@ class LaneOps:
             return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        return matrices.swept(a, self.materialize, loop=not self.gpu)
+        return matrices.swept(a, self.materialize, self.rounded, loop=not self.gpu)
 
     def solver(
         self, a: Array, cholesky: Callable = jnp.linalg.cholesky

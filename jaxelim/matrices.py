@@ -16,7 +16,7 @@ _WIDEST_WRITTEN = 32
 _SQUARINGS = 50
 
 
-def swept(a: Array, materialize: Callable, loop: bool) -> Array:
+def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Array:
     """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
 
     A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
@@ -25,7 +25,7 @@ def swept(a: Array, materialize: Callable, loop: bool) -> Array:
 
     Args:
         a: the matrices.
-        materialize: that of `jaxelim.lanes.LaneOps`.
+        materialize, rounded: those of `jaxelim.lanes.LaneOps`.
         loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
             small matrices have them written out.
     """
@@ -42,12 +42,12 @@ def swept(a: Array, materialize: Callable, loop: bool) -> Array:
                 d = [[1 / block[0, 0]]]
             else:
                 x, y, z = block[0, 0], block[0, 1], block[1, 1]
-                det = 1 / (x * z - y * y)
+                det = 1 / (x * z - rounded(y * y))
                 d = [[z * det, -y * det], [-y * det, x * det]]
-            scaled = [
-                functools.reduce(jnp.add, [columns[r] * d[r][s] for r in range(n)])
-                for s in range(n)
-            ]
+            terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
+            if n == 2:  # y's products are the rounded ones, as for many lanes
+                terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
+            scaled = [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
             return jnp.stack(columns + scaled)
 
         factor = materialize(factors, rows, block, first)

@@ -200,7 +200,8 @@ class SquareDesign:
             return 1 / keep, u * q, g / keep - along**2 * q
 
         scale, fraction, g = space.lanes.materialize(factors, self.g, u, along, k)
-        return SquareDesign(g, self.v_inv * scale - u[:, None] * fraction[None])
+        change = space.lanes.rounded(u[:, None] * fraction[None])
+        return SquareDesign(g, self.v_inv * scale - change)
 
 
 @jax.tree_util.register_dataclass
@@ -264,10 +265,12 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+def weighted(
+    space: LinearContext, weights: Array, ridge: Array | float = 0.0, fused: bool = True
+) -> SquareDesign:
     """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
 
-    One packed product gives V and one gives g.
+    One packed product gives V and one gives g; `fused` is that of `LaneOps.dot` for g.
     """
     features = space.features
     d = features.shape[1]
@@ -277,10 +280,10 @@ def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
     if outer.ndim == 2:
         # Built in this order: on a CPU a product with the transpose of `outer` costs more.
-        packed = jnp.matmul(features.T[row] * features.T[column], weights, precision="highest")
+        packed = space.lanes.dot(features.T[row] * features.T[column], weights)
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
     v_inv = space.lanes.inverse(packed[place] + eye)
     doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
     half = v_inv[row, column] * jnp.asarray(doubled, v_inv.dtype)
-    return SquareDesign(space.lanes.dot(outer, half), v_inv)
+    return SquareDesign(space.lanes.dot(outer, half, fused), v_inv)

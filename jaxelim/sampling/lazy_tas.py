@@ -76,6 +76,7 @@ class LazyTaS(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
+        one_lane=True,
         batch=32,
         patience=0.25,
         source="Jedra & Proutiere 2020",

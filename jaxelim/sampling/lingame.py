@@ -65,6 +65,7 @@ class LinGame(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
+        one_lane=True,
         source="Degenne et al. 2020; Reda et al. 2021",
         name="lingame",
         aliases=("k-learner", "mislid"),

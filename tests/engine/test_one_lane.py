@@ -171,6 +171,9 @@ ROWS = (
     "lingape top-m pair times", "lingape form arms top-m at sampling", "lingape signs",
     "lingape form diagonal", "lingape a trajectory per delta", "lingape batch own arms",
     "lingape batch shared arms", "lingape resets full top-m", "lingape half-spaces",
+    "lingame deltas on one trajectory", "lingame optimistic top-m at sampling",
+    "lingame half-spaces at sampling", "lingame unstructured resets", "family poisson k-learner",
+    "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling",
 )  # fmt: skip
 
 
@@ -193,17 +196,19 @@ def test_jobs_of_the_digests_in_one_lane(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "instance, problem",
+    "instance, problem, rule",
     [
-        (digests.D20, je.BestArm()),
-        (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3)),
-        (digests.D20, je.TopM(5)),
-        (digests.D20_SIGNS, je.Thresholding()),
-        (digests.K40, je.BestArm()),
+        (digests.D20, je.BestArm(), je.LinGapE()),
+        (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
+        (digests.D20, je.TopM(5), je.LinGapE()),
+        (digests.D20_SIGNS, je.Thresholding(), je.LinGapE()),
+        (digests.K40, je.BestArm(), je.LinGapE()),
+        (digests.D20, je.BestArm(), je.LinGame()),
+        (digests.D20, je.TopM(5), je.LinGame()),
     ],
     ids=repr,
 )
-def test_a_lane_alone_rounds_as_one_of_many(instance, problem):
+def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
     """Every number of a lane's state after a chunk of 256 steps is the same, to the last bit.
 
     60 runs, each from its state after one chunk of 64 lanes.
@@ -214,7 +219,7 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem):
         max_samples=40_000, engine=layout,
     )  # fmt: skip
     with scope.engine():
-        spec, inputs, queue = planned((instance, problem, je.LinGapE()), settings)
+        spec, inputs, queue = planned((instance, problem, rule), settings)
         program = engine.program(spec, inputs)
         placed = program.begun(inputs, queue, program.empty(inputs, queue))
         first = jax.device_get(program.advance(*placed, np.int32(1)))
