@@ -154,9 +154,10 @@ def test_a_local_cluster(tmp_path, whole, capsys):
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random(tmp_path, whole):
+@pytest.mark.parametrize("seed", range(26))
+def test_workers_killed_at_random(tmp_path, whole, seed):
     """More than four deaths within 15 s, both workers at once among them."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     with client(tmp_path, "--workers", "2", "--seconds", "2") as process:
         wait_until(lambda: count(tmp_path) >= 1, process=process)
         began, killed = time.monotonic(), 0
