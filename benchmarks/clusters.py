@@ -130,6 +130,8 @@ def table(options: Table) -> None:
             one("by hand", "--scheduler-file", str(file))
         rows[-1]["processor s"] += spent["seconds"]
         if options.old is not None:
+            warm = [*common, "--runs", "1", "--output", str(work / "warm old")]
+            used(warm, options.old, **cache)
             one("old processes", folder=options.old)
         code = "import jaxelim.cluster as c\nif __name__ == '__main__':\n with c.local(2): pass"
         start = work / "start.py"
