@@ -77,12 +77,12 @@ def one_device(request):
 
 @pytest.fixture(autouse=True, scope="module")
 def least_optimized(request):
-    """LLVM's level 0 in modules marked `unoptimized`, where the fast suite asks for level 1.
+    """LLVM's level 0 where the fast suite asks for level 1, but in modules marked `long_runs`.
 
     Such a program compiles in two thirds of the time and runs for longer.
     """
     fast = "xla_backend_optimization_level=1" in os.environ.get("XLA_FLAGS", "")
-    if not fast or not request.node.get_closest_marker("unoptimized"):
+    if not fast or request.node.get_closest_marker("long_runs"):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:

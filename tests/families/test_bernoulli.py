@@ -22,7 +22,6 @@ from tests import twin
 from tests.families.family_cases import Binomial, Geometric, Numbered
 from tests.twin import families
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
             "native": je.Native()}  # fmt: skip

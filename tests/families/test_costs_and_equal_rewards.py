@@ -15,8 +15,6 @@ from jaxelim.families.arm_evidence import evidence_of
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 
-pytestmark = pytest.mark.unoptimized
-
 
 def test_the_gradient_of_a_level_is_that_of_its_value():
     """dH_p/dw_k = d(m_k, l)/c_k with costs c_k = std_k^2."""

@@ -16,8 +16,6 @@ from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families.recorded import ROUNDS, shuffled
 from jaxelim.store.settings import canonical
 
-pytestmark = pytest.mark.unoptimized
-
 RNG = np.random.default_rng(11)
 STACKS = [np.append(np.ones(20), np.zeros(10)), np.arange(40) % 2, np.arange(25) % 3 == 0]
 STACKS = [RNG.permutation(np.asarray(stack, float)) for stack in STACKS]

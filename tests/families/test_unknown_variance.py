@@ -19,7 +19,6 @@ from jaxelim.store import canonical
 from jaxelim.testing import ContractError, check_family
 from tests.twin import unknown_variance as twin
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 ONE = je.Engine(lanes=16, devices=1, shrink=False)
 STOPS = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),

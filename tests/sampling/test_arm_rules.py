@@ -9,7 +9,6 @@ import jaxelim as je
 from tests import twin
 from tests.twin import arm_rules
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 RULES = {
     "uniform": je.Uniform(),

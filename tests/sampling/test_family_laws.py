@@ -26,7 +26,7 @@ from scipy.stats import binom, norm, t
 import jaxelim as je
 from jaxelim import catalogue, families
 
-pytestmark = [pytest.mark.devices, pytest.mark.unoptimized]
+pytestmark = pytest.mark.devices
 RUNS, QUICK_RUNS, AGAIN, DELTA = 2000, 96, 48, 0.1
 LUCK, SPREAD = 1e-6, 1.0
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()

@@ -6,7 +6,6 @@ import pytest
 import jaxelim as je
 from tests.twin import weighing
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 LLR, SELECTIVE, FULL = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2)),

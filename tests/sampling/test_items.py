@@ -9,8 +9,6 @@ import jaxelim as je
 from jaxelim.problems import BestItem
 from tests import twin
 
-pytestmark = pytest.mark.unoptimized
-
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
 STOPPING = {"llr": je.LLR(), "selective": SELECTIVE, "full": FULL, "native": je.Native()}
 ALL = ("llr", "selective", "full")

@@ -13,8 +13,6 @@ from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts.indices import rank
 from tests import twin
 
-pytestmark = pytest.mark.unoptimized
-
 DATA = Path(__file__).parents[1] / "data"
 ENTRIES = {e["rule"]: e for e in json.loads((DATA / "traces" / "index.json").read_text())
            if e["rule"] in ("lingifa", "rage", "xya")}

@@ -10,7 +10,6 @@ import jaxelim as je
 from tests import twin
 from tests.twin import slack
 
-pytestmark = pytest.mark.unoptimized
 SLOW = pytest.mark.slow
 STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination(),
             "native": je.Native()}  # fmt: skip

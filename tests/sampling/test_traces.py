@@ -12,6 +12,7 @@ import pytest
 
 import jaxelim as je
 
+pytestmark = pytest.mark.long_runs
 DATA = Path(__file__).parents[1] / "data"
 INDEX = json.loads((DATA / "traces" / "index.json").read_text())
 SELECTIVE = je.SelectiveElimination()

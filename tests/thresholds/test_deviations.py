@@ -269,7 +269,7 @@ def test_command_line(capsys, tmp_path):
 
 
 def test_the_table_of_thresholds_is_printed_from_the_code():
-    text = (ROOT / "docs" / "definitions.md").read_text()
+    text = (ROOT / "docs" / "reference" / "definitions.md").read_text()
     found = re.search(r"<!-- thresholds: .*? -->\n(.*?)<!-- /thresholds -->", text, re.S)
     assert found and found[1].strip() == catalogue.markdown(catalogue.threshold_rows()).strip()
     for name in catalogue.THRESHOLDS:
