@@ -128,21 +128,21 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
         )
 
     end = jax.lax.while_loop(lambda s: jnp.any(~s.done), pivot, start)
-    strategy = _spread(end.entries[k, :f], end.free - f, k)
-    weights = _spread(end.entries[:k, f], end.basic, f)
+    strategy = _spread(lanes, end.entries[k, :f], end.free - f, k)
+    weights = _spread(lanes, end.entries[:k, f], end.basic, f)
     value = jnp.min(jnp.where(played, _against(payoffs, strategy), jnp.inf), 0)
     bound = jnp.max(_against(jnp.swapaxes(payoffs, 0, 1), weights), 0)
     return Solution(strategy, value, bound - value, end.pivots)
 
 
-def _spread(amounts: Array, places: Array, size: int) -> Array:
+def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
     """The distribution on 0 .. size - 1 with these amounts at these places.
 
     Places out of range are left out.
     """
+    kept = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
     here = jnp.expand_dims(places, 0) == index_like(jnp.zeros((size, *places.shape)))
-    total = jnp.sum(jnp.where(here, jnp.maximum(amounts, 0), 0), 1)  # one place of each, if any
-    return total / jnp.sum(total, 0)
+    return jnp.sum(jnp.where(here, kept, 0), 1) / lanes.sum(kept)  # one place of each, if any
 
 
 def _against(matrix: Array, vector: Array) -> Array:
