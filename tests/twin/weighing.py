@@ -461,7 +461,7 @@ RULES = {"k-learner": KLearner, "fws": Fws, "lazy-tas": LazyTas, "tas": Tas,
 
 
 def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
-        stopping=("llr",), elimination=None, settings=()):  # fmt: skip
+        stopping=("llr",), elimination=None, settings=(), initial=1):  # fmt: skip
     """One trajectory, up to the last stop or the noise's end.
 
     Args:
@@ -475,6 +475,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
       stopping: any of "llr", "selective", "full".
       elimination: None, or the one stopping rule whose set sampling reads.
       settings: of the rule, as a dictionary.
+      initial: pulls of each arm at the start, in rounds.
 
     Returns:
       A namespace: `arms` [T], `rewards` [T], the rule, `sure`, up to which sample the
@@ -497,10 +498,10 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
         arms.append(int(k))
         rewards.append(reward)
 
-    for k in range(K):
-        pull(k)
+    for n in range(initial * K):
+        pull(n % K)
     kind = RULES[rule] if isinstance(rule, str) else rule
-    sampler, sure = kind(problem, counts, mu, **dict(settings)), K
+    sampler, sure = kind(problem, counts, mu, **dict(settings)), initial * K
     while True:
         t, means = len(arms), sums / counts
         for name, pieces in sets.items():
