@@ -21,7 +21,7 @@ from jaxelim import __version__, catalogue, checks, instances, program_cache, sc
 from jaxelim.contracts import Problem, StoppingRule
 from jaxelim.errors import ArgumentError, JaxelimError, SetupError, StoreError
 from jaxelim.figures import allocation_figure, every_figure, figure_file, save, write
-from jaxelim.files import writable_file
+from jaxelim.files import make_folder, writable_file
 from jaxelim.instances.instance import Instance
 from jaxelim.live import commands as live_commands
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
@@ -128,7 +128,7 @@ class Plot:
     files: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Files of `jaxelim run --output`, or of `Result.save`."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path()
-    """The folder for the figures."""
+    """The folder for the figures; it is made if there is none."""
     figure: tuple[str, ...] = ()
     """tau, survival, delta, ratio, active, pulls, comparison: one or several; default: all that
     the files allow."""
@@ -293,6 +293,9 @@ def _plot(config: Plot) -> None:
         raise ArgumentError("files", config.files, "at least one file of results")
     endings = [checks.choice("format", one, ("png", "pdf")) for one in config.format]
     names = config.figure
+    if config.output.suffix in (".png", ".pdf"):
+        raise ArgumentError("output", config.output, "a folder; --figure and --format name files")
+    make_folder(config.output)
     writable_file("output", config.output / "figure.png")
     results = [load_result(path) for path in config.files]
     rules = [str(one.rule) for one in results]
@@ -303,13 +306,13 @@ def _plot(config: Plot) -> None:
     if len(set(labels)) < len(labels):
         raise ArgumentError("files", config.files, "files of different rules or names")
     drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
+    for name, figure in drawn.items():
+        for path in save(figure, config.output / name, endings=endings):
+            print(f"wrote {path}")
     for name, reason in missing.items():
         print(f"no figure {name}: {reason}")
     if not drawn:
         raise ArgumentError("figure", names or "all", "a figure that these files allow")
-    for name, figure in drawn.items():
-        for path in save(figure, config.output / name, endings=endings):
-            print(f"wrote {path}")
 
 
 def _show(config: Show) -> None:

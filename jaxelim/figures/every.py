@@ -42,6 +42,8 @@ def every_figure(
     for name in wanted:
         try:
             found[name] = _DRAWN[name](results)
+        except ArgumentError as error:
+            missing[name] = f"it needs {error.allowed}" + (f" ({error.note})" if error.note else "")
         except JaxelimError as error:
             missing[name] = str(error)
     return found, missing

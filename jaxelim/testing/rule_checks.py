@@ -148,12 +148,23 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
         f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} "
         "allowed",
     )
-    high = stats.beta.ppf(0.999, errors.max() + 1, runs - errors.max())
+    cut = int(many.truncated.sum(-1).max())
     return [
         f"{where}: traced once, arms in range, alone = in a batch; "
-        f"{errors.max()} errors in {runs} runs at delta = {delta} "
-        f"(rate below {high:.3f} with 99.9% confidence; {int(many.truncated.sum())} cut off)"
+        + _errors(int(errors.max()), cut, runs, delta, steps)
     ]
+
+
+def _errors(errors: int, cut: int, runs: int, delta: float, steps: int) -> str:
+    """What a number of errors and of runs that were cut off says, in words."""
+    high = stats.beta.ppf(0.999, errors + 1, runs - errors)
+    rate = f"rate below {high:.3f} with 99.9% confidence"
+    if 2 * cut > runs:
+        rate = "which says little: steps= lets more runs stop"
+    return (
+        f"{errors} errors in {runs} runs at delta = {delta}, {cut} of them cut off at {steps} "
+        f"samples ({rate})"
+    )
 
 
 def _check_stress(rule, problem, steps, seed) -> str:

@@ -126,6 +126,15 @@ def test_the_check_asks_for_arms_at_once():
         rule_checks._check_batches(Hasty(), je.BestArm(), instance, 0.1, 0, None)
 
 
+def test_the_words_on_errors():
+    known = "0 errors in 400 runs at delta = 0.1, 7 of them cut off at 3000 samples"
+    assert rule_checks._errors(0, 7, 400, 0.1, 3000) == (
+        known + " (rate below 0.017 with 99.9% confidence)"
+    )
+    assert "390 of them cut off" in rule_checks._errors(0, 390, 400, 0.1, 3000)
+    assert "says little" in rule_checks._errors(0, 390, 400, 0.1, 3000)
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Undocumented(je.Uniform):
