@@ -68,6 +68,7 @@ def both(family, problem, rule, eliminates, means, seed):
         noise=noise, delta=0.01, stopping=(stopping.name,), settings=settings,
         elimination=stopping.name if eliminates else None,
         costs=np.square(STD) if family == "by-arm" else None, initial=first,
+        follow=run.arms,
     )  # fmt: skip
     return run, known
 

@@ -175,6 +175,7 @@ class Rule:
     """
 
     sure = True
+    follow = None  # arms of another program, for choices that rounding decides
     solved = False  # whether it tracks w*
 
     def __init__(self, problem, counts, truth, **settings):
@@ -225,7 +226,12 @@ class KLearner(Rule):
         mixed = loss.min() - math.log(np.sum(w * np.exp(-rate * (loss - loss.min())))) / rate
         self.losses, self.gap = self.losses + loss, self.gap + (w @ loss - mixed)
         self.W = self.W + w
-        return int(np.argmin(counts - self.W))
+        behind = counts - self.W
+        if self.follow is not None and counts.sum() < len(self.follow):
+            k = int(self.follow[counts.sum()])
+            if behind[k] <= behind.min() + 1e-9:
+                return k
+        return int(np.argmin(behind))
 
     def widest(self, label, weights, counts, means, t):
         """The optimistic gains; log(t)/N_k for arms that the closest point leaves alone."""
@@ -461,7 +467,8 @@ RULES = {"k-learner": KLearner, "fws": Fws, "lazy-tas": LazyTas, "tas": Tas,
 
 
 def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
-        stopping=("llr",), elimination=None, settings=(), initial=1):  # fmt: skip
+        stopping=("llr",), elimination=None, settings=(), initial=1,
+        follow=None):  # fmt: skip
     """One trajectory, up to the last stop or the noise's end.
 
     Args:
@@ -476,6 +483,9 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
       elimination: None, or the one stopping rule whose set sampling reads.
       settings: of the rule, as a dictionary.
       initial: pulls of each arm at the start, in rounds.
+      follow: another program's arms; the k-learner takes the next of them where rounding
+        alone decides. Gaussian gains of a best arm and its rival are equal at equal
+        weights.
 
     Returns:
       A namespace: `arms` [T], `rewards` [T], the rule, `sure`, up to which sample the
@@ -502,6 +512,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
         pull(n % K)
     kind = RULES[rule] if isinstance(rule, str) else rule
     sampler, sure = kind(problem, counts, mu, **dict(settings)), initial * K
+    sampler.follow = follow
     while True:
         t, means = len(arms), sums / counts
         for name, pieces in sets.items():
