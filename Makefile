@@ -55,7 +55,9 @@ test: install check
 test-x64: install
 	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests/faces/test_public_face.py
 
+# Some rows start a notebook's kernel, of the extra `docs`.
 test-slow: install
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
 	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
 
 # Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.

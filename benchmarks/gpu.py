@@ -60,15 +60,15 @@ def estimated() -> Section:
     """Estimate from the nodes and bytes of a step, all chunks of which are one graph."""
     section = Section("GPU: there is none here. The figures below are ESTIMATES: no GPU was timed")
     for lanes in LANES:
-        moving, issuing = BYTES * lanes / BANDWIDTH, NODE * NODES
+        whole, issuing = seconds(0, NODES, 0, BYTES * lanes), seconds(0, NODES, 0, 0)
         section.rows.append(
             {
                 "lanes": lanes,
                 "estimate": True,
-                "us a step of all": 1e6 * (moving + issuing),
-                "of which moving bytes": 1e6 * moving,
+                "us a step of all": 1e6 * whole,
+                "of which moving bytes": 1e6 * (whole - issuing),
                 "of which nodes": 1e6 * issuing,
-                "M samples/s": lanes / (moving + issuing) / 1e6,
+                "M samples/s": lanes / whole / 1e6,
             }
         )
     section.notes.append(

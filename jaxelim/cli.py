@@ -295,8 +295,6 @@ def _plot(config: Plot) -> None:
     names = config.figure
     if config.output.suffix in (".png", ".pdf"):
         raise ArgumentError("output", config.output, "a folder; --figure and --format name files")
-    make_folder(config.output)
-    writable_file("output", config.output / "figure.png")
     results = [load_result(path) for path in config.files]
     rules = [str(one.rule) for one in results]
     labels = [
@@ -305,6 +303,8 @@ def _plot(config: Plot) -> None:
     ]
     if len(set(labels)) < len(labels):
         raise ArgumentError("files", config.files, "files of different rules or names")
+    make_folder(config.output)
+    writable_file("output", config.output / "figure.png")
     drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
     for name, figure in drawn.items():
         for path in save(figure, config.output / name, endings=endings):
@@ -404,7 +404,7 @@ def main(arguments: list[str] | None = None) -> int:
         config = tyro.extras.subcommand_cli_from_dict(
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
-        use_all_cores(getattr(getattr(config, "action", config), "cache", True))
+        use_all_cores(getattr(config, "cache", True))
         actions = {Run: _run, Show: _show, Plot: _plot, Hardness: _complexity, Rules: _rules,
                    Instances: _instances, Results: _results, Merge: _merge,
                    live_commands.Live: live_commands.act}  # fmt: skip

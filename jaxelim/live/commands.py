@@ -118,6 +118,11 @@ class Live:
         | Annotated[Show, _named("show")]
     ]
 
+    @property
+    def cache(self) -> bool:
+        """Whether the action keeps compiled programs."""
+        return self.action.cache
+
 
 def act(config: Live) -> None:
     """Run one of the commands."""

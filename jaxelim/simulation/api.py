@@ -13,10 +13,9 @@ from jaxelim.errors import ArgumentError, Interrupted
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
 from jaxelim.simulation.advance import drive
-from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.interrupts import Interrupts, interruptible
 from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.outcomes import refuse_degenerate, started
+from jaxelim.simulation.outcomes import prepared, refuse_degenerate, started
 from jaxelim.simulation.result import Result
 from jaxelim.simulation.trace import Trace
 from jaxelim.stopping.llr import LLR
@@ -220,12 +219,13 @@ def _simulated(job: Job, progress: Any) -> Result:
     Raises:
         Interrupted: Ctrl-C; it carries the runs that were started.
     """
+    given = prepared(job)
     with Interrupts() as interrupts:
-        found, spec, work = started(job, progress, interrupts)
+        found, work = started(job, given, progress, interrupts)
         result = None
         if found is not None:
             begun, arrays, missing = found
-            result = Result.assembled(begun, spec, arrays, work, missing)
+            result = Result.assembled(begun, given.spec, arrays, work, missing)
     if result is None:
         raise Interrupted("interrupted before a run was started: there is no result")
     if interrupts.asked:
@@ -239,9 +239,8 @@ def _traced(job: Job) -> Trace:
     longest = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
     while length < longest + 2:
         length *= 2
-    spec = spec_of(job, log=length)
-    inputs = checked_inputs_of(job, spec)
-    carry, _ = drive(job, spec, False, inputs, queue_of(job, spec)[0])
+    given = prepared(job, log=length)
+    carry, _ = drive(job, given.spec, False, given.inputs, given.queue)
     first = np.zeros(1, int)
     refuse_degenerate(job, carry.out.degenerate, first, first)
     return Trace.assembled(job, carry)

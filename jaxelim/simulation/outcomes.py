@@ -1,12 +1,12 @@
 """The arrays of a call's runs: a pure function of the checked call."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxelim.engine import Carry, Outcome, Spec
+from jaxelim.engine import Carry, Inputs, Outcome, Queue, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.advance import drive
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
@@ -22,26 +22,38 @@ def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
         [instance, stopping, delta, run, ..]; and timings of the work.
     """
     interrupts = Interrupts()
-    found, _, work = started(job, progress, interrupts)
+    found, work = started(job, prepared(job), progress, interrupts)
     if interrupts.asked:  # it was noted while progress was told
         raise KeyboardInterrupt
     assert found is not None
     return found[1], work
 
 
+class Prepared(NamedTuple):
+    """What a job's program is compiled for, and runs on."""
+
+    spec: Spec
+    inputs: Inputs
+    queue: Queue
+    places: np.ndarray  # of `queue_of`
+
+
+def prepared(job: Job, log: int = 0) -> Prepared:
+    """The spec and the checked arguments of a job's program; `log` as for `spec_of`."""
+    spec = spec_of(job, log=log)
+    return Prepared(spec, checked_inputs_of(job, spec), *queue_of(job, spec))
+
+
 def started(
-    job: Job, progress: Any, interrupts: Interrupts
-) -> tuple[tuple[Job, Outcome, str] | None, Spec, dict]:
+    job: Job, given: Prepared, progress: Any, interrupts: Interrupts
+) -> tuple[tuple[Job, Outcome, str] | None, dict]:
     """Run a job until it is over or interrupted.
 
     Returns:
-        The runs that were started, as `ordered` gives them; the spec; timings of the work.
+        The runs that were started, as `ordered` gives them; timings of the work.
     """
-    spec = spec_of(job)
-    inputs = checked_inputs_of(job, spec)
-    queue, places = queue_of(job, spec)
-    carry, work = drive(job, spec, progress, inputs, queue, interrupts)
-    return ordered(job, spec, carry, places, interrupts.cut), spec, work
+    carry, work = drive(job, given.spec, progress, given.inputs, given.queue, interrupts)
+    return ordered(job, given.spec, carry, given.places, interrupts.cut), work
 
 
 def ordered(

@@ -306,7 +306,7 @@ print("done", flush=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_killed_and_continued(part, tmp_path):
-    """kill -9 at 10 random times in each part, while it asks, tells and saves.
+    """kill -9 at 10 random times or more in each part, while it asks, tells and saves.
 
     After each the file holds all that was returned. The run ends as the simulated one.
     """
@@ -316,8 +316,9 @@ def test_killed_and_continued(part, tmp_path):
     live = case.live()
     live.save(path)
     live.close()
-    rng, told = np.random.default_rng(part), 0
-    for _ in range(10):
+    rng, told, kills = np.random.default_rng(part), 0, 0
+    while kills < 10 or told <= 20:  # a busy machine needs more of them
+        kills += 1
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(path), str(table)], stdout=subprocess.PIPE, text=True
         )
@@ -333,7 +334,7 @@ def test_killed_and_continued(part, tmp_path):
         np.testing.assert_array_equal(
             found.counts, np.bincount(traced.arms[:told], minlength=3), err_msg=str(told)
         )
-    assert 5 < told < traced.samples
+    assert 20 < told < traced.samples
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", je.LiveFileWarning)
         live = je.LiveRun.load(path)

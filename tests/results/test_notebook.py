@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-jupyter_client = pytest.importorskip("jupyter_client")
-pytest.importorskip("ipykernel")
 pytestmark = pytest.mark.slow
 
 SETUP = """
@@ -68,6 +66,8 @@ class Kernel:
 
 @pytest.fixture
 def kernel(tmp_path) -> Iterator[Kernel]:
+    import jupyter_client  # of the extra `docs`, with ipykernel
+
     manager = jupyter_client.KernelManager(transport="ipc", ip=str(tmp_path / "socket"))
     manager.start_kernel(cwd=str(tmp_path))
     client = manager.client()
