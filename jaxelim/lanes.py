@@ -204,12 +204,15 @@ class LaneOps:
         """A product [.., B], rounded before it is added, for a lane alone.
 
         XLA makes a product and a sum one operation, which rounds once. Of a sum of two
-        products it may take either; for a lane alone another than for many. A select
-        stops that for the one that many lanes round.
+        products it may take either; for a lane alone another than for many. An operation
+        on the bits stops that for the one that many lanes round. A select would not:
+        LLVM decides it before the loop.
         """
         if self.flag is None or product.shape[-1] > 1:
             return product
-        return jnp.where(self.flag > 0, product, 0)
+        bits = jax.lax.bitcast_convert_type(product, jnp.dtype(f"int{8 * product.itemsize}"))
+        nothing = (self.flag >> 31).astype(bits.dtype)
+        return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
 
     def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
@@ -317,16 +320,19 @@ class LaneOps:
         q, n, b = x.shape
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
-    def dot(self, matrix: Array, vector: Array) -> Array:
+    def dot(self, matrix: Array, vector: Array, fused: bool = True) -> Array:
         """matrix @ vector in each lane.
 
         matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
         `dot` and `symmetric_dot` take m vectors too: [q, m] or [q, m, B] -> [n, m]
         or [n, m, B].
+
+        `fused`: whether XLA's product for many lanes fuses multiplications with additions.
+        It does so unless it has the matrix transposed. A lane alone then rounds as it.
         """
         if matrix.ndim == 2:
             if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
-                return self._alone_dot(matrix, vector)
+                return self._alone_dot(matrix, vector, fused)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -339,22 +345,23 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _alone_dot(self, matrix: Array, vector: Array) -> Array:
+    def _alone_dot(self, matrix: Array, vector: Array, fused: bool) -> Array:
         """`dot` of a shared matrix [n, q] for a single lane, [q, 1] or [q, m, 1].
 
-        The terms are added in their order, each by one fused multiply-add, as in the
-        product for many lanes; so a lane alone rounds as one of many.
+        The terms are added in their order, each by one fused multiply-add if `fused`, as
+        in the product for many lanes; so a lane alone rounds as one of many.
         """
+        rounded = (lambda x: x) if fused else self.rounded
         if matrix.shape[1] <= _WIDEST_TREE:
             first, *terms = self._terms(matrix, vector)
-            return functools.reduce(jnp.add, terms, self.rounded(first))
+            return functools.reduce(jnp.add, map(rounded, terms), self.rounded(first))
 
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
         def add(q, total):
             column = jax.lax.dynamic_index_in_dim(matrix, q, 1, keepdims=False)
             row = jax.lax.dynamic_index_in_dim(vector, q, 0, keepdims=False)
-            return total + column[wide] * row
+            return total + rounded(column[wide] * row)
 
         shape = matrix.shape[:1] + vector.shape[1:]
         return jax.lax.fori_loop(0, matrix.shape[1], add, jnp.zeros(shape, matrix.dtype))

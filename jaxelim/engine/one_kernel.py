@@ -39,6 +39,10 @@ _INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", 
                      "closed_call"})  # fmt: skip
 """Primitives whose own functions are looked into."""
 
+_LIBRARY_REDUCES = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
+_LARGE = 4096
+"""From this number of entries on XLA:CPU hands these reductions to a library."""
+
 
 class Traced:
     """A function of a pytree, traced once.
@@ -96,6 +100,8 @@ def blocking(jaxpr: Any) -> set[str]:
             for inner in _functions(equation.params):
                 found |= blocking(inner)
         elif name not in _ALLOWED or name == "dot_general" and _of_matrices(equation):
+            found.add(name)
+        elif name in _LIBRARY_REDUCES and equation.invars[0].aval.size >= _LARGE:
             found.add(name)
     return found
 

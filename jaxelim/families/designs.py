@@ -265,10 +265,12 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return row, column, place
 
 
-def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -> SquareDesign:
+def weighted(
+    space: LinearContext, weights: Array, ridge: Array | float = 0.0, fused: bool = True
+) -> SquareDesign:
     """Build the design ridge I + sum_k weights_k phi_k phi_k'; weights [K], ridge [].
 
-    One packed product gives V and one gives g.
+    One packed product gives V and one gives g; `fused` is that of `LaneOps.dot` for g.
     """
     features = space.features
     d = features.shape[1]
@@ -284,4 +286,4 @@ def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -
     v_inv = space.lanes.inverse(packed[place] + eye)
     doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
     half = v_inv[row, column] * jnp.asarray(doubled, v_inv.dtype)
-    return SquareDesign(space.lanes.dot(outer, half), v_inv)
+    return SquareDesign(space.lanes.dot(outer, half, fused), v_inv)
