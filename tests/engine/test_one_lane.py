@@ -290,10 +290,10 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
 @pytest.mark.parametrize(
     "instance, problem, rule, chunks",
     [
-        (digests.D20, je.BestArm(), je.FWS(), 15),
+        (digests.D20, je.BestArm(), je.FWS(), 10),
         (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
-        (digests.D20, je.TopM(5), je.FWS(), 15),
-        (digests.D20_SIGNS, je.Thresholding(), je.FWS(), 15),
+        (digests.D20, je.TopM(5), je.FWS(), 10),
+        (digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
         (digests.K40, je.BestArm(), je.FWS(), 15),
         (digests.D20, je.BestArm(), je.LazyTaS(), 15),
     ],
@@ -303,7 +303,7 @@ def test_a_lane_alone_rounds_as_one_that_waits_for_others(instance, problem, rul
     """Lanes wait for `choose`: states are compared where the run and t are the same.
 
     16 runs from their states after some chunks of 4 steps, over 40 chunks more. The
-    first chunks end where FWS has games, or on linear-d10 (K = 51) a uniform block.
+    first chunks end within a block of FWS's uniform steps, which ends by a new design.
     """
 
     def place(lane, b):
