@@ -189,10 +189,13 @@ ROWS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_jobs_of_the_digests_in_one_lane(name):
-    """Rules, problems and families: every array of the result, entry by entry."""
+    """Rules, problems and families: every array of the result, entry by entry.
+
+    In chunks of 32, since short runs end within 256 steps.
+    """
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings}
-    layout = settings.pop("engine")
+    layout = dataclasses.replace(settings.pop("engine"), chunk=32)
     kept, moved = (
         je.simulate(job.instance, job.problem, job.rule, **settings,
                     engine=dataclasses.replace(layout, shrink=shrink))
@@ -200,7 +203,7 @@ def test_jobs_of_the_digests_in_one_lane(name):
     )  # fmt: skip
     for name in digests.ARRAYS:
         np.testing.assert_array_equal(getattr(kept, name), getattr(moved, name), err_msg=name)
-    assert any(p.spec.rule == job.rule.static_part() for p in alone())
+    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
 
 
 class Beside:
