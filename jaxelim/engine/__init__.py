@@ -6,6 +6,7 @@ from jaxelim.engine.loop import (
     Loop,
     Program,
     compiled,
+    compiler_options,
     cpu_options,
     outline,
     program,
@@ -23,5 +24,6 @@ from jaxelim.engine.state import (
 
 __all__ = [
     "BURST", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
-    "Program", "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline", "program",
+    "Program", "Queue", "REVISION", "Spec", "compiled", "compiler_options",
+    "cpu_options", "outline", "program",
 ]  # fmt: skip
