@@ -150,7 +150,7 @@ def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
         held = jax.lax.fori_loop(
             0,
             places.shape[0],
-            lambda n, held: held + jnp.where(places[n] == each, kept[n], 0),
+            lambda n, held: held + jnp.where(places[n][None] == each, kept[n][None], 0),
             jnp.zeros((size, *places.shape[1:]), amounts.dtype),
         )
     return held / lanes.sum(kept)  # one place of each, if any
@@ -163,7 +163,7 @@ def _range(payoffs: Array, played: Array) -> tuple[Array, Array]:
         return low, jnp.max(jnp.where(played[:, None], payoffs, -jnp.inf), (0, 1))
 
     def with_row(p, c):
-        row, here = payoffs[p], played[p]
+        row, here = payoffs[p], played[p][None]
         low = jnp.minimum(c[0], jnp.min(jnp.where(here, row, jnp.inf), 0))
         return low, jnp.maximum(c[1], jnp.max(jnp.where(here, row, -jnp.inf), 0))
 
