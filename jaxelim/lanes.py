@@ -361,7 +361,8 @@ class LaneOps:
 
         n = columns.shape[0]
         first = min(n, _WIDEST_TREE) if n <= _WIDEST_TREE else n % _UNROLLED or _UNROLLED
-        total = self.materialize(lambda *x: added(None, *x), columns[:first], vector[:first])
+        begun = lambda c, v: added(None, c[:first], v[:first])  # noqa: E731
+        total = self.materialize(begun, columns, vector)
         if first == n:
             return total
 
@@ -404,6 +405,8 @@ class LaneOps:
             return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
+        if not self.gpu and a.shape[-1] == 1:
+            return matrices.swept_alone(a, self.materialize, self.rounded, self.flag)
         return matrices.swept(a, self.materialize, self.rounded, loop=not self.gpu)
 
     def solver(

@@ -14,6 +14,8 @@ from jax import Array
 _WIDEST_WRITTEN = 32
 """Up to this size passes are written out on a GPU: in a loop each would copy the matrix."""
 _SQUARINGS = 50
+_REGISTER = 1
+"""Entries of a vector register."""
 
 
 def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Array:
@@ -38,17 +40,7 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
 
         def factors(rows, block, first):
             columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
-            if n == 1:
-                d = [[1 / block[0, 0]]]
-            else:
-                x, y, z = block[0, 0], block[0, 1], block[1, 1]
-                det = 1 / (x * z - rounded(y * y))
-                d = [[z * det, -y * det], [-y * det, x * det]]
-            terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
-            if n == 2:  # y's products are the rounded ones, as for many lanes
-                terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
-            scaled = [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
-            return jnp.stack(columns + scaled)
+            return jnp.stack(columns + _scaled(columns, block, rounded))
 
         factor = materialize(factors, rows, block, first)
         pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
@@ -63,6 +55,50 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
     elif q > 1:
         a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
     return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
+
+
+def swept_alone(a: Array, materialize: Callable, rounded: Callable, flag: Array) -> Array:
+    """`swept` for a single lane, [q, q, 1], with the same rounding."""
+    q = a.shape[0]
+    each = np.arange(q, dtype=np.int32)[:, None]
+
+    def passed(a, first, n):
+        rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
+
+        def factors(rows, first):
+            block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
+            columns = [rows[r] - (each == first + r).astype(rows.dtype) for r in range(n)]
+            less = block - 2 * (jnp.arange(n)[:, None] == jnp.arange(n)).astype(a.dtype)[..., None]
+            return (less, *columns, *_scaled(columns, block, rounded))
+
+        def lessened(_, a):
+            return jax.lax.dynamic_update_slice(a, less, (first, first, np.int32(0)))
+
+        less, *factor = materialize(factors, rows, first)
+        a = jax.lax.fori_loop(0, flag, lessened, a)
+        for s in range(n):
+            a = a - factor[n + s][:, None] * factor[s][None]
+        return a
+
+    a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
+    if q % 2:
+        a = passed(a, jnp.int32(q - 1), 1)
+    return -a
+
+
+def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array]:
+    """The columns times the inverse of the block of their pivots."""
+    n = len(columns)
+    if n == 1:
+        d = [[1 / block[0, 0]]]
+    else:
+        x, y, z = block[0, 0], block[0, 1], block[1, 1]
+        det = 1 / (x * z - rounded(y * y))
+        d = [[z * det, -y * det], [-y * det, x * det]]
+    terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
+    if n == 2:  # y's products are the rounded ones, as for many lanes
+        terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
+    return [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
 
 
 def eliminated(a: Array, above: bool) -> Array:

@@ -259,7 +259,7 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns the row and the column of each packed entry, [d (d + 1) / 2], and the packed
     index of each entry of the full matrix, [d, d].
     """
-    row, column = np.triu_indices(d)
+    row, column = (x.astype(np.int32) for x in np.triu_indices(d))
     place = np.zeros((d, d), np.int32)
     place[row, column] = place[column, row] = np.arange(row.size)
     return row, column, place
@@ -284,7 +284,11 @@ def weighted(space: LinearContext, weights: Array, ridge: Array | float = 0.0) -
         packed = space.lanes.dot(columns, weights, outer)
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
-    v_inv = space.lanes.inverse(packed[place] + eye)
+    at = lambda x, places: x.at[places].get(mode="promise_in_bounds")  # noqa: E731
+    v_inv = space.lanes.inverse(at(packed, place) + eye)
     doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
-    half = v_inv[row, column] * jnp.asarray(doubled, v_inv.dtype)
+    flat = v_inv.reshape((-1, *v_inv.shape[2:]))
+    if space.transposed is not None:
+        flat = space.lanes.materialize(lambda x: x.reshape(-1, 1), v_inv)
+    half = at(flat, row * np.int32(d) + column) * jnp.asarray(doubled, v_inv.dtype)
     return SquareDesign(space.lanes.dot(outer, half, columns), v_inv)
