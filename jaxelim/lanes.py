@@ -301,6 +301,9 @@ class LaneOps:
             return jnp.swapaxes(i.of(x), 0, 1)
         if i.ndim == 0:
             return x[i]
+        if i.shape == (1,):  # a slice of a lane alone, where a gather would take entry by entry
+            row = jax.lax.dynamic_index_in_dim(x, i[0], keepdims=False)
+            return row if x.ndim > 2 else row[:, None]
         if x.ndim == 2:
             q = x.shape[1]
             return _flat(x, (i, q), (_each(q, i), 1))
