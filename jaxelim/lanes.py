@@ -408,9 +408,8 @@ class LaneOps:
             return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        if not self.gpu and a.shape[-1] == 1:
-            return matrices.swept_alone(a, self.materialize, self.rounded, self.flag)
-        return matrices.swept(a, self.materialize, self.rounded, loop=not self.gpu)
+        alone = self.flag if a.shape[-1] == 1 else None
+        return matrices.swept(a, self.materialize, self.rounded, not self.gpu, alone)
 
     def solver(
         self, a: Array, cholesky: Callable = jnp.linalg.cholesky

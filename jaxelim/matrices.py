@@ -14,11 +14,11 @@ from jax import Array
 _WIDEST_WRITTEN = 32
 """Up to this size passes are written out on a GPU: in a loop each would copy the matrix."""
 _SQUARINGS = 50
-_REGISTER = 1
-"""Entries of a vector register."""
 
 
-def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Array:
+def swept(
+    a: Array, materialize: Callable, rounded: Callable, loop: bool, alone: Array | None = None
+) -> Array:
     """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
 
     A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
@@ -30,6 +30,7 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
         materialize, rounded: those of `jaxelim.lanes.LaneOps`.
         loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
             small matrices have them written out.
+        alone: the flag of `jaxelim.lanes.LaneOps`, for a single lane; else None.
     """
     q = a.shape[0]
     each = np.arange(q, dtype=np.int32)
@@ -40,11 +41,19 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
 
         def factors(rows, block, first):
             columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
-            return jnp.stack(columns + _scaled(columns, block, rounded))
+            return [*columns, *_scaled(columns, block, rounded)]
 
-        factor = materialize(factors, rows, block, first)
-        pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
-        a = a - 2 * pivots.astype(a.dtype)[..., None]
+        if alone is None or n == 1:
+            factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
+            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
+            a = a - 2 * pivots.astype(a.dtype)[..., None]
+        else:
+            lessened = lambda *x: (_less_two(x[1]), *factors(*x))  # noqa: E731
+            block, *factor = materialize(lessened, rows, block, first)
+            # A loop of one pass writes in place; else the sums below would look for the block.
+            at = first, first, np.int32(0)
+            put = lambda _, a: jax.lax.dynamic_update_slice(a, block, at)  # noqa: E731
+            a = jax.lax.fori_loop(0, alone, put, a)
         for s in range(n):
             a = a - factor[n + s][:, None] * factor[s][None]
         return a
@@ -57,37 +66,14 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
     return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
 
 
-def swept_alone(a: Array, materialize: Callable, rounded: Callable, flag: Array) -> Array:
-    """`swept` for a single lane, [q, q, 1], with the same rounding."""
-    q = a.shape[0]
-    each = np.arange(q, dtype=np.int32)[:, None]
-
-    def passed(a, first, n):
-        rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
-
-        def factors(rows, first):
-            block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
-            columns = [rows[r] - (each == first + r).astype(rows.dtype) for r in range(n)]
-            less = block - 2 * (jnp.arange(n)[:, None] == jnp.arange(n)).astype(a.dtype)[..., None]
-            return (less, *columns, *_scaled(columns, block, rounded))
-
-        def lessened(_, a):
-            return jax.lax.dynamic_update_slice(a, less, (first, first, np.int32(0)))
-
-        less, *factor = materialize(factors, rows, first)
-        a = jax.lax.fori_loop(0, flag, lessened, a)
-        for s in range(n):
-            a = a - factor[n + s][:, None] * factor[s][None]
-        return a
-
-    a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
-    if q % 2:
-        a = passed(a, jnp.int32(q - 1), 1)
-    return -a
+def _less_two(block: Array) -> Array:
+    """The block [n, n, B] less 2 on its diagonal."""
+    pivots = jnp.arange(block.shape[0])[:, None] == jnp.arange(block.shape[0])
+    return block - 2 * pivots.astype(block.dtype)[..., None]
 
 
 def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array]:
-    """The columns times the inverse of the block of their pivots."""
+    """The columns, n of [q, B], times the inverse of the block of their pivots [n, n, B]."""
     n = len(columns)
     if n == 1:
         d = [[1 / block[0, 0]]]
