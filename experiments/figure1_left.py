@@ -12,7 +12,7 @@ import sys
 import jaxelim as je
 from experiments import cells, tables
 from experiments.pages import stopping_times
-from jaxelim import catalogue, figures
+from jaxelim import figures
 from jaxelim.figures.given import left_out
 
 DRAWN = ("figure1_left", "figure1_left_tau", "figure1_left_survival", "figure1_left_pulls")
@@ -37,18 +37,10 @@ def chosen(
     fields = {
         field.name: getattr(options, field.name) for field in dataclasses.fields(cells.Options)
     }
-    published = tables.rules_of("table3", "bai")
     rows = []
     for name in rules:
-        kind, one = (
-            catalogue.find_rule(name),
-            tables.TableOptions(**fields, rules=(name,), problems=("bai",)),
-        )
-        rows += (
-            tables.rows("table3", one)
-            if kind in published
-            else tables.unpublished("table3", "bai", kind, one)
-        )
+        one = tables.TableOptions(**fields, rules=(name,), problems=("bai",))
+        rows += tables.rows("table3", one)
     kept = tuple(
         row for row in rows if row.reproduces and (at_sampling or " + elim" not in row.algorithm)
     )

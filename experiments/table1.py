@@ -2,9 +2,9 @@
 
 import sys
 
-from experiments import tables
+from experiments import table_files
 
-main = tables.script(
+main = table_files.script(
     "table1",
     "Table 1: linear instances, K = 50, d = 20; LLR, selective elimination at stopping, "
     "and at stopping and sampling.",

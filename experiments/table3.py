@@ -2,9 +2,9 @@
 
 import sys
 
-from experiments import tables
+from experiments import table_files
 
-main = tables.script(
+main = table_files.script(
     "table3",
     "Table 3: linear instances, d = 10; LLR, selective and full elimination, "
     "at stopping and at stopping and sampling.",

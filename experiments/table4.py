@@ -2,9 +2,9 @@
 
 import sys
 
-from experiments import tables
+from experiments import table_files
 
-main = tables.script(
+main = table_files.script(
     "table4",
     "Table 4: unstructured instances, K = 40; LLR, selective elimination at stopping, "
     "and at stopping and sampling.",

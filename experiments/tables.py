@@ -1,19 +1,15 @@
-"""The paper's Tables 1, 3 and 4: their cells, measures and files.
+"""The paper's Tables 1, 3 and 4: their cells and measures; `table_files` writes them.
 
 A row of a table (problem, algorithm, column) is an observer of a cell. "none" and
 "stopping" (Table 3: "none", "selective" and "full") observe the same runs of one cell.
 Elimination at sampling, and rules with a native test, have a cell each.
 """
 
-import csv
 import dataclasses
-import io
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from scipy import stats
 
@@ -22,22 +18,15 @@ from experiments import cells, paper
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import describe
-from jaxelim.store import Held, write_whole
+from jaxelim.store import Held
 
 EXACT = "Oracle, exact w*"
 """The oracle's second row; the paper's oracle tracks an approximation of w*."""
-ENDINGS = (".md", ".tex", ".csv", ".nc")
-"""Endings of the files that hold a table."""
 LEVEL = 0.95
 """Confidence level of the Clopper-Pearson intervals."""
-_PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
-_HEADS = {
-    "none": "No elimination (LLR)",
-    "stopping": "Elim. stopping",
-    "stopping+sampling": "Elim. stopping + sampling",
-    "selective": "Selective elim.",
-    "full": "Full elim.",
-}
+
+
+_NAMES = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +91,9 @@ class Row:
 def rows(table: str, options: TableOptions) -> list[Row]:
     """All rows of a table that the options select, in the paper's order.
 
+    Rules that the paper's table lacks follow where the options name them, without the
+    paper's numbers.
+
     Raises:
         UnknownNameError: an unknown rule or problem.
         ArgumentError: no row is left.
@@ -123,6 +115,9 @@ def rows(table: str, options: TableOptions) -> list[Row]:
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
             cell, stopping = _cell(layout, problem, name, column, options)
             found.append(Row(problem, name, column, cell, stopping, numbers))
+    for problem in problems or layout.instances:
+        for kind in sorted(wanted - rules_of(table, problem), key=catalogue.name_of):
+            found += _unpublished(table, problem, kind, options)
     if not found:
         raise ArgumentError(
             "rules", (*options.rules, *options.problems), f"rules and problems that {table} has"
@@ -142,21 +137,28 @@ def rules_of(table: str, problem: str) -> set[type[je.SamplingRule]]:
     }
 
 
-def unpublished(
+def _unpublished(
     table: str, problem: str, kind: type[je.SamplingRule], options: TableOptions
 ) -> list[Row]:
     """The rows that a rule would have in a table that lacks it.
 
-    Columns that do not apply to the rule give no row.
+    Problems, instances and columns that do not apply to the rule give no row.
     """
-    found = []
+    layout, traits, found = LAYOUTS[table], kind.traits, []
+    structure = je.load_instance(layout.instances[problem]).structure
+    if not traits.defined_for(_NAMES[problem]) or structure not in traits.structures:
+        return []
     plain = catalogue.name_of(kind)
-    for algorithm in (plain, f"{plain} + elim") if kind.traits.elimination else (plain,):
-        for column in LAYOUTS[table].columns:
+    # Table 3 has elimination at sampling in rows of its own, the others in a column.
+    beside = "stopping+sampling" not in layout.columns and traits.elimination
+    for algorithm in (plain, f"{plain} + elim") if beside else (plain,):
+        for column in layout.columns:
             observer = {"none": "llr", "full": "full"}.get(column, "selective")
-            if observer not in kind.traits.stopping or (column == "none" and algorithm != plain):
+            if observer not in traits.stopping or (column == "none" and algorithm != plain):
                 continue
-            cell, stopping = _cell(LAYOUTS[table], problem, algorithm, column, options)
+            if column == "stopping+sampling" and not traits.elimination:
+                continue
+            cell, stopping = _cell(layout, problem, algorithm, column, options)
             found.append(Row(problem, algorithm, column, cell, stopping, {}))
     return found
 
@@ -259,6 +261,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
         drawn = whole.work("samples_drawn")
         # The paper's means include runs cut off at its cap.
         comparable = n == tau.size or row.cell.max_samples == paper.CAP
+        comparable = comparable and bool(row.paper) and tau.size > 1
         lines.append({
             "problem": row.problem,
             "algorithm": row.algorithm,
@@ -267,9 +270,9 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
             "samples_k": tau.mean() / 1000,
             "sd_k": tau.std(ddof=1) / 1000 if tau.size > 1 else math.nan,
             "truncated": tau.size - n,
-            "paper_samples_k": row.paper["mean"],
-            "paper_sd_k": row.paper["sd"],
-            "z": paper.z_score(tau, row.paper) if comparable and tau.size > 1 else math.nan,
+            "paper_samples_k": row.paper.get("mean", math.nan),
+            "paper_sd_k": row.paper.get("sd", math.nan),
+            "z": paper.z_score(tau, row.paper) if comparable else math.nan,
             "errors": wrong,
             "stopped": n,
             "error_low": low,
@@ -277,7 +280,7 @@ def measures(found: Sequence[Row], held: dict[str, Held]) -> list[dict[str, Any]
             "tests_stopping": float(data["tests_stopping"].values.sum() / tau.sum()),
             "tests_sampling": float(data["tests_sampling"].values.sum() / tau.sum()),
             "us_per_sample": 1e6 * whole.work("seconds") / drawn if drawn else math.nan,
-            "paper_ms_per_sample": row.paper["ms"],
+            "paper_ms_per_sample": row.paper.get("ms", math.nan),
             "reproduces": row.reproduces,
         })
     without = {
@@ -327,248 +330,3 @@ def agreement(lines: Sequence[dict]) -> str:
         ]
         text += " The last: " + "; ".join(named) + "."
     return text
-
-
-def _number(value: float, form: str, unit: str = "") -> str:
-    return "" if math.isnan(value) else format(value, form) + unit
-
-
-def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
-    """The measures as strings; a dagger marks restricted means."""
-    return [{
-        "problem": _PROBLEMS[line["problem"]],
-        "algorithm": line["algorithm"],
-        "elimination": line["column"],
-        "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
-        "paper (k)": f"{line['paper_samples_k']:.2f} ± {line['paper_sd_k']:.1f}",
-        "z": _number(line["z"], "+.2f"),
-        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
-        "errors [95%]": f"{line['errors']}/{line['stopped']}"
-        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
-        "samples saved": _number(line["samples_saved"], ".1f", "%"),
-        "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
-        "tests/sample stopping": f"{line['tests_stopping']:.2f}",
-        "sampling": f"{line['tests_sampling']:.2f}",
-        "tests saved": _number(line["tests_saved"], ".0f", "%"),
-        "paper's time saved": _number(line["paper_time_saved"], ".0f", "%"),
-        "us/sample here": _number(line["us_per_sample"], ".2f"),
-        "ms/sample there": f"{line['paper_ms_per_sample']:.2f}",
-    } for line in lines]
-
-
-def _samples(line: dict, sign: str = "±") -> str:
-    spread = "" if math.isnan(line["sd_k"]) else f" {sign} {line['sd_k']:.1f}"
-    return f"{line['samples_k']:.2f}{spread}"
-
-
-def notes(lines: Sequence[dict], options: TableOptions) -> list[str]:
-    """Notes below the table."""
-    told = [
-        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, "
-        f"seed {options.seed}, cap {options.max_samples} samples. Samples in thousands, "
-        "mean ± sd over runs; the paper's are over 100 runs.",
-        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs "
-        "that stopped, with the Clopper-Pearson interval.",
-        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the "
-        "paper's measure of cost). Saved: percent of what the same rule needs without "
-        "elimination; the paper's time is its milliseconds per iteration.",
-        "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
-        "that watch the same runs share it.",
-        agreement(lines),
-    ]
-    cut = sum(line["truncated"] for line in lines)
-    if cut:
-        told.append(
-            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
-            "restricted mean E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a "
-            "mean is of runs that all stopped."
-        )
-    return told
-
-
-def markdown(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table as a Markdown page."""
-    parts = [f"# {LAYOUTS[table].title}\n"]
-    for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = [
-            {k: v for k, v in one.items() if k != "problem"}
-            for one in shown([x for x in lines if x["problem"] == problem])
-        ]
-        parts.append(
-            f"## {_PROBLEMS[problem]}, {LAYOUTS[table].instances[problem]}\n\n"
-            f"{catalogue.markdown(mine)}\n"
-        )
-    return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
-
-
-def latex(table: str, lines: Sequence[dict], options: TableOptions) -> str:
-    """The table in the paper's form, for the LaTeX packages booktabs and multirow.
-
-    Each column has samples and microseconds per sample.
-    """
-    layout = LAYOUTS[table]
-    columns = layout.columns
-    heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
-    out = [
-        "% needs \\usepackage{booktabs, multirow, graphicx}",
-        "\\begin{table*}[t]",
-        "\\centering",
-        "\\small",
-        f"\\begin{{tabular}}{{@{{}}cl{'cc' * len(columns)}@{{}}}}",
-        "\\toprule",
-        f" & & {heads} \\\\",
-        f"\\cmidrule(r){{3-{2 + 2 * len(columns)}}}",
-        " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
-    ]
-    for problem in dict.fromkeys(line["problem"] for line in lines):
-        mine = {
-            (line["algorithm"], line["column"]): line
-            for line in lines
-            if line["problem"] == problem
-        }
-        algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
-        m = describe(layout.instances[problem]).m
-        label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
-        out += [
-            "\\midrule",
-            f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}",
-        ]
-        for algorithm in algorithms:
-            entries = []
-            for column in columns:
-                line = mine.get((algorithm, column))
-                if line is None:
-                    entries.append(" & ")
-                    continue
-                mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
-                entries.append(
-                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & "
-                    f"${_number(line['us_per_sample'], '.2f')}$"
-                )
-            out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
-    caption = (
-        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation "
-        f"over {options.runs} runs (the cap at "
-        + f"{options.max_samples} samples); time in microseconds per sample, "
-        "the wall time of one device."
-    )
-    if any(line["truncated"] for line in lines):
-        caption += (
-            " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
-            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of "
-            "$\\min(\\tau, \\mathrm{cap})$."
-        )
-    return (
-        "\n".join(
-            [*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]
-        )
-        + "\n"
-    )
-
-
-def comma_separated(lines: Sequence[dict]) -> str:
-    """All measures as CSV in full precision; empty if undefined."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow(
-            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
-        )
-    return text.getvalue()
-
-
-def every_run(found: Sequence[Row], held: dict[str, Held]) -> xr.Dataset:
-    """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
-
-    Rows are named problem/algorithm/column. Top m has no elimination times: they would
-    be one per pair of arms.
-    """
-    parts = [observed(row, held) for row in found]
-    arms = max(part.sizes["arm"] for part in parts)
-
-    def stacked(name: str) -> np.ndarray:
-        return np.stack([part[name].values for part in parts])
-
-    def padded(name: str) -> np.ndarray:
-        def one(part: xr.Dataset) -> np.ndarray:
-            if name not in part:
-                return np.zeros((part.sizes["run"], arms), np.int32)
-            values = part[name].values
-            return np.pad(values, ((0, 0), (0, arms - values.shape[-1])))
-
-        return np.stack([one(part) for part in parts])
-
-    flat = ("row", "run")
-    data: dict[str, Any] = {
-        name: (flat, stacked(name), {"units": unit} if unit else {})
-        for name, unit in (
-            ("samples", "samples"),
-            ("stopped", ""),
-            ("correct", ""),
-            ("tests_stopping", "half-space tests"),
-            ("tests_sampling", "half-space tests"),
-        )
-    }
-    data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
-    data["answer"] = ((*flat, "arm"), padded("answer"))
-    data["elimination_times"] = (
-        (*flat, "arm"),
-        padded("elimination_times"),
-        {"units": "samples", "note": "0: never, or not recorded"},
-    )
-    data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
-    for name in ("problem", "algorithm", "column"):
-        data[name] = ("row", [getattr(row, name) for row in found])
-    labels = [f"{row.problem}/{row.algorithm}/{row.column}" for row in found]
-    return xr.Dataset(data, {"row": labels, "run": parts[0]["run"].values})
-
-
-def write(table: str, found: Sequence[Row], held: dict[str, Held], options: TableOptions) -> str:
-    """Write a table as .md, .tex, .csv and .nc; return the Markdown page."""
-    lines = measures(found, held)
-    page = markdown(table, lines, options)
-    data = every_run(found, held)
-    data.attrs = {
-        "title": LAYOUTS[table].title,
-        "runs": options.runs,
-        "seed": options.seed,
-        "max_samples": options.max_samples,
-    }
-    packed = {
-        str(name): {"zlib": True, "complevel": 4}
-        for name in data.data_vars
-        if data[name].dtype.kind in "biuf"
-    }
-    contents = (
-        page.encode(),
-        latex(table, lines, options).encode(),
-        comma_separated(lines).encode(),
-        bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
-    )
-    for ending, one in zip(ENDINGS, contents, strict=True):
-        write_whole(Path(options.output) / f"{table}{ending}", one)
-    return page
-
-
-def make(table: str, options: TableOptions) -> None:
-    """Run the missing blocks of a table's cells, and write the table."""
-    found = rows(table, options)
-    files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
-    held = cells.run_and_load(jobs(found), options, files)
-    if held is not None:
-        print(write(table, found, held, options))
-        print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")
-
-
-def script(table: str, about: str) -> Callable[..., int]:
-    """The main function of a table's script; `about` begins its --help."""
-
-    def main(arguments: list[str] | None = None) -> int:
-        """Run the script and return its exit code."""
-        return cells.script(TableOptions, lambda options: make(table, options), arguments, about)
-
-    return main
-
-
-__all__ = ["LAYOUTS", "Row", "TableOptions", "make", "measures", "rows", "script", "write"]

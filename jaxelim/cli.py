@@ -418,16 +418,22 @@ def guarded(name: str, act: Callable[[], int | None]) -> int:
     """Run `act` and return its exit code; 2 for an error and 130 for Ctrl-C, with a message."""
     try:
         with _obeyed(name):
-            return act() or 0
+            code = act() or 0
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
         _say_interrupted(name)
         return INTERRUPTED
+    except BrokenPipeError:  # as of `jaxelim rules | head`; Python flushes again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except (JaxelimError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
 
 
 INTERRUPTED = 130
+PIPE_CLOSED = 141
 GRACE = 1.0
 """Seconds for Python to handle Ctrl-C, before the process is ended."""
 

@@ -1,4 +1,5 @@
-"""Parts of pages that are made from the code at the build, in place of `<!-- generated: .. -->`.
+"""Parts of pages that are made from the code at the build, in place of `<!-- generated: .. -->`
+and of the line below it, for readers of the source.
 
 - `names KIND`: a page of the reference, from `public.KINDS`.
 - `command line`: what `--help` prints, for every command.
@@ -24,7 +25,7 @@ from jaxelim import cli, errors
 
 ROOT = Path(__file__).resolve().parents[2]
 
-MARK = re.compile(r"^<!-- generated: (.+?) -->$", re.M)
+MARK = re.compile(r"^<!-- generated: (.+?) -->\n\*.+\*$", re.M)
 WIDTH = 88
 
 

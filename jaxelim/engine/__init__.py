@@ -7,6 +7,7 @@ from jaxelim.engine.loop import (
     Loop,
     Program,
     compiled,
+    compiler_options,
     cpu_options,
     outline,
     program,
@@ -24,5 +25,6 @@ from jaxelim.engine.state import (
 
 __all__ = [
     "BURST", "FEW_LANES", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
-    "Program", "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline", "program",
+    "Program", "Queue", "REVISION", "Spec", "compiled", "compiler_options",
+    "cpu_options", "outline", "program",
 ]  # fmt: skip

@@ -74,7 +74,9 @@ def delta_figure(
         axes.set_xlabel("log(1/delta), natural logarithm")
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25, linewidth=0.5)
-    panels[0].set_ylabel(f"mean tau (samples), {100 * level:.3g}% bands")
+    panels[0].set_ylabel(
+        f"mean tau{_observer(results, stopping)} (samples), {100 * level:.3g}% bands"
+    )
     panels[1].set_ylabel("mean tau / log(1/delta) (samples)")
     cut = any(np.isnan(tau).any() for _, _, tau, _ in drawn)
     note = "means of the runs that stopped, biased where some were cut off"
@@ -106,6 +108,15 @@ def _times(name: str, given: Any, stopping: int) -> tuple[np.ndarray, np.ndarray
     if not np.isfinite(tau).any():
         raise ArgumentError("results", given, "at least one run that stopped", f"rule {name!r}")
     return deltas, tau
+
+
+def _observer(results: Mapping[str, Any], stopping: int) -> str:
+    """Name the stopping rule that is drawn, where all entries have the same."""
+    names = {
+        one.stopping[stopping].name if isinstance(one, Result) else None
+        for one in results.values()
+    }
+    return f" of {name}" if len(names) == 1 and (name := names.pop()) else ""
 
 
 def _mean_and_half_width(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:

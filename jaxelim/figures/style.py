@@ -40,17 +40,17 @@ class Drawing(Figure):
 
 
 def save(
-    figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] = ("png", "pdf")
+    figure: Figure, path: Any, dpi: int = 150, endings: Sequence[str] | None = None
 ) -> tuple[Path, ...]:
-    """Write a figure atomically to `path` with the endings .png and .pdf.
+    """Write a figure atomically, as PNG, PDF or both.
 
     The same figure gives the same bytes.
 
     Args:
         figure: what to write.
-        path: where; an ending .png or .pdf is replaced.
+        path: where. An ending .png or .pdf names the format; without one both are written.
         dpi: dots per inch of the PNG.
-        endings: "png", "pdf" or both.
+        endings: "png", "pdf" or both, in place of what the path says.
 
     Returns:
         The paths written, one for each ending.
@@ -62,7 +62,10 @@ def save(
             stays as it was.
     """
     path = Path(path)
-    stem = path.with_suffix("") if path.suffix in (".png", ".pdf") else path
+    named = path.suffix in (".png", ".pdf")
+    stem = path.with_suffix("") if named else path
+    if endings is None:
+        endings = (path.suffix[1:],) if named else ("png", "pdf")
     kinds = [checks.choice("endings", ending, ("png", "pdf")) for ending in endings]
     targets = [writable_file("path", stem.with_name(f"{stem.name}.{kind}")) for kind in kinds]
     for target in targets:

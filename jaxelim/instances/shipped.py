@@ -85,7 +85,7 @@ def load_instance(name_or_path: str | os.PathLike[str]) -> Instance:
     """Load a shipped instance by its name, or the instance of a JSON file.
 
     A shipped name takes precedence over a file of that name; write "./linear-d20"
-    for the file.
+    for the file. A file without a name gives the instance its own, without ".json".
 
     Raises:
         UnknownNameError: a string is neither a shipped name nor similar to a path.
@@ -169,13 +169,19 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
                 family = None
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
-        given = content["arms"], content["theta"], std, content.get("name"), family
+        name = content.get("name", _name_of(path))
+        given = content["arms"], content["theta"], std, name, family
         instance = Instance(*given)
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance
     except ArgumentError as error:
         raise InstanceFileError(path, str(error)) from None
+
+
+def _name_of(path: str) -> str:
+    """The name of a file, without .json and what a name may not hold."""
+    return Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
 
 
 def _family(given: Any) -> families.Family:

@@ -15,7 +15,7 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts.views import Snapshot, Tree, View
-from jaxelim.engine import Inputs, Lane, Queue, Spec, cpu_options
+from jaxelim.engine import Inputs, Lane, Queue, Spec, compiler_options
 from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.step import Step
 from jaxelim.lanes import where
@@ -96,7 +96,7 @@ class LiveProgram:
 
     def __init__(self, spec: Spec):
         self.spec, self.traces = spec, 0
-        options = cpu_options(spec.family.optimization) if spec.tuned else None
+        options = compiler_options(spec)
         functions = _Functions(spec, self._count)
         compiled = lambda f: Jitted(f, compiler_options=options)  # noqa: E731
         self.start = compiled(functions.start)

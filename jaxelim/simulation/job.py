@@ -38,7 +38,8 @@ class Engine:
             every 256 samples, in float64, from counts and compensated reward sums. In
             float32 the number of lanes can change LazyTaS runs.
         vmapped: run the rule under `jax.vmap` even where it has a lanes-last form,
-            which is faster and gives the same results.
+            which is faster and gives the same results. Where rounding alone decides,
+            as where w* is not unique, the two forms may choose differently.
         form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
         shrink: take the last runs of the queue one after the other in a single lane,
             which needs another compilation, for rules whose trait `one_lane` says that

@@ -110,6 +110,15 @@ def test_cells_are_those_of_the_paper():
         tables.rows("table3", tables.TableOptions(rules=("lucb",)))
 
 
+@pytest.mark.parametrize("table, count", [("table1", 9), ("table3", 10), ("table4", 9)])
+def test_rules_without_the_papers_numbers(table, count):
+    found = tables.rows(table, tables.TableOptions(rules=("tas",)))
+    assert len(found) == count and all(row.paper == {} for row in found)
+    assert {row.cell.rule for row in found} == {je.TrackAndStop()}
+    both = tables.rows(table, tables.TableOptions(rules=("tas", "lingape"), problems=("topm",)))
+    assert [row.problem for row in both] == ["topm"] * len(both) and len(both) > count / 3
+
+
 def test_table4(tmp_path, capsys):
     """LUCB on thresholding: every run stops; the numbers are those of `simulate`."""
     arguments = [

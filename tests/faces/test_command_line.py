@@ -273,6 +273,20 @@ def start(*command: str, **environment: str) -> subprocess.Popen:
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_reader_that_leaves():
+    """As in `jaxelim rules | head -1`: no traceback, and no message of Python's."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "from jaxelim.cli import console; console()", "rules"],
+            stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert done.returncode == 141 and done.stderr == ""
+
+
 def interrupt(process: subprocess.Popen, stream, words: str) -> str:
     """Send Ctrl-C once the process prints the words; return its later error output."""
     late = threading.Timer(120, process.kill)

@@ -94,6 +94,9 @@ class Faces(je.Bernoulli):
     low: ClassVar[float] = -2.0
     high: ClassVar[float] = -1.0
 
+    def check_rewards(self, rewards):
+        self.refuse_rewards(rewards, (rewards != -2) & (rewards != -1), "-2 or -1")
+
     def draw(self, lanes, nature, arm, pull, noise):
         return super().draw(lanes, nature + 2, arm, pull, noise) - 2
 

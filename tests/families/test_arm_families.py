@@ -284,7 +284,7 @@ def test_errors_are_rarer_than_delta(family, problem):
         return jnp.where(delta > 0.15, beta / 12, beta)
 
     kind = je.Gaussian([1.0, 0.5, 2.0, 1.0]) if family == "gaussian" else FAMILIES[family]
-    level = {"poisson": 0.9, "exponential": 0.85, "gaussian": 0.05}[family]
+    level = {"poisson": 0.9, "exponential": 0.85, "gaussian": 0.1}[family]
     ours = je.Thresholding(level) if problem == "osi" else problem_of(problem, family)[0]
     result = je.simulate(
         je.Instance.unstructured(CLOSE[family], kind), ours, je.Uniform(), delta=[0.1, 0.2],

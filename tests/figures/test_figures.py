@@ -316,6 +316,8 @@ def test_sweeps_and_ratios_of_results():
         for one in figures.delta_figure({"x": gk16}).axes[0].lines
         if one.get_label().startswith("practical")
     ]
+    label = lambda axes: axes[0].get_ylabel()  # noqa: E731
+    assert label(whole.axes).startswith("mean tau of llr (") and " of " not in label(plain.axes)
     assert practical.get_ydata()[-1] == je.practical_time(0.05, 1 / time, je.GK16())
     ratio = result.samples[1] / result.samples[0]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
@@ -453,8 +455,10 @@ def test_weights_and_searches():
 
 
 def test_saving(tmp_path):
-    first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png")
+    first = figures.save(FIGURES["ratio"](), tmp_path / "a.v2.png", endings=("png", "pdf"))
     assert [path.name for path in first] == ["a.v2.png", "a.v2.pdf"]
+    (only,) = figures.save(FIGURES["ratio"](), tmp_path / "c.pdf")
+    only.unlink()
     second = figures.save(FIGURES["ratio"](), tmp_path / "b")
     assert (
         first[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and first[1].read_bytes()[:5] == b"%PDF-"

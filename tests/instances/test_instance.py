@@ -329,6 +329,15 @@ def test_unknown_families(tmp_path, family):
     assert caught.value.problem.endswith(f"allowed: {', '.join(map(repr, known()))}")
 
 
+def test_a_file_without_a_name_gives_its_own(tmp_path):
+    text = '"arms": [[1, 0], [0, 1]], "theta": [1, 0]}'
+    for file, name in (("two arms.json", "two arms"), ("b", "b"), ("\udce9.json", "?")):
+        (tmp_path / file).write_text("{" + text)
+        assert load_instance(tmp_path / file).name == name
+    (tmp_path / "c.json").write_text('{"name": null, ' + text)
+    assert load_instance(tmp_path / "c.json").name is None
+
+
 def test_a_name_without_suffix_may_be_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("mine", "linear-d20"):

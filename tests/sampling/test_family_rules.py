@@ -120,24 +120,31 @@ HARD = {"bernoulli": [0.7, 0.35, 0.55, 0.3], "poisson": [2.0, 0.6, 1.2, 0.3],
         "exponential": [2.0, 0.6, 1.1, 0.3], "by-arm": [1.2, 0.0, 0.4, -0.3, 0.5]}  # fmt: skip
 
 
+# D-tracking of top m on Bernoulli rewards is left out: where the means of two arms add up
+# to 1, their weights are equal, and rounding alone decides between them.
+ONE_RUN_FORM = [
+    (family, rule, problem)
+    for family in HARD for rule in RULES for problem in PROBLEMS
+    if rule != "optimistic-tas" and (family, rule, problem) != ("bernoulli", "tas", "topm")
+]  # fmt: skip
+
+
 @SLOW
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("rule", [name for name in RULES if name != "optimistic-tas"])
-@pytest.mark.parametrize("family", HARD)
-def test_order_of_the_stops_and_layouts(family, rule, problem):
-    """tau_full <= tau_selective <= tau_LLR; lanes and vmap give the same runs."""
+@pytest.mark.parametrize(("family", "rule", "problem"), ONE_RUN_FORM, ids=str)
+def test_the_one_run_form_gives_the_same_runs(family, rule, problem):
+    """The laws of runs, with other layouts, are in test_family_laws."""
     common = dict(
         delta=0.1, stopping=(LLR, SELECTIVE, FULL), threshold=je.GK16(), runs=10, seed=5,
         max_samples=300 if "tas" in rule and problem == "topm" else 1500,
+        initial_pulls=initial(rule, problem, family),
     )  # fmt: skip
     given = instance(family, HARD[family]), PROBLEMS[problem][0], RULES[rule][0]
-    one = je.simulate(*given, engine=je.Engine(devices=1), **common)
-    llr, selective, full = one.samples[:, 0]
-    assert (full <= selective).all() and (selective <= llr).all()
-    for layout in (je.Engine(vmapped=True, devices=1), je.Engine(lanes=16, chunk=37, devices=1)):
-        other = je.simulate(*given, engine=layout, **common)
-        for name in ("samples", "answer", "pulls"):
-            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+    one, other = (
+        je.simulate(*given, engine=je.Engine(vmapped=vmapped, devices=1), **common)
+        for vmapped in (False, True)
+    )
+    for name in ("samples", "answer", "pulls"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
 
 
 @SLOW

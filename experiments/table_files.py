@@ -1,0 +1,273 @@
+"""The files of a table: Markdown, LaTeX, CSV, and NetCDF with every run."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from experiments import cells, tables
+from jaxelim import catalogue
+from jaxelim.instances import describe
+from jaxelim.store import Held, write_whole
+
+ENDINGS = (".md", ".tex", ".csv", ".nc")
+"""Endings of the files that hold a table."""
+_PROBLEMS = {"bai": "BAI", "topm": "Top-m", "osi": "OSI"}
+_HEADS = {
+    "none": "No elimination (LLR)",
+    "stopping": "Elim. stopping",
+    "stopping+sampling": "Elim. stopping + sampling",
+    "selective": "Selective elim.",
+    "full": "Full elim.",
+}
+
+
+def _number(value: float, form: str, unit: str = "") -> str:
+    return "" if math.isnan(value) else format(value, form) + unit
+
+
+def shown(lines: Sequence[dict]) -> list[dict[str, str]]:
+    """The measures as strings; a dagger marks restricted means."""
+    return [{
+        "problem": _PROBLEMS[line["problem"]],
+        "algorithm": line["algorithm"],
+        "elimination": line["column"],
+        "samples (k)": _samples(line) + ("†" if line["truncated"] else ""),
+        "paper (k)": _number(line["paper_samples_k"], ".2f", f" ± {line['paper_sd_k']:.1f}"),
+        "z": _number(line["z"], "+.2f"),
+        "cut off": f"{line['truncated']}/{line['runs']}" if line["truncated"] else "0",
+        "errors [95%]": f"{line['errors']}/{line['stopped']}"
+        + (f" [{line['error_low']:.3f}, {line['error_high']:.3f}]" if line["stopped"] else ""),
+        "samples saved": _number(line["samples_saved"], ".1f", "%"),
+        "paper's": _number(line["paper_samples_saved"], ".1f", "%"),
+        "tests/sample stopping": f"{line['tests_stopping']:.2f}",
+        "sampling": f"{line['tests_sampling']:.2f}",
+        "tests saved": _number(line["tests_saved"], ".0f", "%"),
+        "paper's time saved": _number(line["paper_time_saved"], ".0f", "%"),
+        "us/sample here": _number(line["us_per_sample"], ".2f"),
+        "ms/sample there": _number(line["paper_ms_per_sample"], ".2f"),
+    } for line in lines]
+
+
+def _samples(line: dict, sign: str = "±") -> str:
+    spread = "" if math.isnan(line["sd_k"]) else f" {sign} {line['sd_k']:.1f}"
+    return f"{line['samples_k']:.2f}{spread}"
+
+
+def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
+    """Notes below the table."""
+    told = [
+        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, "
+        f"seed {options.seed}, cap {options.max_samples} samples. Samples in thousands, "
+        "mean ± sd over runs; the paper's are over 100 runs.",
+        "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs "
+        "that stopped, with the Clopper-Pearson interval.",
+        "Tests: half-spaces looked at per sample drawn, for stopping and for sampling (the "
+        "paper's measure of cost). Saved: percent of what the same rule needs without "
+        "elimination; the paper's time is its milliseconds per iteration.",
+        "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
+        "that watch the same runs share it.",
+        tables.agreement(lines),
+    ]
+    cut = sum(line["truncated"] for line in lines)
+    if cut:
+        told.append(
+            f"† {cut} runs were cut off at {options.max_samples} samples. Such a cell shows the "
+            "restricted mean E[min(tau, cap)], and the sd of min(tau, cap); without its dagger a "
+            "mean is of runs that all stopped."
+        )
+    return told
+
+
+def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) -> str:
+    """The table as a Markdown page."""
+    parts = [f"# {tables.LAYOUTS[table].title}\n"]
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        mine = [
+            {k: v for k, v in one.items() if k != "problem"}
+            for one in shown([x for x in lines if x["problem"] == problem])
+        ]
+        parts.append(
+            f"## {_PROBLEMS[problem]}, {tables.LAYOUTS[table].instances[problem]}\n\n"
+            f"{catalogue.markdown(mine)}\n"
+        )
+    return "\n".join(parts + [f"- {note}" for note in notes(lines, options)]) + "\n"
+
+
+def latex(table: str, lines: Sequence[dict], options: tables.TableOptions) -> str:
+    """The table in the paper's form, for the LaTeX packages booktabs and multirow.
+
+    Each column has samples and microseconds per sample.
+    """
+    layout = tables.LAYOUTS[table]
+    columns = layout.columns
+    heads = " & ".join(f"\\multicolumn{{2}}{{c}}{{{_HEADS[column]}}}" for column in columns)
+    out = [
+        "% needs \\usepackage{booktabs, multirow, graphicx}",
+        "\\begin{table*}[t]",
+        "\\centering",
+        "\\small",
+        f"\\begin{{tabular}}{{@{{}}cl{'cc' * len(columns)}@{{}}}}",
+        "\\toprule",
+        f" & & {heads} \\\\",
+        f"\\cmidrule(r){{3-{2 + 2 * len(columns)}}}",
+        " & Algorithm" + " & Samples & Time" * len(columns) + " \\\\",
+    ]
+    for problem in dict.fromkeys(line["problem"] for line in lines):
+        mine = {
+            (line["algorithm"], line["column"]): line
+            for line in lines
+            if line["problem"] == problem
+        }
+        algorithms = list(dict.fromkeys(algorithm for algorithm, _ in mine))
+        m = describe(layout.instances[problem]).m
+        label = f"Top-m ($m={m}$)" if problem == "topm" else _PROBLEMS[problem]
+        out += [
+            "\\midrule",
+            f"\\multirow{{{len(algorithms)}}}{{*}}{{\\rotatebox[origin=c]{{90}}{{{label}}}}}",
+        ]
+        for algorithm in algorithms:
+            entries = []
+            for column in columns:
+                line = mine.get((algorithm, column))
+                if line is None:
+                    entries.append(" & ")
+                    continue
+                mark = f"^{{\\dagger{line['truncated']}}}" if line["truncated"] else ""
+                entries.append(
+                    f"${_samples(line, chr(92) + 'pm')}{mark}$ & "
+                    f"${_number(line['us_per_sample'], '.2f')}$"
+                )
+            out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
+    caption = (
+        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation "
+        f"over {options.runs} runs (the cap at "
+        + f"{options.max_samples} samples); time in microseconds per sample, "
+        "the wall time of one device."
+    )
+    if any(line["truncated"] for line in lines):
+        caption += (
+            " $\\dagger n$: $n$ runs were cut off at the cap; the entry is the restricted mean "
+            "$E[\\min(\\tau, \\mathrm{cap})]$ and the standard deviation of "
+            "$\\min(\\tau, \\mathrm{cap})$."
+        )
+    return (
+        "\n".join(
+            [*out, "\\bottomrule", "\\end{tabular}", f"\\caption{{{caption}}}", "\\end{table*}"]
+        )
+        + "\n"
+    )
+
+
+def comma_separated(lines: Sequence[dict]) -> str:
+    """All measures as CSV in full precision; empty if undefined."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow(
+            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
+        )
+    return text.getvalue()
+
+
+def every_run(found: Sequence[tables.Row], held: dict[str, Held]) -> xr.Dataset:
+    """One dataset of all runs, [row, run] and [row, run, arm], padded with 0.
+
+    Rows are named problem/algorithm/column. Top m has no elimination times: they would
+    be one per pair of arms.
+    """
+    parts = [tables.observed(row, held) for row in found]
+    arms = max(part.sizes["arm"] for part in parts)
+
+    def stacked(name: str) -> np.ndarray:
+        return np.stack([part[name].values for part in parts])
+
+    def padded(name: str) -> np.ndarray:
+        def one(part: xr.Dataset) -> np.ndarray:
+            if name not in part:
+                return np.zeros((part.sizes["run"], arms), np.int32)
+            values = part[name].values
+            return np.pad(values, ((0, 0), (0, arms - values.shape[-1])))
+
+        return np.stack([one(part) for part in parts])
+
+    flat = ("row", "run")
+    data: dict[str, Any] = {
+        name: (flat, stacked(name), {"units": unit} if unit else {})
+        for name, unit in (
+            ("samples", "samples"),
+            ("stopped", ""),
+            ("correct", ""),
+            ("tests_stopping", "half-space tests"),
+            ("tests_sampling", "half-space tests"),
+        )
+    }
+    data["pulls"] = ((*flat, "arm"), padded("pulls"), {"units": "samples"})
+    data["answer"] = ((*flat, "arm"), padded("answer"))
+    data["elimination_times"] = (
+        (*flat, "arm"),
+        padded("elimination_times"),
+        {"units": "samples", "note": "0: never, or not recorded"},
+    )
+    data["arms"] = ("row", np.array([part.sizes["arm"] for part in parts]))
+    for name in ("problem", "algorithm", "column"):
+        data[name] = ("row", [getattr(row, name) for row in found])
+    labels = [f"{row.problem}/{row.algorithm}/{row.column}" for row in found]
+    return xr.Dataset(data, {"row": labels, "run": parts[0]["run"].values})
+
+
+def write(
+    table: str, found: Sequence[tables.Row], held: dict[str, Held], options: tables.TableOptions
+) -> str:
+    """Write a table as .md, .tex, .csv and .nc; return the Markdown page."""
+    lines = tables.measures(found, held)
+    page = markdown(table, lines, options)
+    data = every_run(found, held)
+    data.attrs = {
+        "title": tables.LAYOUTS[table].title,
+        "runs": options.runs,
+        "seed": options.seed,
+        "max_samples": options.max_samples,
+    }
+    packed = {
+        str(name): {"zlib": True, "complevel": 4}
+        for name in data.data_vars
+        if data[name].dtype.kind in "biuf"
+    }
+    contents = (
+        page.encode(),
+        latex(table, lines, options).encode(),
+        comma_separated(lines).encode(),
+        bytes(data.to_netcdf(engine="h5netcdf", encoding=packed)),
+    )
+    for ending, one in zip(ENDINGS, contents, strict=True):
+        write_whole(Path(options.output) / f"{table}{ending}", one)
+    return page
+
+
+def make(table: str, options: tables.TableOptions) -> None:
+    """Run the missing blocks of a table's cells, and write the table."""
+    found = tables.rows(table, options)
+    files = [Path(options.output) / f"{table}{ending}" for ending in ENDINGS]
+    held = cells.run_and_load(tables.jobs(found), options, files)
+    if held is not None:
+        print(write(table, found, held, options))
+        print(f"{Path(options.output) / table}.md, .tex, .csv, and .nc with every run")
+
+
+def script(table: str, about: str) -> Callable[..., int]:
+    """The main function of a table's script; `about` begins its --help."""
+
+    def main(arguments: list[str] | None = None) -> int:
+        """Run the script and return its exit code."""
+        act = lambda options: make(table, options)  # noqa: E731
+        return cells.script(tables.TableOptions, act, arguments, about)
+
+    return main
+
