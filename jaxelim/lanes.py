@@ -363,7 +363,7 @@ class LaneOps:
             return total
 
         n = columns.shape[0]
-        first = min(n, _WIDEST_TREE) if n <= _WIDEST_TREE else n % _UNROLLED or _UNROLLED
+        first = n if n <= _WIDEST_TREE else n % _UNROLLED or _UNROLLED
         begun = lambda c, v: added(None, c[:first], v[:first])  # noqa: E731
         total = self.materialize(begun, columns, vector)
         if first == n:
