@@ -29,6 +29,7 @@ from jaxelim.catalogue import rules
 
 SectionName = Literal[
     "targets",
+    "alone",
     "kernels",
     "parts",
     "rules",
@@ -52,7 +53,7 @@ class Options:
     quick: bool = False
     """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of targets, kernels, rules and elimination; by default all (with --quick
+    """Rows of targets, alone, kernels, rules and elimination; by default all (with --quick
     a few)."""
     runs: int | None = None
     """Runs, in place of each section's own number."""
@@ -160,7 +161,7 @@ def main(options: Options) -> int:
             if hasattr(os, "sched_setaffinity")
             else None
         )
-        built = anchor.build(Path(folder)) if "targets" in options.sections else None
+        built = anchor.build(Path(folder)) if {"targets", "alone"} & set(options.sections) else None
         sitting = Sitting(
             options.quick,
             core,

@@ -72,8 +72,9 @@ def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
         "elimination; the paper's time is its milliseconds per iteration.",
         "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
         "that watch the same runs share it.",
-        tables.agreement(lines),
     ]
+    if any(not math.isnan(line["paper_samples_k"]) for line in lines):
+        told.append(tables.agreement(lines))
     cut = sum(line["truncated"] for line in lines)
     if cut:
         told.append(

@@ -33,6 +33,8 @@ from jax import Array
 from jaxelim import matrices
 
 Tree = Any
+_UNROLLED = 10
+"""Terms that a pass of a loop over a longer axis adds, for a lane alone."""
 _WIDEST_TREE = 64
 """Above this length trees fold in two levels: as many operations, far fewer nodes to compile."""
 
@@ -302,6 +304,9 @@ class LaneOps:
             return jnp.swapaxes(i.of(x), 0, 1)
         if i.ndim == 0:
             return x[i]
+        if i.shape == (1,):  # a slice of a lane alone, where a gather would take entry by entry
+            row = jax.lax.dynamic_index_in_dim(x, i[0], keepdims=False)
+            return row if x.ndim > 2 else row[:, None]
         if x.ndim == 2:
             q = x.shape[1]
             return _flat(x, (i, q), (_each(q, i), 1))
@@ -320,19 +325,29 @@ class LaneOps:
         q, n, b = x.shape
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
-    def dot(self, matrix: Array, vector: Array, fused: bool = True) -> Array:
+    def dot(
+        self,
+        matrix: Array,
+        vector: Array,
+        transposed: Array | None = None,
+        fused: bool = True,
+    ) -> Array:
         """matrix @ vector in each lane.
 
         matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
         `dot` and `symmetric_dot` take m vectors too: [q, m] or [q, m, B] -> [n, m]
         or [n, m, B].
 
+        `transposed` is the shared matrix transposed, [q, n], if the caller holds it. A
+        lane alone adds columns of the matrix, and reads them there as rows.
+
         `fused`: whether XLA's product for many lanes fuses multiplications with additions.
         It does so unless it has the matrix transposed. A lane alone then rounds as it.
         """
         if matrix.ndim == 2:
             if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
-                return self._alone_dot(matrix, vector, fused)
+                columns = matrix.T if transposed is None else transposed
+                return self._alone_dot(columns, vector, fused)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -345,26 +360,34 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _alone_dot(self, matrix: Array, vector: Array, fused: bool) -> Array:
-        """`dot` of a shared matrix [n, q] for a single lane, [q, 1] or [q, m, 1].
+    def _alone_dot(self, columns: Array, vector: Array, fused: bool) -> Array:
+        """`dot` of a shared matrix for a single lane, [q, 1] or [q, m, 1], by its columns [q, n].
 
         The terms are added in their order, each by one fused multiply-add if `fused`, as
         in the product for many lanes; so a lane alone rounds as one of many.
         """
-        rounded = (lambda x: x) if fused else self.rounded
-        if matrix.shape[1] <= _WIDEST_TREE:
-            first, *terms = self._terms(matrix, vector)
-            return functools.reduce(jnp.add, map(rounded, terms), self.rounded(first))
-
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
-        def add(q, total):
-            column = jax.lax.dynamic_index_in_dim(matrix, q, 1, keepdims=False)
-            row = jax.lax.dynamic_index_in_dim(vector, q, 0, keepdims=False)
-            return total + rounded(column[wide] * row)
+        def added(total, columns, vector):
+            for q in range(columns.shape[0]):
+                term = columns[q][wide] * vector[q]
+                term = self.rounded(term) if total is None or not fused else term
+                total = term if total is None else total + term
+            return total
 
-        shape = matrix.shape[:1] + vector.shape[1:]
-        return jax.lax.fori_loop(0, matrix.shape[1], add, jnp.zeros(shape, matrix.dtype))
+        n = columns.shape[0]
+        first = n if n <= _WIDEST_TREE else n % _UNROLLED or _UNROLLED
+        begun = lambda c, v: added(None, c[:first], v[:first])  # noqa: E731
+        total = self.materialize(begun, columns, vector)
+        if first == n:
+            return total
+
+        def more(i, total):
+            at = first + i * _UNROLLED
+            cut = lambda x: jax.lax.dynamic_slice_in_dim(x, at, _UNROLLED, 0)  # noqa: E731
+            return added(total, cut(columns), cut(vector))
+
+        return jax.lax.fori_loop(0, (n - first) // _UNROLLED, more, total)
 
     @staticmethod
     def _terms(matrix: Array, vector: Array) -> list[Array]:
@@ -398,7 +421,8 @@ class LaneOps:
             return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        return matrices.swept(a, self.materialize, self.rounded, loop=not self.gpu)
+        alone = self.flag if a.shape[-1] == 1 else None
+        return matrices.swept(a, self.materialize, self.rounded, not self.gpu, alone)
 
     def solver(
         self, a: Array, cholesky: Callable = jnp.linalg.cholesky

@@ -16,7 +16,9 @@ _WIDEST_WRITTEN = 32
 _SQUARINGS = 50
 
 
-def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Array:
+def swept(
+    a: Array, materialize: Callable, rounded: Callable, loop: bool, alone: Array | None = None
+) -> Array:
     """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
 
     A pass updates the whole matrix to A - (C - E) D (C - E)' - 2 E E' and so writes
@@ -28,6 +30,7 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
         materialize, rounded: those of `jaxelim.lanes.LaneOps`.
         loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
             small matrices have them written out.
+        alone: the flag of `jaxelim.lanes.LaneOps`, for a single lane; else None.
     """
     q = a.shape[0]
     each = np.arange(q, dtype=np.int32)
@@ -38,21 +41,19 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
 
         def factors(rows, block, first):
             columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
-            if n == 1:
-                d = [[1 / block[0, 0]]]
-            else:
-                x, y, z = block[0, 0], block[0, 1], block[1, 1]
-                det = 1 / (x * z - rounded(y * y))
-                d = [[z * det, -y * det], [-y * det, x * det]]
-            terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
-            if n == 2:  # y's products are the rounded ones, as for many lanes
-                terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
-            scaled = [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
-            return jnp.stack(columns + scaled)
+            return [*columns, *_scaled(columns, block, rounded)]
 
-        factor = materialize(factors, rows, block, first)
-        pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
-        a = a - 2 * pivots.astype(a.dtype)[..., None]
+        if alone is None or n == 1:
+            factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
+            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
+            a = a - 2 * pivots.astype(a.dtype)[..., None]
+        else:
+            lessened = lambda *x: (_less_two(x[1]), *factors(*x))  # noqa: E731
+            block, *factor = materialize(lessened, rows, block, first)
+            # A loop of one pass writes in place; else the sums below would look for the block.
+            at = first, first, np.int32(0)
+            put = lambda _, a: jax.lax.dynamic_update_slice(a, block, at)  # noqa: E731
+            a = jax.lax.fori_loop(0, alone, put, a)
         for s in range(n):
             a = a - factor[n + s][:, None] * factor[s][None]
         return a
@@ -63,6 +64,27 @@ def swept(a: Array, materialize: Callable, rounded: Callable, loop: bool) -> Arr
     elif q > 1:
         a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
     return -(passed(a, jnp.int32(q - 1), 1) if q % 2 else a)
+
+
+def _less_two(block: Array) -> Array:
+    """The block [n, n, B] less 2 on its diagonal."""
+    pivots = jnp.arange(block.shape[0])[:, None] == jnp.arange(block.shape[0])
+    return block - 2 * pivots.astype(block.dtype)[..., None]
+
+
+def _scaled(columns: list[Array], block: Array, rounded: Callable) -> list[Array]:
+    """The columns, n of [q, B], times the inverse of the block of their pivots [n, n, B]."""
+    n = len(columns)
+    if n == 1:
+        d = [[1 / block[0, 0]]]
+    else:
+        x, y, z = block[0, 0], block[0, 1], block[1, 1]
+        det = 1 / (x * z - rounded(y * y))
+        d = [[z * det, -y * det], [-y * det, x * det]]
+    terms = [[columns[r] * d[r][s] for r in range(n)] for s in range(n)]
+    if n == 2:  # y's products are the rounded ones, as for many lanes
+        terms[0][1], terms[1][0] = map(rounded, (terms[0][1], terms[1][0]))
+    return [functools.reduce(jnp.add, of_pivot) for of_pivot in terms]
 
 
 def eliminated(a: Array, above: bool) -> Array:

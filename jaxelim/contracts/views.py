@@ -30,6 +30,12 @@ class ArmContext:
     lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's arrays, from its `constants`
+    transposed: Array | None = dataclasses.field(default=None, kw_only=True)
+    """[d, K] the shared features transposed, for a lane alone."""
+
+    def over_arms(self, y: Array) -> Array:
+        """phi_k . y for every k: y [d] or [d, m] -> [K] or [K, m]."""
+        return self.lanes.dot(self.features, y, self.transposed)
 
 
 @jax.tree_util.register_dataclass

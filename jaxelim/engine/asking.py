@@ -88,7 +88,7 @@ class Asking:
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
-        one = dataclasses.replace(view.space, lanes=view.lanes.alone)
+        one = dataclasses.replace(view.space, lanes=view.lanes.alone, transposed=None)
         view = _within(view, one)
         axes = jax.tree.map(lambda _: -1, (view, *state))
         shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731

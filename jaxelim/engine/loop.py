@@ -188,7 +188,10 @@ class Program:
 
     def begun(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices and compile the program for them."""
-        inputs, queue, carry = self.place(inputs, queue, carry)
+        if self.spec.devices > 1:
+            inputs, queue, carry = self.place(inputs, queue, carry)
+        else:
+            inputs, queue = jax.device_put((inputs, queue))
         with self.lock:
             carry = jax.block_until_ready(self.advance(inputs, queue, carry, np.int32(0)))
             self.compiled = True

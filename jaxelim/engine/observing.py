@@ -34,7 +34,8 @@ class Observing:
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         features = inputs.features[0] if features is None else features
-        return self.spec.family.space(self.lanes(inputs), features, inputs.constants)
+        space = self.spec.family.space(self.lanes(inputs), features, inputs.constants)
+        return dataclasses.replace(space, transposed=inputs.transposed)
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
         spec = self.spec

@@ -82,6 +82,7 @@ class Inputs:
     constants: Tree  # the problem's own arrays
     key: Array  # of the seed
     noise: Array | None  # [runs, T], if given
+    transposed: Array | None = None  # [d, K]: the features transposed, in a step of one lane
 
 
 @jax.tree_util.register_dataclass

@@ -35,7 +35,13 @@ class Stepping:
     """
 
     def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
-        self.spec, self.step, self.inputs, self.noise = spec, Step(spec), inputs, noise
+        self.spec, self.step, self.noise = spec, Step(spec), noise
+        if spec.lanes == 1 and not spec.per_lane_instances:
+            # Made here, since XLA would read the features by columns in every step.
+            lanes = self.step.lanes(inputs)
+            transposed = lanes.materialize(jnp.transpose, inputs.features[0])
+            inputs = dataclasses.replace(inputs, transposed=transposed)
+        self.inputs = inputs
         self.start = lane.stats.t
         self._fixed: dict[str, Any] = {name: getattr(lane, name) for name in _FIXED}
         k = inputs.features.shape[1]

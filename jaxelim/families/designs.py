@@ -81,7 +81,7 @@ class ArmDesign:
 
     def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
-        return space.lanes.dot(space.features, space.lanes.column(self.w, k))
+        return space.over_arms(space.lanes.column(self.w, k))
 
     def difference(self, space: LinearContext, cross_i: Array, i: Array, j: Array) -> Array:
         """phi_k' V^-1 (phi_i - phi_j) for every k, given `cross(i)`: [K]."""
@@ -112,7 +112,7 @@ class ArmDesign:
         every number of the design as it is, bit for bit.
         """
         u = space.lanes.column(self.w, k)
-        along = space.lanes.dot(space.features, u)
+        along = space.over_arms(u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
         return (
             ArmDesign(self.g - along**2 * q, self.w - u[:, None] * (along * q)[None]),
@@ -131,7 +131,7 @@ class SquareDesign:
 
     def along(self, space: LinearContext, y: Array) -> Array:
         """phi_k' V^-1 y for every k, y [d]: [K]."""
-        return space.lanes.dot(space.features, space.lanes.symmetric_dot(self.v_inv, y))
+        return space.over_arms(space.lanes.symmetric_dot(self.v_inv, y))
 
     def cross(self, space: LinearContext, k: Array | ArmBlock) -> Array:
         """phi_j' V^-1 phi_k for every j: [K]."""
@@ -182,7 +182,7 @@ class SquareDesign:
     ) -> tuple["SquareDesign", Array, Array]:
         """As `ArmDesign.add`."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
-        along = space.lanes.dot(space.features, u)
+        along = space.over_arms(u)
         q = weight / (1 + weight * space.lanes.take(self.g, k))
         return (
             SquareDesign(self.g - along**2 * q, self.v_inv - u[:, None] * (u * q)[None]),
@@ -193,7 +193,7 @@ class SquareDesign:
     def mixed(self, space: LinearContext, k: Array, keep: Array, new: Array) -> "SquareDesign":
         """The design of keep V + new phi_k phi_k', keep and new []."""
         u = space.lanes.symmetric_dot(self.v_inv, space.feature(k))
-        along = space.lanes.dot(space.features, u)
+        along = space.over_arms(u)
 
         def factors(g, u, along, k):
             q = new / (keep * (keep + new * space.lanes.take(g, k)))
@@ -259,7 +259,7 @@ def _packed(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns the row and the column of each packed entry, [d (d + 1) / 2], and the packed
     index of each entry of the full matrix, [d, d].
     """
-    row, column = np.triu_indices(d)
+    row, column = (x.astype(np.int32) for x in np.triu_indices(d))
     place = np.zeros((d, d), np.int32)
     place[row, column] = place[column, row] = np.arange(row.size)
     return row, column, place
@@ -278,12 +278,19 @@ def weighted(
     outer = features[:, row] * features[:, column]  # [K, d (d + 1) / 2]
     shape = (d, d) + (1,) * (weights.ndim - 1)
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
+    columns = None
     if outer.ndim == 2:
         # Built in this order: on a CPU a product with the transpose of `outer` costs more.
-        packed = space.lanes.dot(features.T[row] * features.T[column], weights)
+        columns = features.T if space.transposed is None else space.transposed
+        columns = columns[row] * columns[column]
+        packed = space.lanes.dot(columns, weights, outer)
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
-    v_inv = space.lanes.inverse(packed[place] + eye)
+    at = lambda x, places: x.at[places].get(mode="promise_in_bounds")  # noqa: E731
+    v_inv = space.lanes.inverse(at(packed, place) + eye)
     doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
-    half = v_inv[row, column] * jnp.asarray(doubled, v_inv.dtype)
-    return SquareDesign(space.lanes.dot(outer, half, fused), v_inv)
+    flat = v_inv.reshape((-1, *v_inv.shape[2:]))
+    if space.transposed is not None:
+        flat = space.lanes.materialize(lambda x: x.reshape(-1, 1), v_inv)
+    half = at(flat, row * np.int32(d) + column) * jnp.asarray(doubled, v_inv.dtype)
+    return SquareDesign(space.lanes.dot(outer, half, columns, fused), v_inv)

@@ -226,7 +226,7 @@ class LinearGaussian(Gaussian):
         else:
             theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
             own = lambda table: jnp.broadcast_to(table[..., None], (*table.shape, b))  # noqa: E731
-        means, g = space.lanes.dot(space.features, theta_hat), own(tables["g"])
+        means, g = space.over_arms(theta_hat), own(tables["g"])
         if self.form == "diagonal":
             design = DiagonalDesign(g)
         else:

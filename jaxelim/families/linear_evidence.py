@@ -158,7 +158,7 @@ class ItemEvidence(LinearEvidence):
     def toward(self, i: Array) -> Array:
         """phi_k' V^-1 z_i for every arm k: [K]."""
         lanes = self.space.lanes
-        return lanes.dot(self.space.features, lanes.row(self.cross, i))
+        return self.space.over_arms(lanes.row(self.cross, i))
 
     def distances_from(self, toward: Array, i: Array) -> Array:
         """||z_i - z_p||^2_{V^-1} for every item p: [P]."""

@@ -1,5 +1,6 @@
 """The benchmark command at its smallest sizes, and the arithmetic of its figures."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -10,7 +11,18 @@ from pathlib import Path
 import pytest
 
 import jaxelim as je
-from benchmarks import anchor, elimination, gpu, kernels, measure, parts, report, rules, targets
+from benchmarks import (
+    alone,
+    anchor,
+    elimination,
+    gpu,
+    kernels,
+    measure,
+    parts,
+    report,
+    rules,
+    targets,
+)
 from benchmarks.__main__ import Options
 from benchmarks.calls import arguments
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
@@ -284,6 +296,30 @@ def test_eliminations_are_compared_with_llr(monkeypatch):
         assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
             given[1].name
         )
+
+
+def test_a_run_alone_goes_on_to_its_cap(monkeypatch):
+    """One run, of a delta that no rule reaches; a shorter one meets no target."""
+    asked = []
+
+    def found(case, _, anchor):
+        asked.append(case)
+        call = {"cpu_seconds": 0.2, "samples_drawn": 100_000, "samples_computed": 100_000}
+        return {"calls": [call], "anchors": [{"us_per_step": 0.5}, {"us_per_step": 1.5}],
+                "first": {"compile_seconds": 1.0}, "process_wall_seconds": 1.0}  # fmt: skip
+
+    monkeypatch.setattr(alone, "apart", found)
+    sitting = report.Sitting(quick=False, core=None, cores=1, anchor={})
+    rows = alone.run(sitting).rows
+    assert [row["row"] for row in rows] == list(alone.TARGETS) == [case.rule for case in asked]
+    assert {(row["us/sample"], row["x C"]) for row in rows} == {(2.0, 2.0)}
+    assert [row["reached"] for row in rows] == [target >= 2 for target in alone.TARGETS.values()]
+    assert {(case.runs, case.max_samples) for case in asked} == {(1, alone.SAMPLES)}
+    short = alone.run(dataclasses.replace(sitting, max_samples=500, rows=("lingape", "tas"))).rows
+    assert [(row["row"], row["reached"]) for row in short] == [("lingape", None)]
+    for case in asked:
+        given, settings = arguments(case)
+        assert given[2].traits.elimination and settings["runs"] == 1
 
 
 def test_a_failed_case_is_recorded_and_the_others_run(capfd):
