@@ -90,7 +90,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         work = {key: result.timings[key] for key in kept}
         return {**took, **work, "compiled": traces() > known}, result
 
-    # Also compile the programs of few lanes: timed calls move their last runs to them.
+    # Also compile the program of one lane: timed calls move their last runs to it.
     shrink = True if timing.repeats else None
     first, result = call(engine=dataclasses.replace(settings["engine"], shrink=shrink))
     calls, left_out, anchors = [], [], []

@@ -206,12 +206,15 @@ class LaneOps:
         """A product [.., B], rounded before it is added, for a lane alone.
 
         XLA makes a product and a sum one operation, which rounds once. Of a sum of two
-        products it may take either; for a lane alone another than for many. A select
-        stops that for the one that many lanes round.
+        products it may take either; for a lane alone another than for many. An operation
+        on the bits stops that for the one that many lanes round. A select would not:
+        LLVM decides it before the loop.
         """
         if self.flag is None or product.shape[-1] > 1:
             return product
-        return jnp.where(self.flag > 0, product, 0)
+        bits = jax.lax.bitcast_convert_type(product, jnp.dtype(f"int{8 * product.itemsize}"))
+        nothing = (self.flag >> 31).astype(bits.dtype)
+        return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
 
     def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
@@ -322,7 +325,13 @@ class LaneOps:
         q, n, b = x.shape
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
-    def dot(self, matrix: Array, vector: Array, transposed: Array | None = None) -> Array:
+    def dot(
+        self,
+        matrix: Array,
+        vector: Array,
+        transposed: Array | None = None,
+        fused: bool = True,
+    ) -> Array:
         """matrix @ vector in each lane.
 
         matrix [n, q] (shared) or [n, q, B], vector [q] or [q, B] -> [n] or [n, B].
@@ -331,11 +340,14 @@ class LaneOps:
 
         `transposed` is the shared matrix transposed, [q, n], if the caller holds it. A
         lane alone adds columns of the matrix, and reads them there as rows.
+
+        `fused`: whether XLA's product for many lanes fuses multiplications with additions.
+        It does so unless it has the matrix transposed. A lane alone then rounds as it.
         """
         if matrix.ndim == 2:
             if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
                 columns = matrix.T if transposed is None else transposed
-                return self._alone_dot(columns, vector)
+                return self._alone_dot(columns, vector, fused)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -348,18 +360,19 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _alone_dot(self, columns: Array, vector: Array) -> Array:
+    def _alone_dot(self, columns: Array, vector: Array, fused: bool) -> Array:
         """`dot` of a shared matrix for a single lane, [q, 1] or [q, m, 1], by its columns [q, n].
 
-        The terms are added in their order, each by one fused multiply-add, as in the
-        product for many lanes; so a lane alone rounds as one of many.
+        The terms are added in their order, each by one fused multiply-add if `fused`, as
+        in the product for many lanes; so a lane alone rounds as one of many.
         """
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
         def added(total, columns, vector):
             for q in range(columns.shape[0]):
                 term = columns[q][wide] * vector[q]
-                total = self.rounded(term) if total is None else total + term
+                term = self.rounded(term) if total is None or not fused else term
+                total = term if total is None else total + term
             return total
 
         n = columns.shape[0]

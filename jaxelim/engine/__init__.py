@@ -2,7 +2,6 @@
 
 from jaxelim.engine.loop import (
     BURST,
-    FEW_LANES,
     GRAPHS,
     Loop,
     Program,
@@ -24,7 +23,7 @@ from jaxelim.engine.state import (
 )
 
 __all__ = [
-    "BURST", "FEW_LANES", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
+    "BURST", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
     "Program", "Queue", "REVISION", "Spec", "compiled", "compiler_options",
     "cpu_options", "outline", "program",
 ]  # fmt: skip

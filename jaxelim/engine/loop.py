@@ -28,11 +28,6 @@ from jaxelim.engine.step import Step
 from jaxelim.engine.stepping import Stepping, Steps
 from jaxelim.lanes import where
 
-FEW_LANES = (16, 32)
-"""Numbers of lanes of the programs that take over the last runs of a queue.
-
-For rules that a single lane may not take over.
-"""
 PARKED = 64
 """Places for parked runs, or a multiple: so that few layouts are compiled."""
 BURST = 4
@@ -82,7 +77,7 @@ class Program:
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
         self.compiled = False
         self.cost = 0.0  # seconds of compilation
-        self.pace = np.inf  # seconds a step, at best
+        self.pace = np.inf  # seconds a sample of a live lane, at best
         self.waited = 0.0  # seconds that one lane would have saved, over all jobs
         advance: Callable = self.loop.advance
         self._one = self._everyone = None

@@ -38,6 +38,9 @@ _ALLOWED = frozenset(
 _INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
                      "closed_call"})  # fmt: skip
 """Primitives whose own functions are looked into."""
+_LIBRARY_REDUCES = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
+_LARGE = 4096
+"""From this number of entries on XLA:CPU hands these reductions of floats to a library."""
 
 
 class Traced:
@@ -97,6 +100,8 @@ def blocking(jaxpr: Any) -> set[str]:
                 found |= blocking(inner)
         elif name not in _ALLOWED or name == "dot_general" and _of_matrices(equation):
             found.add(name)
+        elif name in _LIBRARY_REDUCES and _is_large(equation.invars[0].aval):
+            found.add(name)
     return found
 
 
@@ -109,6 +114,11 @@ def _of_matrices(equation: Any) -> bool:
         for shape, summed in zip(shapes, (left, right), strict=True)
     ]
     return min(sizes) > 1 or any(shapes[0][axis] > 1 for axis in batch)
+
+
+def _is_large(x: Any) -> bool:
+    """Whether a library sums these floats."""
+    return x.size >= _LARGE and jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:

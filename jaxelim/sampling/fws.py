@@ -74,6 +74,7 @@ class FWS(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
+        one_lane=True,
         batch=32,
         patience=0.4,
         source="Wang et al. 2021",
@@ -124,7 +125,9 @@ class FWS(SamplingRule):
         if state.design is None:
             return arm, FWSState(x, None)
         design = self._towards(view, state.design, jnp.where(uniform, 0, z))
-        recomputed = lambda: where(uniform, weighted(view.linear.space, x), design)  # noqa: E731
+        # In this branch XLA transposes a matrix, and rounds its products.
+        exact = lambda: weighted(view.linear.space, x, fused=False)  # noqa: E731
+        recomputed = lambda: where(uniform, exact(), design)  # noqa: E731
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:

@@ -36,6 +36,7 @@ class LinGIFA(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
+        one_lane=True,
         source="Reda et al. 2021",
         name="lingifa",
     )

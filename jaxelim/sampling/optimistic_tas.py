@@ -70,6 +70,7 @@ class OptimisticTaS(SamplingRule):
         uses_rewards=False,
         counts_solves=True,
         lanes_last=True,
+        one_lane=True,
         batch=16,
         patience=1 / 16,
         source="Degenne et al. 2019",

@@ -41,6 +41,7 @@ class Oracle(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
+        one_lane=True,
         source="Tirinzoni & Degenne 2022",
     )
 

@@ -100,6 +100,7 @@ class TopTwo(SamplingRule):
         uses_rewards=False,
         uses_chance=True,
         lanes_last=True,
+        one_lane=True,
         source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
     )
 

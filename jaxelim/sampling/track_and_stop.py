@@ -76,6 +76,7 @@ class TrackAndStop(SamplingRule):
         uses_rewards=False,
         counts_solves=True,
         lanes_last=True,
+        one_lane=True,
         batch=16,
         patience=1 / 16,
         source="Garivier & Kaufmann 2016",

@@ -26,6 +26,7 @@ class Uniform(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
+        one_lane=True,
         source="round robin",
     )
 

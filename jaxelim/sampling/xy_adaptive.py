@@ -63,6 +63,7 @@ class XYAdaptive(SamplingRule):
         uses_chance=True,
         tests_pieces=False,
         lanes_last=True,
+        one_lane=True,
         batch=16,
         patience=0.25,
         source="Soare et al. 2014",

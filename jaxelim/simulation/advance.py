@@ -54,6 +54,14 @@ class _Stage(NamedTuple):
     carry: Carry
 
 
+class _Counts(NamedTuple):
+    """Numbers of a carry, of each device."""
+
+    live: np.ndarray  # runs in the lanes or in the queue
+    samples: np.ndarray
+    steps: np.ndarray
+
+
 class _Drive:
     """The work on one job.
 
@@ -86,27 +94,28 @@ class _Drive:
             raise KeyboardInterrupt
         self.bar.running()
         while True:
-            before = np.sum(stage.carry.iterations)
+            before = jax.tree.map(np.array, _counts(stage.carry))
             last = time.perf_counter()
             stage = stage._replace(
                 carry=stage.program.advance(*stage.placed, stage.carry, np.int32(self.chunks))
             )
             carry = stage.carry
-            live, samples = np.asarray(carry.live), np.asarray(carry.samples)
+            now = jax.tree.map(np.asarray, _counts(carry))
+            live, samples = now.live, now.samples
             took = time.perf_counter() - last
-            steps = int(np.sum(carry.iterations) - before)
-            self.computed += steps * stage.spec.lanes
+            self.computed += int(np.sum(now.steps - before.steps)) * stage.spec.lanes
             if np.any(carry.failed):
                 stage = self._failed(stage)
                 continue
-            stage.program.pace = min(stage.program.pace, took * stage.spec.devices / max(steps, 1))
+            pace = _pace(took, stage.spec.lanes, before, now)
+            stage.program.pace = min(stage.program.pace, pace)
             self._paced(took, self._pause(stage, live))
             with self.interrupts.noted():
                 self.bar.update(int(np.sum(carry.finished)), int(np.sum(samples)))
             if np.sum(live) == 0:
                 break
             if not self.interrupts.asked:
-                stage = self._moved(stage, live, took)
+                stage = self._moved(stage, live, took, pace)
             if self.interrupts.asked:
                 stage, self.interrupts.cut = stage._replace(carry=_cut_off(stage)), True
                 break
@@ -127,17 +136,15 @@ class _Drive:
     def _pause(self, stage: _Stage, live: np.ndarray) -> float:
         """Seconds until the next poll.
 
-        Polling synchronises devices, so it is rare; but in time for a smaller program to
-        take over the last runs. `away` runs remain until then, at the mean time a run so
+        Polling synchronises devices, so it is rare; but in time for one lane to take
+        over the last runs. `away` runs remain until then, at the mean time a run so
         far.
         """
-        if self._smaller(stage.spec, 0) is None:
+        if self._alone(stage.spec) is None:
             return 0.5
         finished = max(int(np.sum(stage.carry.finished)), 1)
         worked = time.perf_counter() - self.began - self.compiling
-        lanes = stage.spec.lanes
-        least = lanes if self._alone(stage.spec) else min(engine.FEW_LANES[-1], lanes // 2)
-        away = int(np.max(live)) - least
+        away = int(np.max(live)) - stage.spec.lanes
         return min(max(0.5 * away * worked * stage.spec.devices / finished, 0.05), 0.5)
 
     def _paced(self, took: float, pause: float) -> None:
@@ -147,38 +154,33 @@ class _Drive:
         elif took > 4 * pause:
             self.chunks = max(1, int(self.chunks * pause / took))
 
-    def _alone(self, spec: Spec) -> bool:
-        """Whether a single lane may take over from a program of this spec."""
+    def _alone(self, spec: Spec) -> Spec | None:
+        """The spec of the program of one lane that may take over; None: keep this one."""
         exact = spec.precision == "float64" and spec.rule.traits.one_lane
-        return exact and spec.tuned and not spec.vmapped and not spec.log
-
-    def _smaller(self, spec: Spec, live: int) -> Spec | None:
-        """The spec of a smaller program for at most `live` runs a device; None: keep this one."""
-        if self.job.layout.shrink is False or spec.log or spec.lanes == 1 or self.failing:
+        if not exact or not spec.tuned or spec.vmapped or spec.log or spec.lanes == 1:
             return None
-        if self._alone(spec):
-            return dataclasses.replace(spec, lanes=1) if live <= spec.lanes else None
-        sizes = [n for n in engine.FEW_LANES if live <= n and 2 * n <= spec.lanes]
-        return dataclasses.replace(spec, lanes=sizes[0]) if sizes else None
+        if self.job.layout.shrink is False or self.failing:
+            return None
+        return dataclasses.replace(spec, lanes=1)
 
-    def _moved(self, stage: _Stage, live: np.ndarray, took: float) -> _Stage:
-        """The stage of a smaller program, for the last runs of the queue, where that pays.
+    def _moved(self, stage: _Stage, live: np.ndarray, took: float, pace: float) -> _Stage:
+        """The stage of one lane, for the last runs of the queue, where that pays.
 
-        One lane pays where the live runs, one after the other, take less time a step of
-        each than a step of all lanes. Compilation is a ski rental: it is done once the
-        time that would have been saved, over all jobs of this process, exceeds its cost.
-        That never costs more than twice the best choice with known run lengths.
+        It pays where the live runs, one after the other, take less time a sample of each
+        than all lanes did at the last poll: `took` seconds, `pace` seconds a sample of a
+        live lane. Compilation is a ski rental: it is done once the time that
+        would have been saved, over all jobs of this process, exceeds its cost. That
+        never costs more than twice the best choice with known run lengths.
         """
-        program, spec, most = stage.program, stage.spec, int(np.max(live))
-        smaller = self._smaller(spec, most)
-        if smaller is None or np.any(stage.carry.next < self.queue.length):
+        program, spec = stage.program, stage.spec
+        alone = self._alone(spec)
+        if alone is None or np.any(stage.carry.next < self.queue.length):
             return stage
-        compiled = engine.compiled(smaller, self.inputs)
         if not self.job.layout.shrink:
-            share = 0.0  # of the time of a wide step
-            if smaller.lanes == 1:
-                pace = engine.program(smaller, self.inputs).pace if compiled else np.inf
-                share = most * (pace / program.pace if pace < np.inf else 2 / spec.lanes)
+            compiled = engine.compiled(alone, self.inputs)
+            known = engine.program(alone, self.inputs).pace if compiled else np.inf
+            one = known / pace if max(known, pace) < np.inf else 2 / spec.lanes
+            share = int(np.max(live)) * one  # of the time of all lanes
             if share >= 1:
                 return stage
             program.waited += took * (1 - share)
@@ -186,14 +188,12 @@ class _Drive:
                 return stage
         self.bar.compiling()
         with self.interrupts.noted(), self.interrupts.compiling():
-            new = engine.program(smaller, self.inputs)
+            new = engine.program(alone, self.inputs)
             given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
-            after = self._begun(smaller, new, *given)
+            after = self._begun(alone, new, *given)
         if self.interrupts.asked:
             return stage
-        self.chunks = 1
-        if smaller.lanes == 1:
-            self.wide = stage
+        self.chunks, self.wide = 1, stage
         return after
 
     def _failed(self, stage: _Stage) -> _Stage:
@@ -220,6 +220,22 @@ class _Drive:
             "choose_rounds": int(np.sum(carry.chooses)),
         }
         return carry, work
+
+
+def _counts(carry: Carry) -> _Counts:
+    return _Counts(carry.live, carry.samples, carry.iterations)  # type: ignore[arg-type]
+
+
+def _pace(took: float, lanes: int, before: _Counts, now: _Counts) -> float:
+    """Seconds a sample of a live lane, over one call; infinite without a sample.
+
+    Steps would not do: a lane takes none at steps where it waits for others.
+    """
+    # Before the first chunk `live` does not count the queue.
+    first = np.maximum(before.live, now.live)
+    live = (np.minimum(first, lanes) + np.minimum(now.live, lanes)) / 2
+    drawn = np.sum(now.samples - before.samples)
+    return took * float(np.sum(live)) / float(drawn) if drawn > 0 else np.inf
 
 
 def _cut_off(stage: _Stage) -> Carry:

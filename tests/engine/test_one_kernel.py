@@ -102,10 +102,12 @@ def test_unread_arguments_and_constants_do_not_end_the_process():
         (lambda x: x.at[jnp.argsort(x)].add(1.0), {"sort", "scatter-add"}),
         (lambda x: jnp.linalg.cholesky(jnp.outer(x, x)), {"cholesky"}),
         (lambda x: jnp.outer(x, x) @ jnp.outer(x, x), {"dot_general"}),
+        (lambda x: jnp.sum(x[None] * np.ones((1366, 1))), {"reduce_sum"}),
+        (lambda x: jnp.sum(x[None] > np.ones((1366, 1))), set()),
         (lambda x: jax.lax.cond(x[0] > 0, jnp.sort, lambda x: x, x), {"sort"}),
         (lambda x: jax.lax.while_loop(lambda x: x[0] < 9, lambda x: jnp.outer(x, x) @ x, x), set()),
     ],
-    ids=["sort", "scatter", "library", "matrices", "branch", "nothing"],
+    ids=["sort", "scatter", "library", "matrices", "long sum", "long count", "branch", "nothing"],
 )
 def test_what_blocks_a_kernel(f, found):
     x = jnp.ones(3)

@@ -11,6 +11,7 @@ import pytest
 import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
+from jaxelim.engine.state import NO_ARM
 from tests import digests
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
@@ -174,16 +175,27 @@ ROWS = (
     "lingame deltas on one trajectory", "lingame optimistic top-m at sampling",
     "lingame half-spaces at sampling", "lingame unstructured resets", "family poisson k-learner",
     "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling",
+    "fws linear", "fws unstructured top-m at sampling", "family exponential fws",
+    "lingifa linear top-m", "lucb best-arm native", "lucb top-m at sampling", "lucb signs",
+    "ugape top-m native", "racing top-m", "racing best-arm batch", "rage linear",
+    "xy-adaptive linear", "oracle linear-d20", "oracle signs given weights", "tas D wrapper",
+    "tas C paper signs at sampling", "tas C powers half-spaces", "optimistic-tas top-m",
+    "uniform unstructured", "uniform cut off", "family bernoulli chernoff-racing",
+    "family bernoulli top-two ids", "family bernoulli kl-lucb", "family bernoulli tas",
+    "family gaussian-by-arm uniform", "family unknown-variance lucb",
 )  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_jobs_of_the_digests_in_one_lane(name):
-    """Rules, problems and families: every array of the result, entry by entry."""
+    """Rules, problems and families: every array of the result, entry by entry.
+
+    In chunks of 32, since short runs end within 256 steps.
+    """
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings}
-    layout = settings.pop("engine")
+    layout = dataclasses.replace(settings.pop("engine"), chunk=32)
     kept, moved = (
         je.simulate(job.instance, job.problem, job.rule, **settings,
                     engine=dataclasses.replace(layout, shrink=shrink))
@@ -191,7 +203,60 @@ def test_jobs_of_the_digests_in_one_lane(name):
     )  # fmt: skip
     for name in digests.ARRAYS:
         np.testing.assert_array_equal(getattr(kept, name), getattr(moved, name), err_msg=name)
-    assert any(p.spec.rule == job.rule.static_part() for p in alone())
+    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
+
+
+class Beside:
+    """The program of one lane beside one of many, on the same runs."""
+
+    def __init__(self, given, lanes, runs, chunk=256):
+        native = given[2].traits.stopping == ("native",)
+        self.spec, self.inputs, self.queue = planned(
+            given,
+            dict(
+                delta=0.05, stopping=je.Native() if native else SELECTIVE,
+                elimination=None if native else SELECTIVE, runs=runs, seed=5, max_samples=40_000,
+                engine=je.Engine(devices=1, lanes=lanes, chunk=chunk),
+            ),
+        )  # fmt: skip
+        self.program = engine.program(self.spec, self.inputs)
+        self.alone = engine.program(dataclasses.replace(self.spec, lanes=1), self.inputs)
+
+    def begun(self, chunks):
+        """The carry of many lanes after the first chunks."""
+        empty = self.program.empty(self.inputs, self.queue)
+        placed = self.program.begun(self.inputs, self.queue, empty)
+        return jax.device_get(self.program.advance(*placed, np.int32(chunks)))
+
+    def further(self, carry):
+        """The carry of many lanes after one more chunk."""
+        return self.advanced(self.program, self.queue, carry)
+
+    def advanced(self, program, queue, carry):
+        placed = program.place(self.inputs, *jax.tree.map(np.array, (queue, carry)))
+        return jax.device_get(program.advance(*placed, np.int32(1)))
+
+    def runs_alone(self, carry, chunks):
+        """Each live run of a carry in one lane: its lane's index, and the carries after chunks."""
+        parked, empty = self.alone.taken_over(self.inputs, self.queue, carry, self.spec)
+        order = np.argsort(carry.lane.done, kind="stable")
+        for place in range(int(parked.parked.count)):
+            few = dataclasses.replace(parked.parked, count=np.int32(place + 1))
+            queue = dataclasses.replace(parked, parked=few)
+            one, found = dataclasses.replace(empty, next=np.int32(place)), []
+            for _ in range(chunks):
+                one = self.advanced(self.alone, queue, one)
+                if bool(one.lane.done[0]):  # many lanes take idle steps after the end
+                    break
+                found.append(one)
+            yield order[place], found
+
+
+def equal_lanes(one, many, index):
+    """Assert that a lane alone has the state of one of many, to the last bit."""
+    for x, y in zip(jax.tree.leaves(many), jax.tree.leaves(one), strict=True):
+        if x.shape != y.shape:
+            np.testing.assert_array_equal(x[..., index], y[..., 0])
 
 
 @pytest.mark.slow
@@ -213,31 +278,56 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
 
     60 runs, each from its state after one chunk of 64 lanes.
     """
-    layout = je.Engine(devices=1, lanes=64)
-    settings = dict(
-        delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE, runs=60, seed=5,
-        max_samples=40_000, engine=layout,
-    )  # fmt: skip
     with scope.engine():
-        spec, inputs, queue = planned((instance, problem, rule), settings)
-        program = engine.program(spec, inputs)
-        placed = program.begun(inputs, queue, program.empty(inputs, queue))
-        first = jax.device_get(program.advance(*placed, np.int32(1)))
-        wide = jax.device_get(program.advance(*program.place(inputs, queue, first), np.int32(1)))
-        alone = engine.program(dataclasses.replace(spec, lanes=1), inputs)
-        parked, empty = alone.taken_over(inputs, queue, first, spec)
-        order = np.argsort(first.lane.done, kind="stable")
-        assert parked.parked.count > 50
-        for place in range(int(parked.parked.count)):
-            few = dataclasses.replace(parked.parked, count=np.int32(place + 1))
-            given = dataclasses.replace(parked, parked=few), dataclasses.replace(
-                empty, next=np.int32(place)
-            )
-            one = alone.advance(*alone.place(inputs, *jax.tree.map(np.array, given)), np.int32(1))
-            if bool(one.lane.done[0]):  # many lanes take idle steps after the end
-                continue
-            for x, y in zip(
-                jax.tree.leaves(wide.lane), jax.tree.leaves(jax.device_get(one.lane)), strict=True
-            ):
-                if x.shape != y.shape:
-                    np.testing.assert_array_equal(x[..., order[place]], y[..., 0])
+        beside = Beside((instance, problem, rule), 64, 60)
+        first = beside.begun(1)
+        wide, compared = beside.further(first), 0
+        for lane, found in beside.runs_alone(first, 1):
+            compared += 1
+            for one in found:
+                equal_lanes(one.lane, wide.lane, lane)
+        assert compared > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "instance, problem, rule, chunks",
+    [
+        (digests.D20, je.BestArm(), je.FWS(), 10),
+        (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
+        (digests.D20, je.TopM(5), je.FWS(), 10),
+        (digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
+        (digests.K40, je.BestArm(), je.FWS(), 15),
+        (digests.D20, je.BestArm(), je.LazyTaS(), 15),
+    ],
+    ids=repr,
+)
+def test_a_lane_alone_rounds_as_one_that_waits_for_others(instance, problem, rule, chunks):
+    """Lanes wait for `choose`: states are compared where the run and t are the same.
+
+    16 runs from their states after some chunks of 4 steps, over 40 chunks more. The
+    first chunks end within a block of FWS's uniform steps, which ends by a new design.
+    """
+
+    def place(lane, b):
+        """The run and t; None where the lane is done, waits or has a choice to draw."""
+        idle = lane.done[b] or lane.asks[b] or lane.chosen[b] != NO_ARM
+        return None if idle else (int(lane.item[b]), int(lane.stats.t[b]))
+
+    with scope.engine():
+        beside = Beside((instance, problem, rule), 16, 16, chunk=4)
+        carry = first = beside.begun(chunks)
+        known = {}
+        for _ in range(40):
+            carry = beside.further(carry)
+            known |= {place(carry.lane, b): (carry.lane, b) for b in range(16)}
+        compared = 0
+        for _, found in beside.runs_alone(first, 40):
+            for one in found:
+                at = place(one.lane, 0)
+                if at is None or at not in known:
+                    continue
+                compared += 1
+                lane, b = known[at]
+                equal_lanes(one.lane, lane, b)
+        assert compared > 50
