@@ -1,13 +1,17 @@
 """Matrix games against scipy's linear programs on scaled payoffs."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from jaxelim.contracts.views import ArmContext
 from jaxelim.lanes import LaneOps
 from jaxelim.sampling.parts import games
+from jaxelim.sampling.parts.piece_games import play
 
 COLUMNS = 12
 KINDS = {
@@ -103,3 +107,38 @@ def test_a_lane_without_rows_ends_at_once():
     end = jax.jit(lambda flag, a, m: games.solve(LaneOps(flag), a, m))(jnp.int32(1), payoffs, mask)
     assert end.pivots[5] <= 1 and np.isfinite(end.strategy[:, 5]).all()
     assert end.pivots[7] <= 60  # a game with NaN does not delay the others
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Gradients:
+    """Evidence of given gradients [P, K, B]."""
+
+    space: ArmContext
+    gradients: jax.Array
+
+    def gradient(self, piece):
+        return self.space.lanes.row(self.gradients, piece)
+
+
+@pytest.mark.parametrize("flag", [pytest.param(None, marks=pytest.mark.slow), 1])
+def test_games_beside_a_large_one_round_as_without_it(flag):
+    """Only the first lane's game changes: 3 rows, then 70, which are solved alone."""
+    pieces, few = 80, np.array([3, 30, 64, 10, 20, 50, 17, 40])
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(pieces, COLUMNS, few.size))
+    values = rng.random((pieces, few.size))
+
+    @jax.jit
+    def strategies(flag, gradients, values, counts):
+        space = ArmContext(LaneOps(flag=flag), jnp.zeros((COLUMNS, 3)))
+        return play(Gradients(space, gradients), values, jnp.arange(pieces)[:, None] < counts)
+
+    given = None if flag is None else jnp.int32(flag)
+    plain, beside = (
+        np.asarray(strategies(given, gradients, values, np.array([first, *few[1:]])))
+        for first in (3, 70)
+    )
+    assert (plain[:, 0] != beside[:, 0]).any()
+    np.testing.assert_array_equal(plain[:, 1:], beside[:, 1:])
+    assert np.allclose(beside.sum(0), 1, atol=1e-12)

@@ -1,6 +1,7 @@
 """The matrix game over gradients of pieces that a Frank-Wolfe step solves."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,8 @@ from jaxelim.sampling.parts import games
 _BATCHED_ROWS = (4, 16, 64)
 """Sizes of tableaus. A batch takes the smallest that holds its largest game.
 
-Larger games are solved one lane at a time.
+Larger games are solved one lane at a time, the others of their batch together: else the
+rounding of a run would depend on its neighbours.
 """
 
 
@@ -30,10 +32,10 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
     most, many = rows.shape[0], rows.ndim > 1
     values, arms = jnp.where(rows, values, jnp.inf), space.features.shape[0]
 
-    def together(size):
-        return lambda: games.solve(lanes, *_payoffs(evidence, values, arms, size)).strategy
+    def together(values, size):
+        return games.solve(lanes, *_payoffs(evidence, values, arms, size)).strategy
 
-    def one(lane):
+    def one(values, lane):
         pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
         features = space.features
         features = features if features.ndim == 2 else pick(features)
@@ -42,13 +44,17 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
         own = dataclasses.replace(pick(bare), space=alone)
         return games.solve(alone.lanes, *_payoffs(own, pick(values), arms, most)).strategy
 
-    sizes = [size for size in _BATCHED_ROWS if many and size < most]
-    branches = [together(size) for size in sizes]
-    if many and most > _BATCHED_ROWS[-1]:
+    def apart():
+        large = lanes.sum(rows) > _BATCHED_ROWS[-1]
         each = jnp.arange(rows.shape[1], dtype=jnp.int32)
-        branches.append(lambda: jnp.moveaxis(jax.lax.map(one, each), 0, -1))
-    else:
-        branches.append(together(most))
+        own = jax.lax.map(partial(one, jnp.where(large, values, jnp.inf)), each)
+        others = together(jnp.where(large, jnp.inf, values), _BATCHED_ROWS[-1])
+        return jnp.where(large, jnp.moveaxis(own, 0, -1), others)
+
+    sizes = [size for size in _BATCHED_ROWS if many and size < most]
+    branches: list[Any] = [partial(together, values, size) for size in sizes]
+    whole = partial(together, values, most)
+    branches.append(apart if many and most > _BATCHED_ROWS[-1] else whole)
     largest = jnp.max(lanes.sum(rows))
     if not sizes:
         return branches[0]()
