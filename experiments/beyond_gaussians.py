@@ -14,7 +14,7 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells, pages
-from experiments.tables import clopper_pearson, comma_separated
+from experiments.tables import clopper_pearson
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -199,7 +199,7 @@ def make(options: Table) -> None:
     lines = measures(found, kept)
     page = markdown(lines, options)
     write_whole(files[0], page.encode())
-    write_whole(files[1], comma_separated(lines).encode())
+    write_whole(files[1], pages.comma_separated(lines).encode())
     print(page)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells, pages
-from experiments.tables import comma_separated
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -180,7 +179,7 @@ def make(options: Table) -> None:
     lines = measures(found, kept)
     page = markdown(lines, options)
     write_whole(options.output / "gk16.md", page.encode())
-    write_whole(options.output / "gk16.csv", comma_separated(lines).encode())
+    write_whole(options.output / "gk16.csv", pages.comma_separated(lines).encode())
     print(page)
     for name in options.instances:
         tau: dict[str, Any] = {

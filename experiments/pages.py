@@ -1,5 +1,7 @@
 """What the tables of means share: the measures of a cell, and their Markdown page."""
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 
@@ -96,3 +98,15 @@ def page(
     )
     every = [*notes, *([said] if cut else [])]
     return "\n".join([*parts, *(f"- {note}" for note in every)]) + "\n"
+
+
+def comma_separated(lines: Sequence[dict]) -> str:
+    """All measures as CSV in full precision; empty if undefined."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow(
+            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
+        )
+    return text.getvalue()

@@ -1,7 +1,5 @@
 """The files of a table: Markdown, LaTeX, CSV, and NetCDF with every run."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from experiments import cells, tables
+from experiments.pages import comma_separated
 from jaxelim import catalogue
 from jaxelim.instances import describe
 from jaxelim.store import Held, write_whole
@@ -163,18 +162,6 @@ def latex(table: str, lines: Sequence[dict], options: tables.TableOptions) -> st
         )
         + "\n"
     )
-
-
-def comma_separated(lines: Sequence[dict]) -> str:
-    """All measures as CSV in full precision; empty if undefined."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow(
-            {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
-        )
-    return text.getvalue()
 
 
 def every_run(found: Sequence[tables.Row], held: dict[str, Held]) -> xr.Dataset:

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 import jaxelim as je
 from experiments import cells, pages
-from experiments.tables import comma_separated
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -345,7 +344,7 @@ def make(options: Table) -> None:
     lines, shares = measures(found, kept), share_lines(options, followed, kept)
     page = markdown(lines, shares, options)
     write_whole(options.output / "top_two.md", page.encode())
-    write_whole(options.output / "top_two.csv", comma_separated(lines).encode())
+    write_whole(options.output / "top_two.csv", pages.comma_separated(lines).encode())
     print(page)
     for name in options.instances:
         tau: dict[str, Any] = {
@@ -357,7 +356,7 @@ def make(options: Table) -> None:
         if tau:
             print(*figures.save(figures.survival_figure(tau), options.output / f"top_two_{name}"))
     if shares:
-        write_whole(options.output / "top_two_shares.csv", comma_separated(shares).encode())
+        write_whole(options.output / "top_two_shares.csv", pages.comma_separated(shares).encode())
         figure = share_figure(shares, options.shares)
         print(*figures.save(figure, options.output / "top_two_shares"))
 

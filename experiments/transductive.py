@@ -20,7 +20,6 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells, pages
-from experiments.tables import comma_separated
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import ArgumentError
 from jaxelim.store import Held, write_whole
@@ -167,7 +166,7 @@ def make(options: Table) -> None:
     lines = measures(found, kept)
     page = markdown(lines, options)
     write_whole(options.output / "transductive.md", page.encode())
-    write_whole(options.output / "transductive.csv", comma_separated(lines).encode())
+    write_whole(options.output / "transductive.csv", pages.comma_separated(lines).encode())
     print(page)
     for n, path in drawn.items():
         tau: dict[str, Any] = {
