@@ -72,52 +72,64 @@ def compute_all(executor: Any, blocks: Sequence[Block], listener: Listener) -> N
         Exception: whatever a task raises.
     """
     if executor is None:
-        with _noted() as interrupted:
+        with _Noted() as interrupted:
             for number, block in enumerate(blocks):
                 listener.began(number)
-                report = _reporter(listener, number)
-                listener.finished(number, block.task.compute(block.runs, report))
+                content = block.task.compute(block.runs, _reporter(listener, number))
+                with interrupted.later():
+                    listener.finished(number, content)
                 interrupted()
         return
     pool = pool_of(executor)
     deal = _Deal(pool, blocks, listener)
     try:
-        with _noted() as interrupted:
+        with _Noted() as interrupted:
             deal.run(interrupted)
     finally:
         pool.cancel(list(deal.under_way))
         pool.close()
 
 
-@contextlib.contextmanager
-def _noted() -> Iterator[Callable[[], None]]:
-    """Note Ctrl-C and SIGTERM besides handling them; give a function that raises if noted.
+class _Noted:
+    """Ctrl-C and SIGTERM, noted besides being handled. A context; a call raises if one was.
 
     Python loses an exception that a signal raises within a callback, as where the
-    objects of HDF5's packages are freed.
+    objects of HDF5's packages are freed. Inside `later` they are noted alone, so that
+    a block is stored whole.
     """
-    noted: list[int] = []
 
-    def raise_if_noted() -> None:
-        if noted:
+    def __init__(self) -> None:
+        self._noted: list[int] = []
+        self._later = False
+        self._before: dict[signal.Signals, Callable[..., Any]] = {}
+
+    def __call__(self) -> None:
+        if self._noted:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield raise_if_noted
-        return
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    before = {one: handler for one, handler in before.items() if callable(handler)}
+    def _note(self, number: int, frame: Any) -> None:
+        self._noted.append(number)
+        if not self._later:
+            self._before[signal.Signals(number)](number, frame)
 
-    def note(number: int, frame: Any) -> None:
-        noted.append(number)
-        before[signal.Signals(number)](number, frame)
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        self._later = True
+        try:
+            yield
+        finally:
+            self._later = False
 
-    for one in before:
-        signal.signal(one, note)
-    try:
-        yield raise_if_noted
-    finally:
-        for one, handler in before.items():
+    def __enter__(self) -> "_Noted":
+        if threading.current_thread() is threading.main_thread():
+            before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {one: handler for one, handler in before.items() if callable(handler)}
+            for one in self._before:
+                signal.signal(one, self._note)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for one, handler in self._before.items():
             signal.signal(one, handler)
 
 
@@ -141,8 +153,8 @@ class _Deal:
         self._failed: list[int] = []  # those that did twice
         self._platform = ""
 
-    def run(self, interrupted: Callable[[], None]) -> None:
-        """Compute all blocks; `interrupted` raises once the process was interrupted."""
+    def run(self, interrupted: _Noted) -> None:
+        """Compute all blocks."""
         while self.waiting or self.under_way or self._again:
             interrupted()
             if not (self.waiting or self.under_way):
@@ -153,7 +165,7 @@ class _Deal:
             )
             self._tell()
             for future in done:
-                self._take(future)
+                self._take(future, interrupted)
             if not done:
                 self._pool.check()
         if self._failed:
@@ -185,7 +197,7 @@ class _Deal:
             names = ", ".join(self._blocks[number].label for number in numbers)
             say(f"a worker was lost; computed again: {names}")
 
-    def _take(self, future: concurrent.futures.Future) -> None:
+    def _take(self, future: concurrent.futures.Future, interrupted: _Noted) -> None:
         number = self.under_way.pop(future)
         try:
             answer: Answer = future.result()
@@ -196,7 +208,8 @@ class _Deal:
         following = self._following(number, answer.worker)
         if following is not None:  # before the answer is stored: the worker need not wait
             self._submit(following)
-        self._listener.finished(number, answer.content)
+        with interrupted.later():
+            self._listener.finished(number, answer.content)
 
     def _failure(self, number: int, error: BaseException) -> None:
         if self._pool.ended_workers(error):

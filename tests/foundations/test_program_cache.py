@@ -64,7 +64,7 @@ def test_the_folder_is_the_users(monkeypatch):
 @pytest.mark.slow
 def test_a_command_with_truncated_entries(tmp_path):
     """The same table without a warning; the next command writes them again."""
-    command = ["run", "two_dimensional", "--runs", "4", "--delta", "0.1", "--stopping", "selective"]
+    command = ["run", "linear-d10", "--runs", "4", "--delta", "0.1", "--stopping", "selective"]
 
     def run(*more: str) -> str:
         environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
