@@ -26,9 +26,6 @@ LEVEL = 0.95
 """Confidence level of the Clopper-Pearson intervals."""
 
 
-_NAMES = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
-
-
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """One table: the instance of each problem, and the columns in the paper's order."""
@@ -146,7 +143,7 @@ def _unpublished(
     """
     layout, traits, found = LAYOUTS[table], kind.traits, []
     structure = je.load_instance(layout.instances[problem]).structure
-    if not traits.defined_for(_NAMES[problem]) or structure not in traits.structures:
+    if not traits.defined_for(_problem(layout, problem).name) or structure not in traits.structures:
         return []
     plain = catalogue.name_of(kind)
     # Table 3 has elimination at sampling in rows of its own, the others in a column.
@@ -170,6 +167,12 @@ def _plain(algorithm: str) -> str:
 
 def _kind(algorithm: str) -> type[je.SamplingRule]:
     return catalogue.find_rule(_plain(algorithm).lower().replace(" ", "-"))
+
+
+def _problem(layout: Layout, problem: str) -> je.Problem:
+    if problem == "topm":
+        return je.TopM(describe(layout.instances[problem]).m or 1)
+    return je.BestArm() if problem == "bai" else je.Thresholding()
 
 
 def _cell(
@@ -201,15 +204,10 @@ def _cell(
             tuple(observers[one] for one in layout.columns if one in observers),
             "watched",
         )
-    problems = {
-        "bai": je.BestArm,
-        "topm": lambda: je.TopM(describe(name).m or 1),
-        "osi": je.Thresholding,
-    }
     cell = cells.Cell(
         options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"),
         je.load_instance(name),
-        problems[problem](),
+        _problem(layout, problem),
         rule,
         stopping,
         elimination,

@@ -112,11 +112,10 @@ def _times(name: str, given: Any, stopping: int) -> tuple[np.ndarray, np.ndarray
 
 def _observer(results: Mapping[str, Any], stopping: int) -> str:
     """Name the stopping rule that is drawn, where all entries have the same."""
-    names = {
-        one.stopping[stopping].name if isinstance(one, Result) else None
-        for one in results.values()
-    }
-    return f" of {name}" if len(names) == 1 and (name := names.pop()) else ""
+    given = results.values()
+    names = {one.stopping[stopping].name for one in given if isinstance(one, Result)}
+    same = len(names) == 1 and all(isinstance(one, Result) for one in given)
+    return f" of {names.pop()}" if same else ""
 
 
 def _mean_and_half_width(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
