@@ -12,6 +12,9 @@ Both forms give the same numbers, up to rounding where a sum has another order.
   trees of compares, vectorised over the lanes. `materialize` stops XLA:CPU from
   recomputing a producer in every consumer. The flag must be traced: XLA folds
   constants, and a constant flag would undo this without a message.
+- `kernel` too: the same, for a loop that is compiled into one kernel (see
+  `jaxelim.engine.one_kernel`). Products with shared matrices are written out, since a
+  library's call has no form there. They round as that call does.
 - `gpu`: the GPU form, of few kernels and of nothing that ends a CUDA graph. Reductions
   are the same trees, in the kernels that read them. Products and inverses of small
   matrices are written out, since a library's call is a kernel of its own, or a wait of
@@ -173,6 +176,7 @@ class LaneOps:
 
     flag: Array | None = None
     read: Array | None = None  # [] int32: only the first `read` lanes are read; None: all
+    kernel: bool = dataclasses.field(default=False, metadata={"static": True})
     gpu: bool = dataclasses.field(default=False, metadata={"static": True})
 
     @property
@@ -203,14 +207,14 @@ class LaneOps:
         return jax.lax.cond(self.flag > 0, f, empty, *x)
 
     def rounded(self, product: Array) -> Array:
-        """A product [.., B], rounded before it is added, for a lane alone.
+        """A product [.., B], rounded before it is added, in one kernel.
 
         XLA makes a product and a sum one operation, which rounds once. Of a sum of two
-        products it may take either; for a lane alone another than for many. An operation
-        on the bits stops that for the one that many lanes round. A select would not:
+        products it may take either; in one kernel another than in many. An operation
+        on the bits stops that for the one that many kernels round. A select would not:
         LLVM decides it before the loop.
         """
-        if self.flag is None or product.shape[-1] > 1:
+        if self.flag is None or not self.kernel:
             return product
         bits = jax.lax.bitcast_convert_type(product, jnp.dtype(f"int{8 * product.itemsize}"))
         nothing = (self.flag >> 31).astype(bits.dtype)
@@ -307,6 +311,10 @@ class LaneOps:
         if i.shape == (1,):  # a slice of a lane alone, where a gather would take entry by entry
             row = jax.lax.dynamic_index_in_dim(x, i[0], keepdims=False)
             return row if x.ndim > 2 else row[:, None]
+        if x.ndim == 2 and self.kernel:
+            # From the flat array a kernel would divide for every entry.
+            rows = jax.lax.GatherDimensionNumbers((0,), (0,), (0,))
+            return jax.lax.gather(x, i[..., None], rows, (1, x.shape[1]), mode="promise_in_bounds")
         if x.ndim == 2:
             q = x.shape[1]
             return _flat(x, (i, q), (_each(q, i), 1))
@@ -338,16 +346,16 @@ class LaneOps:
         `dot` and `symmetric_dot` take m vectors too: [q, m] or [q, m, B] -> [n, m]
         or [n, m, B].
 
-        `transposed` is the shared matrix transposed, [q, n], if the caller holds it. A
-        lane alone adds columns of the matrix, and reads them there as rows.
+        `transposed` is the shared matrix transposed, [q, n], if the caller holds it. In one
+        kernel columns of the matrix are added, and read there as rows.
 
         `fused`: whether XLA's product for many lanes fuses multiplications with additions.
-        It does so unless it has the matrix transposed. A lane alone then rounds as it.
+        It does so unless it has the matrix transposed. One kernel then rounds as it.
         """
         if matrix.ndim == 2:
-            if self.flag is not None and vector.ndim > 1 and vector.shape[-1] == 1:
+            if self.kernel and vector.ndim > 1:
                 columns = matrix.T if transposed is None else transposed
-                return self._alone_dot(columns, vector, fused)
+                return self._written_dot(columns, vector, fused)
             if self.gpu and vector.ndim > 1 and matrix.shape[1] <= _WIDEST_TREE:
                 return functools.reduce(jnp.add, self._terms(matrix, vector))
             flat = vector.reshape(vector.shape[0], -1) if vector.ndim > 2 else vector
@@ -360,11 +368,11 @@ class LaneOps:
             )
         return self._wide_dot(matrix, vector)
 
-    def _alone_dot(self, columns: Array, vector: Array, fused: bool) -> Array:
-        """`dot` of a shared matrix for a single lane, [q, 1] or [q, m, 1], by its columns [q, n].
+    def _written_dot(self, columns: Array, vector: Array, fused: bool) -> Array:
+        """`dot` of a shared matrix in one kernel, [q, B] or [q, m, B], by its columns [q, n].
 
         The terms are added in their order, each by one fused multiply-add if `fused`, as
-        in the product for many lanes; so a lane alone rounds as one of many.
+        in the library's product; so both round alike.
         """
         wide = (slice(None),) + (None,) * (vector.ndim - 1)
 
@@ -421,8 +429,8 @@ class LaneOps:
             return matrices.eliminated(a, above=True) if self.gpu else jnp.linalg.inv(a)
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
-        alone = self.flag if a.shape[-1] == 1 else None
-        return matrices.swept(a, self.materialize, self.rounded, not self.gpu, alone)
+        in_place = self.flag if self.kernel else None
+        return matrices.swept(a, self.materialize, self.rounded, not self.gpu, in_place)
 
     def solver(
         self, a: Array, cholesky: Callable = jnp.linalg.cholesky

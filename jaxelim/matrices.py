@@ -17,7 +17,7 @@ _SQUARINGS = 50
 
 
 def swept(
-    a: Array, materialize: Callable, rounded: Callable, loop: bool, alone: Array | None = None
+    a: Array, materialize: Callable, rounded: Callable, loop: bool, in_place: Array | None = None
 ) -> Array:
     """The inverses of matrices in lanes [q, q, B], by block sweeps of two pivots a pass.
 
@@ -30,7 +30,7 @@ def swept(
         materialize, rounded: those of `jaxelim.lanes.LaneOps`.
         loop: whether the passes form a loop, in which XLA:CPU updates A in place. Else
             small matrices have them written out.
-        alone: the flag of `jaxelim.lanes.LaneOps`, for a single lane; else None.
+        in_place: the flag of `jaxelim.lanes.LaneOps`, in one kernel; else None.
     """
     q = a.shape[0]
     each = np.arange(q, dtype=np.int32)
@@ -43,7 +43,7 @@ def swept(
             columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
             return [*columns, *_scaled(columns, block, rounded)]
 
-        if alone is None or n == 1:
+        if in_place is None or n == 1:
             factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
             pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
             a = a - 2 * pivots.astype(a.dtype)[..., None]
@@ -53,7 +53,7 @@ def swept(
             # A loop of one pass writes in place; else the sums below would look for the block.
             at = first, first, np.int32(0)
             put = lambda _, a: jax.lax.dynamic_update_slice(a, block, at)  # noqa: E731
-            a = jax.lax.fori_loop(0, alone, put, a)
+            a = jax.lax.fori_loop(0, in_place, put, a)
         for s in range(n):
             a = a - factor[n + s][:, None] * factor[s][None]
         return a

@@ -44,6 +44,9 @@ class Traits:
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
         one_lane: a lane alone makes the same choices as one of sixteen, to the last
             digit, so that the last runs of a queue may be taken one after the other.
+        one_kernel: structures on which the steps of all lanes are compiled into one
+            kernel, for a rule without `fast`. Its choices must be those of many kernels,
+            to the last digit. Steps with an operation that needs a library stay in many.
         batch: how many waiting lanes one call of `choose` serves, for a rule
             with `fast`.
         patience: the share of live lanes that must wait before `choose` is called.
@@ -74,6 +77,7 @@ class Traits:
     counts_solves: bool = False
     lanes_last: bool = False
     one_lane: bool = False
+    one_kernel: tuple[str, ...] = ()
     batch: int = 16
     patience: float = 0.0
     source: str = ""
@@ -87,6 +91,9 @@ class Traits:
                 raise ArgumentError(
                     name, given, f"a tuple of some of {', '.join(map(repr, known))}"
                 )
+        if not isinstance(self.one_kernel, tuple) or not set(self.one_kernel) <= set(_STRUCTURES):
+            allowed = f"a tuple of some of {', '.join(map(repr, _STRUCTURES))}, or ()"
+            raise ArgumentError("one_kernel", self.one_kernel, allowed)
         for name in ("problems", "families"):
             given = getattr(self, name)
             if given is not None and not (

@@ -31,7 +31,7 @@ class ArmContext:
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's arrays, from its `constants`
     transposed: Array | None = dataclasses.field(default=None, kw_only=True)
-    """[d, K] the shared features transposed, for a lane alone."""
+    """[d, K] the shared features transposed, for steps in one kernel."""
 
     def over_arms(self, y: Array) -> Array:
         """phi_k . y for every k: y [d] or [d, m] -> [K] or [K, m]."""

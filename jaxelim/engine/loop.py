@@ -22,7 +22,7 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
-from jaxelim.engine import one_lane, records
+from jaxelim.engine import one_kernel, one_lane, records
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Parked, Queue, Spec
 from jaxelim.engine.step import Step
 from jaxelim.engine.stepping import Stepping, Steps
@@ -307,11 +307,14 @@ class Loop:
 
     def _stepped(self, stepping: Stepping, c: Steps) -> tuple[int, Steps]:
         """Take `chunk` steps of all lanes."""
-        if self.spec.rule.fast is None:
-            c = jax.lax.fori_loop(0, self.spec.chunk, stepping.one, c)
-        else:
+        chunk = self.spec.chunk
+        if self.spec.rule.fast is not None:
             c = self._two_speeds(stepping.one, stepping.asked, c)
-        return self.spec.chunk, c
+        elif self.spec.one_kernel:
+            c = one_kernel.loop(chunk, stepping.one, c, stepping.inputs.flag)
+        else:
+            c = jax.lax.fori_loop(0, chunk, stepping.one, c)
+        return chunk, c
 
     def _two_speeds(self, one: Callable, asked: Callable, c: Steps) -> Steps:
         """Take bursts of `fast` steps, with calls of `choose` for waiting lanes in between."""

@@ -30,7 +30,9 @@ class Observing:
 
     def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
-        return LaneOps(inputs.flag) if self.spec.tuned else LaneOps(gpu=True)
+        if not self.spec.tuned:
+            return LaneOps(gpu=True)
+        return LaneOps(inputs.flag, kernel=self.spec.in_kernel)
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         features = inputs.features[0] if features is None else features

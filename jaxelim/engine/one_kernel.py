@@ -159,6 +159,14 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
     return traced._packed(out)
 
 
+def loop(length: int, step: Callable[[Array, Any], Any], given: Any, flag: Array) -> Any:
+    """`fori_loop(0, length, step, given)`, as one kernel if `step` allows that."""
+    start = at_run_time(jnp.int32(0), flag), given
+    one = Traced(lambda c: (c[0] + 1, step(*c)), start)
+    steps = lambda c: jax.lax.while_loop(lambda c: c[0] < length, one, c)  # noqa: E731
+    return one.kernel(steps, flag)(start)[1]
+
+
 def at_run_time(x: Any, flag: Array) -> Array:
     """x, so that XLA does not see a constant in it."""
     x = jnp.asarray(x)

@@ -20,8 +20,6 @@ def stepped(stepping: Stepping, c: Steps) -> Counted:
     """
     spec, flag = stepping.spec, stepping.inputs.flag
     tagged = spec.tuned
-    if c.pulled is not None:
-        c = c._replace(pulled=at_run_time(c.pulled, flag))
     start = at_run_time(jnp.int32(0), flag), c
 
     def step(c: Counted) -> Counted:

@@ -52,11 +52,17 @@ class Spec:
     log: int  # length of the log of lane 0; 0 for none
     devices: int
     initial_pulls: int = 1  # of each arm
+    one_kernel: bool = False  # whether the steps of all lanes are compiled into one kernel
 
     @property
     def dtype(self) -> Any:
         """The floating type."""
         return jnp.dtype(self.precision)
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether steps have the form for one kernel, which those of a lane alone always have."""
+        return self.tuned and (self.one_kernel or self.lanes == 1)
 
     @property
     def observers(self) -> int:
@@ -82,7 +88,7 @@ class Inputs:
     constants: Tree  # the problem's own arrays
     key: Array  # of the seed
     noise: Array | None  # [runs, T], if given
-    transposed: Array | None = None  # [d, K]: the features transposed, in a step of one lane
+    transposed: Array | None = None  # [d, K]: the features transposed, for steps in one kernel
 
 
 @jax.tree_util.register_dataclass

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.engine import records
+from jaxelim.engine import one_kernel, records
 from jaxelim.engine.state import Carry, Inputs, Lane, Log, Spec
 from jaxelim.engine.step import Step
 
@@ -36,7 +36,7 @@ class Stepping:
 
     def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
         self.spec, self.step, self.noise = spec, Step(spec), noise
-        if spec.lanes == 1 and not spec.per_lane_instances:
+        if spec.in_kernel and not spec.per_lane_instances:
             # Made here, since XLA would read the features by columns in every step.
             lanes = self.step.lanes(inputs)
             transposed = lanes.materialize(jnp.transpose, inputs.features[0])
@@ -50,7 +50,11 @@ class Stepping:
     def begun(self, carry: Carry) -> Steps:
         """The state before the first step."""
         shape = self.spec.chunk, self.spec.lanes
-        pulled = jnp.full(shape, -1, self.narrow) if self.spec.observers > 1 else None
+        pulled = None
+        if self.spec.observers > 1:
+            pulled = jnp.full(shape, -1, self.narrow)
+            if self.spec.in_kernel:
+                pulled = one_kernel.at_run_time(pulled, self.inputs.flag)
         return Steps(self.bared(carry.lane), pulled, carry.log, carry.chooses)
 
     def whole(self, lane: Lane) -> Lane:

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 FORMS = ("arms", "square", "diagonal")
 BLOCK = 2**17
 """Largest number of entries of an array of pairs of arms, in `may_cancel`."""
+MOST_ARMS_IN_KERNEL = 200
+"""Above this number of arms the steps of all lanes stay in many kernels."""
+LARGEST_IN_KERNEL = 4000
+"""Above this size K d of the features a library's products are faster than those in one kernel."""
 REFRESH = 256
 """Samples between two recomputations of a run's statistics, in float32."""
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
@@ -205,6 +209,14 @@ class LinearGaussian(Gaussian):
     tuned: bool = True  # for a CPU
     refresh: int | None = REFRESH
     optimization: str | None = None
+
+    def one_kernel(self, instance: "Instance", problem: Problem) -> bool:
+        if instance.K > MOST_ARMS_IN_KERNEL or self.cancellation_safe:
+            return False
+        small = instance.K * instance.d <= LARGEST_IN_KERNEL
+        if self.form == "diagonal":  # the rows of top m are gathered, which one kernel does slowly
+            return problem.name != "top-m"
+        return self.form == "square" and small
 
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}

@@ -126,7 +126,8 @@ class LiveJob:
             )  # fmt: skip
 
         job = _with_a_stand_in(arms.features, family, checked)
-        spec = dataclasses.replace(spec_of(job), lanes=LANE_GROUP, queue=LANE_GROUP, devices=1)
+        changes: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
+        spec = dataclasses.replace(spec_of(job), **changes)
         with scope.engine():
             inputs = checked_inputs_of(job, spec)
             inputs = dataclasses.replace(inputs, nature=())  # nothing here draws rewards

@@ -101,6 +101,7 @@ class TopTwo(SamplingRule):
         uses_chance=True,
         lanes_last=True,
         one_lane=True,
+        one_kernel=("unstructured",),
         source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
     )
 
@@ -120,6 +121,7 @@ class TopTwo(SamplingRule):
             slack=self._pieces,
             uses_chance=self.select == "sampling",
             uses_key=self._draws,
+            one_kernel=() if self._draws else type(self).traits.one_kernel,
         )
         object.__setattr__(self, "traits", traits)
 

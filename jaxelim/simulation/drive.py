@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Family, Problem
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.errors import ArgumentError
 from jaxelim.families import noise as random
@@ -52,8 +52,11 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
         theta=log > 0,
         tuned=backend == "cpu",
     )
+    one_kernel = backend == "cpu" and not log and _in_one_kernel(job, family)
     if layout.lanes is not None:
         wanted = layout.lanes
+    elif one_kernel:
+        wanted = 32
     elif backend == "cpu":
         wanted = 64 if layout.precision == "float64" else 128
     else:
@@ -89,7 +92,19 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
         log=log,
         devices=devices,
         initial_pulls=job.initial_pulls,
+        one_kernel=one_kernel,
     )
+
+
+def _in_one_kernel(job: Job, family: Family) -> bool:
+    """Whether the steps of all lanes are compiled into one kernel.
+
+    Float32 and batches of instances stay in many: how one kernel rounds them is not tested.
+    """
+    allowed = job.instance.structure in job.rule.traits.one_kernel and job.rule.fast is None
+    plain = job.layout.precision == "float64" and not job.layout.vmapped
+    suits = family.one_kernel(job.instance, job.problem)
+    return allowed and plain and not job.instance.batched and suits
 
 
 def _scaled_problem(job: Job) -> Problem:

@@ -1,0 +1,148 @@
+"""The steps of all lanes as one kernel: which calls have them, and the same runs as by many."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import jaxelim as je
+from benchmarks.calls import planned
+from jaxelim import engine, scope
+from tests import digests
+from tests.engine.test_invariance import SELECTIVE
+from tests.engine.test_one_lane import compiled_text, computations, reached
+
+ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
+FIVE = je.Instance(np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1), [1.0, 0.3], name="five")
+OTHERS = je.Instance(np.random.default_rng(1).normal(size=(30, 7)), np.eye(7)[0] / 4)
+MORE_ARMS = je.Instance(np.random.default_rng(2).normal(size=(70, 9)), np.eye(9)[0] / 4)
+EIGHT = digests.EIGHT
+BEST, TOP, SIGNS = je.BestArm(), je.TopM(3), je.Thresholding()
+ONE = je.Engine(devices=1, lanes=32)
+
+
+def specs(instance, problem, rule, backend=None, **more):
+    """The spec of a call, with its program's inputs and queue."""
+    native = rule.traits.stopping == ("native",)
+    looks = rule.traits.elimination and not native
+    settings = dict(
+        delta=0.05, stopping=je.Native() if native else SELECTIVE,
+        elimination=SELECTIVE if looks else None, runs=80, seed=3, max_samples=20_000,
+        engine=ONE,
+    )  # fmt: skip
+    return planned((instance, problem, rule), settings | more, backend)
+
+
+def fast(*row):
+    return pytest.param(*row)
+
+
+def slow(*row):
+    return pytest.param(*row, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    "instance, problem, rule",
+    [
+        slow(OTHERS, BEST, je.LinGapE()),
+        slow(OTHERS, TOP, je.LinGapE()),
+        fast(EIGHT, BEST, je.EBTCI()),
+        slow(FIVE, BEST, je.LinGapE()),
+        slow(MORE_ARMS, BEST, je.LinGapE()),
+        slow(digests.D20, BEST, je.LinGapE()),
+        slow(digests.D20, je.TopM(5), je.LinGapE()),
+        slow(digests.D20_SIGNS, SIGNS, je.LinGapE()),
+        slow(digests.D20, BEST, je.Oracle()),
+        slow(digests.D20_SIGNS, SIGNS, je.Oracle()),
+        slow(OTHERS, BEST, je.Uniform()),
+        slow(EIGHT, BEST, je.TTUCB(share="ids")),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_one_kernel_rounds_as_many(instance, problem, rule):
+    """Every number of every lane's state after some chunks is the same, to the last bit.
+
+    Linear rows are slow ones: the fast suite compiles by an emitter that nothing ships,
+    which rounds their products otherwise.
+    """
+    states = []
+    with scope.engine():
+        spec, inputs, queue = specs(instance, problem, rule)
+        assert spec.one_kernel and spec.lanes == 32
+        for one_kernel in (True, False):
+            program = engine.Program(dataclasses.replace(spec, one_kernel=one_kernel))
+            placed = program.begun(inputs, queue, program.empty(inputs, queue))
+            states.append(jax.device_get(program.advance(*placed, np.int32(3))))
+    leaves = [jax.tree.leaves(state) for state in states]
+    assert len(leaves[0]) > 10 and states[0].samples > 1000
+    for one, many in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(one, many)
+
+
+def test_the_steps_of_all_lanes_stand_in_one_tagged_call():
+    """No loop of the program but that call's steps the lanes."""
+    found = computations(compiled_text(je.LinGapE(), 16))
+    tagged = [line for lines in found.values() for line in lines if 'inlineable="false"' in line]
+    tagged = [line for line in tagged if " call(" in line]
+    assert len(tagged) == 1 and 'xla_cpu_small_call="true"' in tagged[0]
+    inside = reached(tagged, found, ("while", "call", "fusion"))
+    assert any(" while(" in line for name in inside for line in found[name])
+
+
+class Sorted(je.Uniform):
+    """Sorts, which needs a library."""
+
+    def choose(self, view, state):
+        arm, state = super().choose(view, state)
+        first = jax.numpy.argsort(view.means, axis=0)[0]
+        return arm + 0 * first.astype(arm.dtype), state
+
+
+def test_steps_that_need_a_library_stay_in_many_kernels():
+    """The runs are those of the rule without the sort."""
+    plain, own = (
+        je.simulate(FIVE, BEST, rule, delta=0.1, runs=20, max_samples=500, engine=ONE)
+        for rule in (je.Uniform(), Sorted())
+    )
+    np.testing.assert_array_equal(plain.pulls, own.pulls)
+    np.testing.assert_array_equal(plain.samples, own.samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain(je.LinGapE):
+    """A rule without the trait."""
+
+    traits = dataclasses.replace(je.LinGapE.traits, one_kernel=())
+
+
+WIDE = je.Instance(np.random.default_rng(3).normal(size=(250, 20)), np.eye(20)[0])
+ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0])
+
+
+@pytest.mark.parametrize(
+    "expected, instance, rule, more",
+    [
+        (32, OTHERS, je.LinGapE(), {}),
+        (32, digests.K40, je.EBTCI(), {}),
+        (64, OTHERS, Plain(), {}),
+        (64, OTHERS, je.LinGame(), {}),
+        (64, digests.K40, je.LinGapE(), {}),
+        (64, digests.K40, je.T3C(), {}),
+        (64, OTHERS, je.FWS(), {}),
+        (64, digests.COINS, je.EBTCI(), {"ridge": None}),
+        (64, WIDE, je.LinGapE(), {}),
+        (64, ARMS, je.LinGapE(), {}),
+        (64, digests.THREE, je.LinGapE(), {}),
+        (64, OTHERS, je.LinGapE(), {"engine": je.Engine(devices=1, vmapped=True)}),
+        (128, OTHERS, je.LinGapE(), {"engine": je.Engine(devices=1, precision="float32")}),
+    ],
+    ids=repr,
+)
+def test_which_calls_have_one_kernel(expected, instance, rule, more):
+    """The number of lanes says which: 32 in one kernel, 64 in many, 128 in float32."""
+    with scope.engine():
+        many = {"runs": 4096, "engine": je.Engine(devices=1)}
+        spec, _, _ = specs(instance, BEST, rule, **many | more)
+        assert (spec.lanes, spec.one_kernel) == (expected, expected == 32)
+        assert not specs(instance, BEST, rule, **many | more, backend="gpu")[0].one_kernel
