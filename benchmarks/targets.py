@@ -20,13 +20,13 @@ class Target:
 
 SIGNS, UNSTRUCTURED = "linear-d20-osi", "unstructured-k40"
 TARGETS = {
-    "lingape": Target(Case("lingape"), 0.95, 0.6),
-    "lingape-top5": Target(Case("lingape", "top-m", 5), 3.5, 2.7),
+    "lingape": Target(Case("lingape"), 0.85, 0.6),
+    "lingape-top5": Target(Case("lingape", "top-m", 5), 2.4, 2.0),
     "lingape-signs": Target(Case("lingape", "thresholding", instance=SIGNS), 0.8, 0.5),
-    "lingame": Target(Case("lingame"), 6.5, 4.4),
-    "lingame-top5": Target(Case("lingame", "top-m", 5), 10.0, 6.8),
-    "fws": Target(Case("fws"), 8.0, 5.0),
-    "lazy-tas": Target(Case("lazy-tas"), 1.6, 1.2),
+    "lingame": Target(Case("lingame"), 5.0, 4.4),
+    "lingame-top5": Target(Case("lingame", "top-m", 5), 8.0, 6.8),
+    "fws": Target(Case("fws"), 4.5, 3.0),
+    "lazy-tas": Target(Case("lazy-tas"), 1.3, 1.0),
     "oracle": Target(Case("oracle"), 0.7, 0.4),
     "lucb": Target(Case("lucb", instance=UNSTRUCTURED), 0.5, 0.25),
     "k-learner": Target(Case("k-learner", instance=UNSTRUCTURED), 4.0, 2.5),
