@@ -30,14 +30,12 @@ NAMES = {"eb-tci": je.EBTCI, "ttucb": je.TTUCB}
 
 
 def timed(rule: je.SamplingRule, problem: str, instance: str, lanes: int, runs: int) -> tuple:
-    """Processor seconds of a call, and its samples; the second call of an engine is compiled."""
-    native = rule.traits.stopping == ("native",)
+    """Processor seconds of a call, and its result; the first call of a rule compiles."""
     began = time.process_time()
     result = je.simulate(
         je.load_instance(instance), catalogue.find_problem(problem, 5, 0.0), rule,
-        delta=1e-100, runs=runs, stopping=je.Native() if native else je.SelectiveElimination(),
-        max_samples=whole_chunks(40), engine=je.Engine(devices=1, lanes=lanes),
-        progress=False,
+        delta=1e-100, runs=runs, stopping=je.SelectiveElimination(),
+        max_samples=whole_chunks(40), engine=je.Engine(devices=1, lanes=lanes), progress=False,
     )  # fmt: skip
     return time.process_time() - began, result
 

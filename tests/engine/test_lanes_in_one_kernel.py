@@ -8,10 +8,11 @@ import pytest
 
 import jaxelim as je
 from benchmarks.calls import planned
+from benchmarks.kernels import in_many_kernels
 from jaxelim import engine, scope
 from tests import digests
 from tests.engine.test_invariance import SELECTIVE
-from tests.engine.test_one_lane import compiled_text, computations, reached
+from tests.engine.test_one_lane import check_kernels, compiled_text
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
 FIVE = je.Instance(np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1), [1.0, 0.3], name="five")
@@ -24,18 +25,11 @@ ONE = je.Engine(devices=1, lanes=32)
 
 def specs(instance, problem, rule, backend=None, **more):
     """The spec of a call, with its program's inputs and queue."""
-    native = rule.traits.stopping == ("native",)
-    looks = rule.traits.elimination and not native
     settings = dict(
-        delta=0.05, stopping=je.Native() if native else SELECTIVE,
-        elimination=SELECTIVE if looks else None, runs=80, seed=3, max_samples=20_000,
-        engine=ONE,
+        delta=0.05, stopping=SELECTIVE, elimination=SELECTIVE if rule.traits.elimination else None,
+        runs=80, max_samples=20_000, engine=ONE,
     )  # fmt: skip
     return planned((instance, problem, rule), settings | more, backend)
-
-
-def fast(*row):
-    return pytest.param(*row)
 
 
 def slow(*row):
@@ -47,7 +41,7 @@ def slow(*row):
     [
         slow(OTHERS, BEST, je.LinGapE()),
         slow(OTHERS, TOP, je.LinGapE()),
-        fast(EIGHT, BEST, je.EBTCI()),
+        (EIGHT, BEST, je.EBTCI()),
         slow(FIVE, BEST, je.LinGapE()),
         slow(MORE_ARMS, BEST, je.LinGapE()),
         slow(digests.D20, BEST, je.LinGapE()),
@@ -81,13 +75,8 @@ def test_one_kernel_rounds_as_many(instance, problem, rule):
 
 
 def test_the_steps_of_all_lanes_stand_in_one_tagged_call():
-    """No loop of the program but that call's steps the lanes."""
-    found = computations(compiled_text(je.LinGapE(), 16))
-    tagged = [line for lines in found.values() for line in lines if 'inlineable="false"' in line]
-    tagged = [line for line in tagged if " call(" in line]
-    assert len(tagged) == 1 and 'xla_cpu_small_call="true"' in tagged[0]
-    inside = reached(tagged, found, ("while", "call", "fusion"))
-    assert any(" while(" in line for name in inside for line in found[name])
+    """As those of a lane alone do."""
+    check_kernels(compiled_text(je.LinGapE(), 16), 1)
 
 
 class Sorted(je.Uniform):
@@ -109,13 +98,6 @@ def test_steps_that_need_a_library_stay_in_many_kernels():
     np.testing.assert_array_equal(plain.samples, own.samples)
 
 
-@dataclasses.dataclass(frozen=True)
-class Plain(je.LinGapE):
-    """A rule without the trait."""
-
-    traits = dataclasses.replace(je.LinGapE.traits, one_kernel=())
-
-
 WIDE = je.Instance(np.random.default_rng(3).normal(size=(250, 20)), np.eye(20)[0])
 ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0])
 
@@ -125,7 +107,7 @@ ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0]
     [
         (32, OTHERS, je.LinGapE(), {}),
         (32, digests.K40, je.EBTCI(), {}),
-        (64, OTHERS, Plain(), {}),
+        (64, OTHERS, in_many_kernels(je.LinGapE()), {}),
         (64, OTHERS, je.LinGame(), {}),
         (64, digests.K40, je.LinGapE(), {}),
         (64, digests.K40, je.T3C(), {}),

@@ -158,7 +158,12 @@ def test_nothing_for_the_solves_is_made_in_a_step():
 )
 def test_a_lane_alone_is_one_kernel(rule, calls):
     """The step's loop stands in a tagged call; two loops of LazyTaS's solve in others."""
-    found = computations(compiled_text(rule, 1))
+    check_kernels(compiled_text(rule, 1), calls)
+
+
+def check_kernels(text, calls):
+    """Assert that a program has this many tagged calls, with loops inside them."""
+    found = computations(text)
     # XLA tags its own small loops too, but lets them be inlined.
     tagged = [line for lines in found.values() for line in lines if 'inlineable="false"' in line]
     tagged = [line for line in tagged if " call(" in line]
