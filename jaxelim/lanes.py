@@ -328,6 +328,9 @@ class LaneOps:
             return i.of(x, 1)
         if i.ndim == 0:
             return x[:, i]
+        if i.shape == (1,):
+            column = jax.lax.dynamic_index_in_dim(x, i[0], 1, keepdims=False)
+            return column if x.ndim > 2 else column[:, None]
         if x.ndim == 2:
             return x.at[:, i].get(mode="promise_in_bounds")
         q, n, b = x.shape

@@ -138,14 +138,16 @@ class Program:
         they fit all at once.
 
         Args:
-            carry: of a program whose spec, `larger`, differs only in its number of lanes.
+            carry: of a program whose spec, `larger`, differs only in its number of lanes and
+                in the length of a chunk.
 
         Returns:
             The queue, with the live lanes parked for one lane, and the carry of this
             program; on the host.
         """
         spec, size = self.spec, self.spec.lanes
-        assert size < larger.lanes and dataclasses.replace(spec, lanes=larger.lanes) == larger
+        layout: dict[str, Any] = dict(lanes=larger.lanes, chunk=larger.chunk)
+        assert size < larger.lanes and dataclasses.replace(spec, **layout) == larger
         places = -(-larger.lanes // PARKED) * PARKED if size == 1 else size
         empty = self.empty(inputs, queue)
 
@@ -176,6 +178,29 @@ class Program:
         each = range(spec.devices)
         parts = [one(*jax.tree.map(lambda x, d=d: x[d], (queue, carry, empty))) for d in each]
         return jax.tree.map(lambda *x: np.stack(x), *parts)
+
+    def taken_back(self, inputs: Inputs, queue: Queue, carry: Carry, before: Carry) -> Carry:
+        """Go on with the queue, all lanes empty; on the host.
+
+        Args:
+            carry: of the program of one lane, which has ended all parked runs.
+            before: this program's carry, from which it took over.
+        """
+        axis, more = int(self.spec.devices > 1), self.spec.lanes - 1
+
+        def with_rows(x: Array) -> np.ndarray:
+            rows = np.zeros((*x.shape[:axis], more, *x.shape[axis + 1 :]), x.dtype)
+            return np.concatenate([np.asarray(x), rows], axis)
+
+        return dataclasses.replace(
+            self.empty(inputs, queue),
+            out=jax.tree.map(with_rows, carry.out),
+            next=np.asarray(before.next),
+            finished=np.asarray(carry.finished),
+            iterations=np.asarray(carry.iterations),
+            samples=np.asarray(carry.samples),
+            chooses=np.asarray(carry.chooses),
+        )
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices.

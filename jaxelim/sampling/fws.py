@@ -75,6 +75,7 @@ class FWS(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
+        one_by_one=("best-arm", "thresholding"),
         batch=32,
         patience=0.4,
         source="Wang et al. 2021",

@@ -77,6 +77,7 @@ class LazyTaS(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
+        one_by_one=("best-arm", "thresholding"),
         batch=32,
         patience=0.25,
         source="Jedra & Proutiere 2020",

@@ -12,12 +12,18 @@ from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.simulation.drive import alone, in_turn
 from jaxelim.simulation.forecast import forecast_of
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Job
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
+_SHARE_IN_TURN = 0.7
+"""The time of runs one after the other over that of runs side by side, until it is measured.
+
+For the problems of the trait `one_by_one`; else it is twice as long a live lane.
+"""
 
 
 def drive(
@@ -112,10 +118,11 @@ class _Drive:
             self._paced(took, self._pause(stage, live))
             with self.interrupts.noted():
                 self.bar.update(int(np.sum(carry.finished)), int(np.sum(samples)))
-            if np.sum(live) == 0:
+            over = np.sum(live) == 0
+            if over and not self._to_resume(stage):
                 break
             if not self.interrupts.asked:
-                stage = self._moved(stage, live, took, pace)
+                stage = self._resumed(stage) if over else self._moved(stage, live, took, pace)
             if self.interrupts.asked:
                 stage, self.interrupts.cut = stage._replace(carry=_cut_off(stage)), True
                 break
@@ -125,12 +132,13 @@ class _Drive:
 
     def _begun(self, spec: Spec, program: engine.Program, queue: Queue, carry: Carry) -> _Stage:
         """Place the arguments of a program and compile it."""
-        began, processor = time.perf_counter(), time.process_time()
+        began, processor, known = time.perf_counter(), time.process_time(), program.traces
         *placed, carry = program.begun(self.inputs, queue, carry)
-        took = time.perf_counter() - began
-        program.cost = max(program.cost, took)
-        self.compiling += took
-        self.processor += time.process_time() - processor
+        if program.traces > known:
+            took = time.perf_counter() - began
+            program.cost = max(program.cost, took)
+            self.compiling += took
+            self.processor += time.process_time() - processor
         return _Stage(spec, program, tuple(placed), carry)
 
     def _pause(self, stage: _Stage, live: np.ndarray) -> float:
@@ -161,10 +169,28 @@ class _Drive:
             return None
         if self.job.layout.shrink is False or self.failing:
             return None
-        return dataclasses.replace(spec, lanes=1)
+        return alone(self.job, spec)
+
+    def _to_resume(self, stage: _Stage) -> bool:
+        """Whether one lane has left runs in the queue."""
+        if self.wide is None or stage.spec.lanes > 1:
+            return False
+        return bool(np.any(self.wide.carry.next < self.queue.length))
+
+    def _resumed(self, stage: _Stage) -> _Stage:
+        """The stage of many lanes, which starts the next runs of the queue."""
+        assert self.wide is not None
+        wide, self.wide, self.chunks = self.wide, None, 1
+        inputs, queue = wide.placed
+        carry = wide.program.taken_back(self.inputs, queue, stage.carry, wide.carry)
+        if wide.spec.devices > 1:
+            carry = wide.program.place(inputs, queue, carry)[-1]
+        return wide._replace(carry=carry)
 
     def _moved(self, stage: _Stage, live: np.ndarray, took: float, pace: float) -> _Stage:
         """The stage of one lane, for the last runs of the queue, where that pays.
+
+        With the trait `one_by_one` for all runs: many lanes start them, a chunk long.
 
         It pays where the live runs, one after the other, take less time a sample of each
         than all lanes did at the last poll: `took` seconds, `pace` seconds a sample of a
@@ -173,24 +199,27 @@ class _Drive:
         never costs more than twice the best choice with known run lengths.
         """
         program, spec = stage.program, stage.spec
-        alone = self._alone(spec)
-        if alone is None or np.any(stage.carry.next < self.queue.length):
+        single, all_runs = self._alone(spec), in_turn(self.job)
+        waiting = np.any(stage.carry.next < self.queue.length)
+        if single is None or (waiting and not all_runs):
             return stage
+        compiled = engine.compiled(single, self.inputs)
         if not self.job.layout.shrink:
-            compiled = engine.compiled(alone, self.inputs)
-            known = engine.program(alone, self.inputs).pace if compiled else np.inf
-            one = known / pace if max(known, pace) < np.inf else 2 / spec.lanes
-            share = int(np.max(live)) * one  # of the time of all lanes
+            known = engine.program(single, self.inputs).pace if compiled else np.inf
+            guess = (_SHARE_IN_TURN if all_runs else 2) / spec.lanes
+            one = known / pace if max(known, pace) < np.inf else guess
+            share = min(int(np.max(live)), spec.lanes) * one  # of the time of all lanes
             if share >= 1:
                 return stage
             program.waited += took * (1 - share)
             if not compiled and program.waited <= program.cost:
                 return stage
-        self.bar.compiling()
+        if not compiled:
+            self.bar.compiling()
         with self.interrupts.noted(), self.interrupts.compiling():
-            new = engine.program(alone, self.inputs)
+            new = engine.program(single, self.inputs)
             given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
-            after = self._begun(alone, new, *given)
+            after = self._begun(single, new, *given)
         if self.interrupts.asked:
             return stage
         self.chunks, self.wide = 1, stage

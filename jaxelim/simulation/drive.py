@@ -1,5 +1,6 @@
 """What a job needs on the engine: its spec, inputs and queue; checks of memory."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -16,6 +17,10 @@ from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
 from jaxelim.simulation.job import Engine, Job
 
+CHUNK = 256
+"""Steps of a chunk."""
+STARTED = 64
+"""Steps of a chunk of lanes that only start runs (see `in_turn`)."""
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
 
@@ -67,7 +72,8 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
     while most * share < each:
         most *= 2
     lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
-    chunk = -(-(layout.chunk or 256) // engine.BURST) * engine.BURST
+    chunk = layout.chunk or (STARTED if backend == "cpu" and not log and in_turn(job) else CHUNK)
+    chunk = -(-chunk // engine.BURST) * engine.BURST
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
     queue = 1024 if job.instance.K * len(job.stopping) * job.deltas.size <= 4096 else 64
     while queue < each:
@@ -93,6 +99,20 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
         devices=devices,
         initial_pulls=job.initial_pulls,
         one_kernel=one_kernel,
+    )
+
+
+def in_turn(job: Job) -> bool:
+    """Whether one lane takes all runs of a job on a CPU, not only the last ones of the queue."""
+    layout, traits = job.layout, job.rule.traits
+    plain = layout.precision == "float64" and not layout.vmapped and layout.shrink is not False
+    return plain and layout.lanes is None and job.problem.name in traits.one_by_one
+
+
+def alone(job: Job, spec: Spec) -> Spec:
+    """The spec of the program of one lane beside that of many."""
+    return dataclasses.replace(
+        spec, lanes=1, chunk=spec.chunk if job.layout.chunk else max(spec.chunk, CHUNK)
     )
 
 

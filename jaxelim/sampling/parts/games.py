@@ -30,9 +30,12 @@ class Solution:
 class _Tableau:
     """The simplex tableau. Variables 0 .. F - 1 are the game's rows, F .. F + K - 1 slacks."""
 
-    entries: Array  # [K + 1, F + 1]: last row: the objective; last column: the right-hand side
+    entries: Array  # [F, K], a column a constraint
+    costs: Array  # [F]: the objective
+    amounts: Array  # [K]: the right-hand side
+    objective: Array  # []
     basic: Array  # [K] int32: the variable of each constraint
-    free: Array  # [F] int32: the variable of each column
+    free: Array  # [F] int32: the variable of each row
     best: Array  # []: the largest objective so far
     stalled: Array  # [] int32: pivots since `best` grew
     pivots: Array  # [] int32
@@ -44,8 +47,9 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
 
     The simplex method runs in a condensed tableau. Payoffs are shifted and scaled to
     [1, 2]; then it solves max 1'q subject to q'M <= 1, whose duals are z up to scale.
-    Dantzig's rule chooses columns. After `_STALLED` pivots without progress Bland's
-    rule does, until there is progress again; Bland's rule guarantees termination.
+    Dantzig's rule chooses the variable that enters. After `_STALLED` pivots without
+    progress Bland's rule does, until there is progress again; Bland's rule guarantees
+    termination.
 
     Against rounding, the tolerance on reduced costs (1e-13 in float64) grows tenfold
     with every 10 (F + K) + 1000 pivots without progress; `gap` would show that. A lane
@@ -65,22 +69,17 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
     scale = jnp.where(high > low, high - low, 1)
     scaled = jnp.where(played[:, None], (payoffs - low) / scale + 1, 0)
 
-    ones = jnp.ones((1, *mask.shape[1:]), dtype)
-    entries = jnp.concatenate(
-        [
-            jnp.concatenate(
-                [jnp.swapaxes(scaled, 0, 1), jnp.ones((k, 1, *mask.shape[1:]), dtype)], 1
-            ),
-            jnp.concatenate([-played.astype(dtype), 0 * ones])[None],
-        ]
-    )
-    each_row, each_column = index_like(entries[:, 0]), index_like(entries[0])
-    none = jnp.zeros(mask.shape[1:], jnp.int32)
+    lane = mask.shape[1:]
+    each_row, each_constraint = index_like(scaled[:, 0]), index_like(scaled[0])
+    none, zero = jnp.zeros(lane, jnp.int32), jnp.zeros(lane, dtype)
     start = _Tableau(
-        entries,
-        jnp.broadcast_to(each_row[:k] + f, (k, *mask.shape[1:])),
-        jnp.broadcast_to(each_column[:f], mask.shape),
-        0 * ones[0],
+        scaled,
+        -played.astype(dtype),
+        jnp.ones((k, *lane), dtype),
+        zero,
+        jnp.broadcast_to(each_constraint + f, (k, *lane)),
+        jnp.broadcast_to(each_row, mask.shape),
+        zero,
         none,
         none,
         none > 0,
@@ -88,40 +87,42 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
 
     def pivot(s: _Tableau) -> _Tableau:
         bland = s.stalled > _STALLED
-        costs = s.entries[k, :f]
         allowed = tolerance * 10.0 ** (s.stalled // (10 * (f + k) + 1000)).astype(dtype)
-        steepest = lanes.argmin(costs)
+        steepest = lanes.argmin(s.costs)
 
         def lowest_label():
-            label = jnp.where(costs < -allowed, s.free, f + k)
+            label = jnp.where(s.costs < -allowed, s.free, f + k)
             return jnp.where(bland, jnp.argmin(label, 0).astype(jnp.int32), steepest)
 
         c = jax.lax.cond(jnp.any(bland), lowest_label, lambda: steepest)
-        done = s.done | ~(lanes.take(costs, c) < -allowed)  # also where a cost is NaN
-        column = lanes.materialize(lanes.column, s.entries, c)
-        usable = column[:k] > smallest_pivot
+        cost = lanes.take(s.costs, c)
+        done = s.done | ~(cost < -allowed)  # also where a cost is NaN
+        entering = lanes.materialize(lanes.row, s.entries, c)
+        usable = entering > smallest_pivot
         ratio = jnp.where(
-            usable, jnp.maximum(s.entries[:k, f], 0) / jnp.where(usable, column[:k], 1), jnp.inf
+            usable, jnp.maximum(s.amounts, 0) / jnp.where(usable, entering, 1), jnp.inf
         )
         tied = ratio <= lanes.min(ratio) * (1 + 1e-12)
-        preferred = jnp.where(bland, -s.basic.astype(dtype), column[:k])
+        preferred = jnp.where(bland, -s.basic.astype(dtype), entering)
         r = lanes.argmax(jnp.where(tied, preferred, -jnp.inf))
-        row = lanes.materialize(lanes.row, s.entries, r)
+        leaving = lanes.materialize(lanes.column, s.entries, r)
         # The whole exchange is one rank-one update; it is zero in a finished lane.
-        here, there = each_row == r, each_column == c
-        left = jnp.where(
-            done, 0, (column - here.astype(dtype)) / jnp.where(done, 1, lanes.take(column, r))
+        here, there = each_constraint == r, each_row == c
+        element = jnp.where(done, 1, lanes.take(entering, r))
+        left, cost = (
+            jnp.where(done, 0, x / element) for x in (entering - here.astype(dtype), cost)
         )
-        left, right = lanes.materialize(lambda *x: x, left, row + there.astype(dtype))
-        after = s.entries - left[:, None] * right[None]
-        objective = s.entries[k, f] - lanes.take(left, jnp.full_like(r, k)) * lanes.take(
-            right, jnp.full_like(c, f)
-        )
+        left, right = lanes.materialize(lambda *x: x, left, leaving + there.astype(dtype))
+        amount = lanes.take(s.amounts, r)
+        objective = s.objective - cost * amount
         progress = objective > s.best * (1 + 1e-13)
         return _Tableau(
-            after,
-            jnp.where(here[:k] & ~done, lanes.take(s.free, c), s.basic),
-            jnp.where(there[:f] & ~done, lanes.take(s.basic, r), s.free),
+            s.entries - left[None] * right[:, None],
+            s.costs - cost * right,
+            s.amounts - left * amount,
+            objective,
+            jnp.where(here & ~done, lanes.take(s.free, c), s.basic),
+            jnp.where(there & ~done, lanes.take(s.basic, r), s.free),
             jnp.where(progress, objective, s.best),
             jnp.where(progress | done, 0, s.stalled + 1),
             s.pivots + (~done).astype(jnp.int32),
@@ -129,8 +130,8 @@ def solve(lanes: LaneOps, payoffs: Array, mask: Array) -> Solution:
         )
 
     end = jax.lax.while_loop(lambda s: jnp.any(~s.done), pivot, start)
-    strategy = _spread(lanes, end.entries[k, :f], end.free - f, k)
-    weights = _spread(lanes, end.entries[:k, f], end.basic, f)
+    strategy = _spread(lanes, end.costs, end.free - f, k)
+    weights = _spread(lanes, end.amounts, end.basic, f)
     value = jnp.min(jnp.where(played, _against(payoffs, strategy), jnp.inf), 0)
     bound = jnp.max(_against(jnp.swapaxes(payoffs, 0, 1), weights), 0)
     return Solution(strategy, value, bound - value, end.pivots)

@@ -1,0 +1,146 @@
+"""Rules with the trait `one_by_one`: all runs in one lane, started by many."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.engine.loop import Program
+from tests import digests
+from tests.engine.test_invariance import COMMON, SELECTIVE, equal
+from tests.engine.test_one_lane import SMALL
+from tests.results import test_interrupts
+
+pytestmark = pytest.mark.devices
+EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
+"""Its runs take 50 to 2700 samples."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class InTurn(je.LinGapE):
+    """LinGapE, with the trait for best arm."""
+
+    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, one_by_one=("best-arm",))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Wrong(je.Uniform):
+    """Chooses an arm out of range, where the counts of two arms are far apart by noise."""
+
+    traits: ClassVar = dataclasses.replace(je.Uniform.traits, one_by_one=("best-arm",))
+
+    def choose(self, view, state):
+        arm, state = super().choose(view, state)
+        late = view.t + 40 * (view.means[0] > view.means[1]).astype(jnp.int32) > 120
+        return jnp.where(late, 99, arm), state
+
+
+@pytest.fixture
+def returns(monkeypatch):
+    """How many runs were left in the queue, at each return from one lane to many."""
+    found, taken_back = [], Program.taken_back
+
+    def spied(self, inputs, queue, carry, before):
+        found.append(int(np.sum(queue.length - before.next)))
+        return taken_back(self, inputs, queue, carry, before)
+
+    monkeypatch.setattr(Program, "taken_back", spied)
+    return found
+
+
+def simulated(rule, shrink, problem=None, **more):
+    layout = je.Engine(shrink=shrink, **more.pop("layout", {"devices": 1}))
+    settings = {**COMMON, "stopping": (je.LLR(), SELECTIVE), **more}
+    return je.simulate(EASIER, problem or je.BestArm(), rule, engine=layout, **settings)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return simulated(je.LinGapE(), False)
+
+
+@pytest.mark.parametrize("layout", [{"devices": 1}, {"devices": 2}, {"devices": 1, "chunk": 16}])
+def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
+    """Sixteen at a time on each device, the last ones among them; and they are the same runs."""
+    equal(kept, simulated(InTurn(), True, layout=layout))
+    assert returns == ([24, 8] if layout["devices"] == 1 else [8])
+
+
+@pytest.mark.parametrize(
+    "rule, more",
+    [
+        (InTurn(), {"shrink": False}),
+        (InTurn(), {"shrink": True, "layout": {"devices": 1, "lanes": 16}}),
+        (InTurn(), {"shrink": True, "problem": je.TopM(3)}),
+        (je.LinGapE(), {"shrink": True}),
+    ],
+    ids=["never", "lanes by hand", "another problem", "without the trait"],
+)
+def test_runs_stay_side_by_side(returns, rule, more):
+    """All of them but the last ones, where nothing else is asked for or declared."""
+    assert simulated(rule, **more).runs.size == 40
+    assert returns == []
+
+
+def test_the_first_job_compiles_one_lane_only_once_that_pays(kept, returns):
+    """By default, too, the runs are the same."""
+    equal(kept, simulated(InTurn(), None))
+
+
+@pytest.mark.slow
+def test_the_run_that_fails_first_is_named_as_by_many_lanes(returns):
+    said = []
+    for shrink in (False, True):
+        with pytest.raises(je.errors.RuleError) as error:
+            simulated(Wrong(), shrink, stopping=je.LLR(), layout={"devices": 1, "chunk": 8})
+        said.append(str(error.value))
+    assert said[0] == said[1] and "chose arm 99" in said[0]
+
+
+@pytest.mark.parametrize("poll", [1, 2, 4, 8, 14])
+def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, poll):
+    """In many lanes, in one, or between them."""
+    rule = dataclasses.replace(je.Uniform.traits, one_by_one=("best-arm",))
+    monkeypatch.setattr(je.Uniform, "traits", rule)
+    layout = {"engine": je.Engine(devices=1, chunk=16, shrink=True)}
+    whole = test_interrupts.simulated("shared deltas", **layout)
+    assert returns == [44, 28, 12]
+    error = test_interrupts.interrupted("shared deltas", poll, test_interrupts.press, **layout)
+    test_interrupts.assert_part_of(error.result, whole, "shared deltas")
+    assert error.result.runs.size < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["fws linear", "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling"]
+)
+def test_jobs_of_the_digests(returns, name):
+    """The package's rules with the trait: every array, entry by entry."""
+    job = next(job for job in digests.JOBS if job.name == name)
+    settings = {**job.settings, "runs": 40}
+    settings.pop("engine")
+    one, other = (
+        je.simulate(job.instance, job.problem, job.rule, **settings,
+                    engine=je.Engine(devices=1, chunk=32, shrink=shrink))
+        for shrink in (False, True)
+    )  # fmt: skip
+    for array in digests.ARRAYS:
+        np.testing.assert_array_equal(getattr(one, array), getattr(other, array), err_msg=array)
+    assert returns == [24, 8]
+
+
+@pytest.mark.parametrize("given", [["best-arm"], (1,), "best-arm"])
+def test_names_of_problems(given):
+    with pytest.raises(je.errors.ArgumentError, match="one_by_one"):
+        dataclasses.replace(je.LinGapE.traits, one_by_one=given)
+
+
+def test_a_lane_alone_must_be_exact():
+    with pytest.raises(je.errors.ArgumentError, match="one_lane=True beside it"):
+        dataclasses.replace(je.LinGapE.traits, one_lane=False, one_by_one=("best-arm",))
