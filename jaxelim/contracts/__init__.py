@@ -169,6 +169,13 @@ class SamplingRule:
         """Host: names and numbers of `prepare`'s work, for a result's settings."""
         return {}
 
+    def in_turn(self, instance: Any, problem: Problem) -> bool:
+        """Host: whether a lane alone takes less time a sample than one of many.
+
+        A CPU then takes all runs one after the other, of a rule with the trait `one_lane`.
+        """
+        return False
+
     def static_part(self) -> "SamplingRule":
         """The rule without its arrays, which `prepare` returns; equal ones share a program."""
         return self

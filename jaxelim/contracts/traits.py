@@ -44,9 +44,6 @@ class Traits:
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
         one_lane: a lane alone makes the same choices as one of sixteen, to the last
             digit, so that the last runs of a queue may be taken one after the other.
-        one_by_one: names of problems for which a lane alone takes less time a sample than
-            one of many, of a rule with `one_lane`. A CPU then takes all runs one after
-            the other.
         one_kernel: structures on which the steps of all lanes are compiled into one
             kernel, for a rule without `fast`. Its choices must be those of many kernels,
             to the last digit. Steps with an operation that needs a library stay in many.
@@ -80,7 +77,6 @@ class Traits:
     counts_solves: bool = False
     lanes_last: bool = False
     one_lane: bool = False
-    one_by_one: tuple[str, ...] = ()
     one_kernel: tuple[str, ...] = ()
     batch: int = 16
     patience: float = 0.0
@@ -98,11 +94,6 @@ class Traits:
         if not isinstance(self.one_kernel, tuple) or not set(self.one_kernel) <= set(_STRUCTURES):
             allowed = f"a tuple of some of {', '.join(map(repr, _STRUCTURES))}, or ()"
             raise ArgumentError("one_kernel", self.one_kernel, allowed)
-        given = self.one_by_one
-        if not isinstance(given, tuple) or not all(isinstance(one, str) for one in given):
-            raise ArgumentError("one_by_one", given, "a tuple of names of problems, or ()")
-        if given and not self.one_lane:
-            raise ArgumentError("one_by_one", given, "(), or one_lane=True beside it")
         for name in ("problems", "families"):
             given = getattr(self, name)
             if given is not None and not (

@@ -18,6 +18,7 @@ from jaxelim.sampling.parts import tracking
 
 _FLOOR = 1e-12  # least weight inside V_U, and inside H of families without a design
 _STEPS, _SHORT = 1000, 0.001
+_SHORTEST, _LARGEST = 500, 2000  # K d: a lane alone fills its vectors, and stays in L1
 
 
 class Prepared(NamedTuple):
@@ -77,7 +78,6 @@ class LazyTaS(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
-        one_by_one=("best-arm", "thresholding"),
         batch=32,
         patience=0.25,
         source="Jedra & Proutiere 2020",
@@ -92,6 +92,11 @@ class LazyTaS(SamplingRule):
             if instance.batched
             else each[0]
         )
+
+    def in_turn(self, instance, problem):
+        """In many lanes those with a solve wait for others. Signs gain nothing alone."""
+        suits = _SHORTEST <= instance.K * instance.d <= _LARGEST
+        return suits and instance.structure == "linear" and problem.name == "best-arm"
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)

@@ -22,7 +22,7 @@ _MOST_CHUNKS = 4096
 _SHARE_IN_TURN = 0.7
 """The time of runs one after the other over that of runs side by side, until it is measured.
 
-For the problems of the trait `one_by_one`; else it is twice as long a live lane.
+Of a rule that says so by `in_turn`; else it is twice as long a live lane.
 """
 
 
@@ -190,7 +190,7 @@ class _Drive:
     def _moved(self, stage: _Stage, live: np.ndarray, took: float, pace: float) -> _Stage:
         """The stage of one lane, for the last runs of the queue, where that pays.
 
-        With the trait `one_by_one` for all runs: many lanes start them, a chunk long.
+        All runs of a rule that says so by `in_turn`: many lanes start them, a chunk long.
 
         It pays where the live runs, one after the other, take less time a sample of each
         than all lanes did at the last poll: `took` seconds, `pace` seconds a sample of a

@@ -104,9 +104,10 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
 
 def in_turn(job: Job) -> bool:
     """Whether one lane takes all runs of a job on a CPU, not only the last ones of the queue."""
-    layout, traits = job.layout, job.rule.traits
-    plain = layout.precision == "float64" and not layout.vmapped and layout.shrink is not False
-    return plain and layout.lanes is None and job.problem.name in traits.one_by_one
+    layout = job.layout
+    plain = layout.precision == "float64" and not layout.vmapped and layout.lanes is None
+    allowed = job.rule.traits.one_lane and layout.shrink is not False
+    return plain and allowed and job.rule.in_turn(job.instance, job.problem)
 
 
 def alone(job: Job, spec: Spec) -> Spec:

@@ -31,7 +31,7 @@ class Engine:
     Args:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
             backend and number of runs. With a number, runs stay side by side until the
-            queue is empty, whatever the trait `one_by_one` says.
+            queue is empty, whatever the rule's `in_turn` says.
         chunk: steps between two refills of the lanes; None: chosen by backend.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs).
@@ -44,8 +44,8 @@ class Engine:
         form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
         shrink: take the last runs of the queue one after the other in a single lane,
             which needs another compilation, for rules whose trait `one_lane` says that
-            this changes nothing; None: on a CPU where it pays. All runs where the trait
-            `one_by_one` says so.
+            this changes nothing; None: on a CPU where it pays. All runs where the rule's
+            `in_turn` says so.
 
     Raises:
         ArgumentError: a value is not allowed.

@@ -1,4 +1,4 @@
-"""Rules with the trait `one_by_one`: all runs in one lane, started by many."""
+"""Rules that say `in_turn`: all runs in one lane, started by many."""
 
 import dataclasses
 from typing import ClassVar
@@ -23,9 +23,18 @@ EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class InTurn(je.LinGapE):
-    """LinGapE, with the trait for best arm."""
+    """LinGapE, in one lane for best arm."""
 
-    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, one_by_one=("best-arm",))
+    def in_turn(self, instance, problem):
+        return problem.name == "best-arm"
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Inexact(InTurn):
+    """The same, of which a lane alone may choose otherwise."""
+
+    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, one_lane=False)
 
 
 @jax.tree_util.register_static
@@ -33,7 +42,8 @@ class InTurn(je.LinGapE):
 class Wrong(je.Uniform):
     """Chooses an arm out of range, where the counts of two arms are far apart by noise."""
 
-    traits: ClassVar = dataclasses.replace(je.Uniform.traits, one_by_one=("best-arm",))
+    def in_turn(self, instance, problem):
+        return True
 
     def choose(self, view, state):
         arm, state = super().choose(view, state)
@@ -79,8 +89,9 @@ def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
         (InTurn(), {"shrink": True, "layout": {"devices": 1, "lanes": 16}}),
         (InTurn(), {"shrink": True, "problem": je.TopM(3)}),
         (je.LinGapE(), {"shrink": True}),
+        (Inexact(), {"shrink": True}),
     ],
-    ids=["never", "lanes by hand", "another problem", "without the trait"],
+    ids=["never", "lanes by hand", "another problem", "not said", "not exact"],
 )
 def test_runs_stay_side_by_side(returns, rule, more):
     """All of them but the last ones, where nothing else is asked for or declared."""
@@ -106,8 +117,7 @@ def test_the_run_that_fails_first_is_named_as_by_many_lanes(returns):
 @pytest.mark.parametrize("poll", [1, 2, 4, 8, 14])
 def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, poll):
     """In many lanes, in one, or between them."""
-    rule = dataclasses.replace(je.Uniform.traits, one_by_one=("best-arm",))
-    monkeypatch.setattr(je.Uniform, "traits", rule)
+    monkeypatch.setattr(je.Uniform, "in_turn", lambda *_: True)
     layout = {"engine": je.Engine(devices=1, chunk=16, shrink=True)}
     whole = test_interrupts.simulated("shared deltas", **layout)
     assert returns == [44, 28, 12]
@@ -118,7 +128,7 @@ def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, pol
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["fws linear", "lazy-tas linear-d20", "lazy-tas unstructured signs at sampling"]
+    "name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"]
 )
 def test_jobs_of_the_digests(returns, name):
     """The package's rules with the trait: every array, entry by entry."""
@@ -133,14 +143,3 @@ def test_jobs_of_the_digests(returns, name):
     for array in digests.ARRAYS:
         np.testing.assert_array_equal(getattr(one, array), getattr(other, array), err_msg=array)
     assert returns == [24, 8]
-
-
-@pytest.mark.parametrize("given", [["best-arm"], (1,), "best-arm"])
-def test_names_of_problems(given):
-    with pytest.raises(je.errors.ArgumentError, match="one_by_one"):
-        dataclasses.replace(je.LinGapE.traits, one_by_one=given)
-
-
-def test_a_lane_alone_must_be_exact():
-    with pytest.raises(je.errors.ArgumentError, match="one_lane=True beside it"):
-        dataclasses.replace(je.LinGapE.traits, one_lane=False, one_by_one=("best-arm",))
