@@ -9,11 +9,17 @@ from benchmarks.cases import Case
 
 
 def find_instance(name: str) -> Any:
-    """A shipped instance, or "K x d": directions uniform on the sphere, small gaps."""
+    """An instance by its name.
+
+    A shipped one; "K x d": directions uniform on the sphere, small gaps; or the means of
+    unstructured arms, as in "0.5, 0.3".
+    """
     import numpy as np
 
     import jaxelim as je
 
+    if ", " in name:
+        return je.Instance.unstructured([float(mean) for mean in name.split(", ")])
     if " x " not in name:
         return je.load_instance(name)
     K, d = map(int, name.split(" x "))

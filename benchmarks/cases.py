@@ -19,8 +19,8 @@ class Case:
 
     Args:
         rule, problem, m: names of the command line.
-        instance: a shipped instance, or "K x d": K directions uniform on the sphere,
-            with gaps so small that no run stops on its own.
+        instance: a shipped instance; "K x d": K directions uniform on the sphere,
+            with gaps so small that no run stops on its own; or means, "0.5, 0.3".
         elimination: at sampling, if the rule supports it: "selective", "full" or None.
         max_samples: the cap; runs that reach it are equally long.
         lanes, devices: None leaves the choice to the engine.

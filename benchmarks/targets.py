@@ -31,6 +31,7 @@ TARGETS = {
     "lucb": Target(Case("lucb", instance=UNSTRUCTURED), 0.5, 0.25),
     "k-learner": Target(Case("k-learner", instance=UNSTRUCTURED), 4.0, 2.5),
     "tas-k40": Target(Case("tas", instance=UNSTRUCTURED), 2.5, 0.8),
+    "tas-k5": Target(Case("tas", instance="0.5, 0.45, 0.43, 0.4, 0.3"), 0.4, 0.2),
     "tas": Target(Case("tas", runs=200), 30.0, 10.0),
     "tas-top5": Target(Case("tas", "top-m", 5, runs=50), 150.0, 40.0),
 }
