@@ -170,9 +170,10 @@ class SamplingRule:
         return {}
 
     def in_turn(self, instance: Any, problem: Problem) -> bool:
-        """Host: whether a lane alone takes less time a sample than one of many.
+        """Host: whether runs take less time one after the other than side by side.
 
-        A CPU then takes all runs one after the other, of a rule with the trait `one_lane`.
+        A CPU then takes all runs so, once that is compiled and where it pays, of a rule
+        with the trait `one_lane`, in float64, unless `Engine(lanes=...)` is given.
         """
         return False
 

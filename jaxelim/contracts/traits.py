@@ -43,7 +43,8 @@ class Traits:
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end.
         one_lane: a lane alone makes the same choices as one of sixteen, to the last
-            digit, so that the last runs of a queue may be taken one after the other.
+            digit, so that runs may be taken one after the other: the last ones of a
+            queue, or all (see `SamplingRule.in_turn`).
         one_kernel: structures on which the steps of all lanes are compiled into one
             kernel, for a rule without `fast`. Its choices must be those of many kernels,
             to the last digit. Steps with an operation that needs a library stay in many.

@@ -132,7 +132,7 @@ class Program:
     def taken_over(
         self, inputs: Inputs, queue: Queue, carry: Carry, larger: Spec
     ) -> tuple[Queue, Carry]:
-        """Continue from a larger program's carry, whose queue is empty.
+        """Continue from a larger program's carry.
 
         A program of one lane takes the live lanes one after the other. Into any other
         they fit all at once.
@@ -179,7 +179,7 @@ class Program:
         parts = [one(*jax.tree.map(lambda x, d=d: x[d], (queue, carry, empty))) for d in each]
         return jax.tree.map(lambda *x: np.stack(x), *parts)
 
-    def taken_back(self, inputs: Inputs, queue: Queue, carry: Carry, before: Carry) -> Carry:
+    def taken_back(self, carry: Carry, before: Carry) -> Carry:
         """Go on with the queue, all lanes empty; on the host.
 
         Args:
@@ -192,15 +192,15 @@ class Program:
             rows = np.zeros((*x.shape[:axis], more, *x.shape[axis + 1 :]), x.dtype)
             return np.concatenate([np.asarray(x), rows], axis)
 
-        return dataclasses.replace(
-            self.empty(inputs, queue),
-            out=jax.tree.map(with_rows, carry.out),
-            next=np.asarray(before.next),
-            finished=np.asarray(carry.finished),
-            iterations=np.asarray(carry.iterations),
-            samples=np.asarray(carry.samples),
-            chooses=np.asarray(carry.chooses),
+        before, carry = jax.tree.map(np.array, (dataclasses.replace(before, out=()), carry))
+        lane = dataclasses.replace(
+            before.lane,
+            item=np.full_like(before.lane.item, self.spec.queue),
+            done=np.ones_like(before.lane.done),
         )
+        out = jax.tree.map(with_rows, carry.out)
+        live = np.ones_like(carry.live)
+        return dataclasses.replace(carry, lane=lane, out=out, next=before.next, live=live)
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices.

@@ -41,7 +41,7 @@ class Spec:
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
-    lanes: int  # per device; 1 for the last runs of a queue
+    lanes: int  # per device; 1 where runs are taken one after the other
     chunk: int  # steps
     queue: int  # capacity in runs, per device
     given_noise: bool
@@ -143,7 +143,7 @@ class Lane:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parked:
-    """The last runs of a queue, which one lane takes one after the other."""
+    """Runs that have begun, which one lane takes one after the other."""
 
     lane: Lane  # P places
     count: Array  # [] int32: places in use, the first ones

@@ -20,7 +20,7 @@ from jaxelim.simulation.job import Job
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
 _SHARE_IN_TURN = 0.7
-"""The time of runs one after the other over that of runs side by side, until it is measured.
+"""The time of runs one after the other over that of runs side by side, until both are measured.
 
 Of a rule that says so by `in_turn`; else it is twice as long a live lane.
 """
@@ -88,6 +88,7 @@ class _Drive:
         self.computed = 0  # samples, those of lanes that wait or are done among them
         self.chunks = 1  # until the next poll
         self.wide: _Stage | None = None  # before one lane took over
+        self.in_turn, self.resumed = in_turn(job), False
         self.failing = False  # a run has failed in one lane
 
     def over(self, spec: Spec) -> tuple[Carry, dict]:
@@ -95,7 +96,8 @@ class _Drive:
         self.bar.compiling()
         with self.interrupts.compiling():
             program = engine.program(spec, self.inputs)
-            stage = self._begun(spec, program, self.queue, program.empty(self.inputs, self.queue))
+            given = self.inputs, self.queue, program.empty(self.inputs, self.queue)
+            stage = self._begun(spec, program, *given)
         if self.interrupts.asked:
             raise KeyboardInterrupt
         self.bar.running()
@@ -130,11 +132,14 @@ class _Drive:
             raise _failure(self.job, stage.carry)
         return self._result(stage)
 
-    def _begun(self, spec: Spec, program: engine.Program, queue: Queue, carry: Carry) -> _Stage:
+    def _begun(
+        self, spec: Spec, program: engine.Program, inputs: Inputs, queue: Queue, carry: Carry
+    ) -> _Stage:
         """Place the arguments of a program and compile it."""
-        began, processor, known = time.perf_counter(), time.process_time(), program.traces
-        *placed, carry = program.begun(self.inputs, queue, carry)
-        if program.traces > known:
+        began, processor = time.perf_counter(), time.process_time()
+        known, fresh = program.traces, not program.compiled
+        *placed, carry = program.begun(inputs, queue, carry)
+        if fresh or program.traces > known:
             took = time.perf_counter() - began
             program.cost = max(program.cost, took)
             self.compiling += took
@@ -180,12 +185,15 @@ class _Drive:
     def _resumed(self, stage: _Stage) -> _Stage:
         """The stage of many lanes, which starts the next runs of the queue."""
         assert self.wide is not None
-        wide, self.wide, self.chunks = self.wide, None, 1
-        inputs, queue = wide.placed
-        carry = wide.program.taken_back(self.inputs, queue, stage.carry, wide.carry)
-        if wide.spec.devices > 1:
-            carry = wide.program.place(inputs, queue, carry)[-1]
-        return wide._replace(carry=carry)
+        wide, self.wide, self.chunks, self.resumed = self.wide, None, 1, True
+        return self._with(wide, wide.program.taken_back(stage.carry, wide.carry))
+
+    def _with(self, stage: _Stage, carry: Carry) -> _Stage:
+        """The stage with a carry from the host."""
+        if stage.spec.devices > 1:
+            inputs, queue = stage.placed
+            carry = stage.program.place(inputs, queue, carry)[-1]
+        return stage._replace(carry=carry)
 
     def _moved(self, stage: _Stage, live: np.ndarray, took: float, pace: float) -> _Stage:
         """The stage of one lane, for the last runs of the queue, where that pays.
@@ -199,16 +207,19 @@ class _Drive:
         never costs more than twice the best choice with known run lengths.
         """
         program, spec = stage.program, stage.spec
-        single, all_runs = self._alone(spec), in_turn(self.job)
-        waiting = np.any(stage.carry.next < self.queue.length)
-        if single is None or (waiting and not all_runs):
+        single = self._alone(spec)
+        waiting = self.queue.length - np.asarray(stage.carry.next)
+        running = int(np.max(live - waiting))
+        if single is None:
+            return stage
+        if np.any(waiting > 0) and not (self.in_turn and 2 * running >= spec.lanes):
             return stage
         compiled = engine.compiled(single, self.inputs)
         if not self.job.layout.shrink:
             known = engine.program(single, self.inputs).pace if compiled else np.inf
-            guess = (_SHARE_IN_TURN if all_runs else 2) / spec.lanes
+            guess = (_SHARE_IN_TURN if self.in_turn else 2) / spec.lanes
             one = known / pace if max(known, pace) < np.inf else guess
-            share = min(int(np.max(live)), spec.lanes) * one  # of the time of all lanes
+            share = running * one  # of the time of all lanes
             if share >= 1:
                 return stage
             program.waited += took * (1 - share)
@@ -219,7 +230,7 @@ class _Drive:
         with self.interrupts.noted(), self.interrupts.compiling():
             new = engine.program(single, self.inputs)
             given = new.taken_over(self.inputs, self.queue, stage.carry, spec)
-            after = self._begun(single, new, *given)
+            after = self._begun(single, new, stage.placed[0], *given)
         if self.interrupts.asked:
             return stage
         self.chunks, self.wide = 1, stage
@@ -228,15 +239,20 @@ class _Drive:
     def _failed(self, stage: _Stage) -> _Stage:
         """The stage of many lanes again, which says what run fails first.
 
-        One lane after the other may meet another run before it.
+        One lane after the other may meet another run before it. Where many lanes have
+        been refilled all at once, they begin again.
 
         Raises:
-            ArgumentError: this stage has many lanes; see `_failure`.
+            ArgumentError: the job is in many lanes from its beginning; see `_failure`.
         """
-        if stage.spec.lanes > 1 or self.wide is None:
+        wide = self.wide if stage.spec.lanes == 1 else stage
+        if wide is None or (stage.spec.lanes > 1 and not self.resumed):
             raise _failure(self.job, stage.carry)
         self.failing = True
-        return self.wide
+        if not self.resumed:
+            return wide
+        self.resumed, self.chunks = False, 1
+        return self._with(wide, wide.program.empty(self.inputs, self.queue))
 
     def _result(self, stage: _Stage) -> tuple[Carry, dict]:
         carry = jax.tree.map(np.asarray, stage.carry)
@@ -263,6 +279,8 @@ def _pace(took: float, lanes: int, before: _Counts, now: _Counts) -> float:
     # Before the first chunk `live` does not count the queue.
     first = np.maximum(before.live, now.live)
     live = (np.minimum(first, lanes) + np.minimum(now.live, lanes)) / 2
+    if lanes == 1:  # it has a run almost until the end
+        live = np.ones_like(now.live)
     drawn = np.sum(now.samples - before.samples)
     return took * float(np.sum(live)) / float(drawn) if drawn > 0 else np.inf
 

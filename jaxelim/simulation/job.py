@@ -32,7 +32,7 @@ class Engine:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
             backend and number of runs. With a number, runs stay side by side until the
             queue is empty, whatever the rule's `in_turn` says.
-        chunk: steps between two refills of the lanes; None: chosen by backend.
+        chunk: steps between two refills of the lanes; None: chosen by backend and rule.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs).
         precision: "float64" or "float32". In float32 the statistics are recomputed

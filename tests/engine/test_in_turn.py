@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim import engine
 from jaxelim.engine.loop import Program
 from tests import digests
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
@@ -40,7 +41,9 @@ class Inexact(InTurn):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Wrong(je.Uniform):
-    """Chooses an arm out of range, where the counts of two arms are far apart by noise."""
+    """Chooses an arm out of range where the mean of the first arm is high, by noise sooner."""
+
+    above: float = -np.inf
 
     def in_turn(self, instance, problem):
         return True
@@ -48,7 +51,7 @@ class Wrong(je.Uniform):
     def choose(self, view, state):
         arm, state = super().choose(view, state)
         late = view.t + 40 * (view.means[0] > view.means[1]).astype(jnp.int32) > 120
-        return jnp.where(late, 99, arm), state
+        return jnp.where(late & (view.means[0] > self.above), 99, arm), state
 
 
 @pytest.fixture
@@ -56,18 +59,18 @@ def returns(monkeypatch):
     """How many runs were left in the queue, at each return from one lane to many."""
     found, taken_back = [], Program.taken_back
 
-    def spied(self, inputs, queue, carry, before):
-        found.append(int(np.sum(queue.length - before.next)))
-        return taken_back(self, inputs, queue, carry, before)
+    def spied(self, carry, before):
+        found.append(int(np.sum(before.live) - np.sum(~np.asarray(before.lane.done))))
+        return taken_back(self, carry, before)
 
     monkeypatch.setattr(Program, "taken_back", spied)
     return found
 
 
-def simulated(rule, shrink, problem=None, **more):
+def simulated(rule, shrink, problem=None, instance=EASIER, **more):
     layout = je.Engine(shrink=shrink, **more.pop("layout", {"devices": 1}))
     settings = {**COMMON, "stopping": (je.LLR(), SELECTIVE), **more}
-    return je.simulate(EASIER, problem or je.BestArm(), rule, engine=layout, **settings)
+    return je.simulate(instance, problem or je.BestArm(), rule, engine=layout, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -99,19 +102,48 @@ def test_runs_stay_side_by_side(returns, rule, more):
     assert returns == []
 
 
-def test_the_first_job_compiles_one_lane_only_once_that_pays(kept, returns):
-    """By default, too, the runs are the same."""
-    equal(kept, simulated(InTurn(), None))
+def test_one_lane_is_compiled_once_that_pays(returns):
+    """By default. The program of many lanes knows what waiting for it has cost so far."""
+    rule = InTurn(rate=2.5)
+    first = simulated(rule, None)
+    assert returns == []
+    (wide,) = (p for p in engine.program.values() if p.spec.rule == rule)
+    assert wide.spec.lanes > 1 and wide.compiled
+    wide.waited = np.inf
+    equal(first, simulated(rule, None))
+    assert returns == [24, 8]
+    made = [p for p in engine.program.values() if p.spec.rule == rule]
+    assert len(made) == 2 and {p.traces for p in made} == {1}
 
 
 @pytest.mark.slow
-def test_the_run_that_fails_first_is_named_as_by_many_lanes(returns):
+@pytest.mark.parametrize("seed, above, round_", [(11, -np.inf, 0), (13, -0.05, 1)])
+def test_the_run_that_fails_first_is_named_as_by_many_lanes(returns, seed, above, round_):
+    """Among the first sixteen, and after them: then many lanes take all runs again."""
+    settings = dict(stopping=je.LLR(), seed=seed)
     said = []
     for shrink in (False, True):
         with pytest.raises(je.errors.RuleError) as error:
-            simulated(Wrong(), shrink, stopping=je.LLR(), layout={"devices": 1, "chunk": 8})
-        said.append(str(error.value))
-    assert said[0] == said[1] and "chose arm 99" in said[0]
+            simulated(Wrong(above), shrink, layout={"devices": 1, "chunk": 8}, **settings)
+        said.append((str(error.value), error.value.run))
+    assert said[0] == said[1] and "chose arm 99" in said[0][0]
+    assert said[0][1] // 16 == round_ == len(returns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"delta": [0.1, 0.01]},
+        {"instance": je.Instance(EASIER.arms, [EASIER.theta, EASIER.theta[::-1]]), "runs": 20},
+        {"runs": 33, "layout": {"devices": 2}},
+        {"noise": np.random.default_rng(2).normal(size=(40, 3000))},
+    ],
+    ids=["a trajectory for each delta", "a batch", "queues of 17 and 16", "given noise"],
+)
+def test_other_jobs_in_turn(returns, more):
+    equal(*(simulated(InTurn(), shrink, **more) for shrink in (False, True)))
+    assert returns and returns[-1] > 0
 
 
 @pytest.mark.parametrize("poll", [1, 2, 4, 8, 14])
