@@ -91,7 +91,7 @@ def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
         (InTurn(), {"shrink": False}),
         (InTurn(), {"shrink": True, "layout": {"devices": 1, "lanes": 16}}),
         (InTurn(), {"shrink": True, "problem": je.TopM(3)}),
-        (je.LinGapE(), {"shrink": True}),
+        (je.LinGapE(rate=1.5), {"shrink": True}),
         (Inexact(), {"shrink": True}),
     ],
     ids=["never", "lanes by hand", "another problem", "not said", "not exact"],
