@@ -192,15 +192,15 @@ class Program:
             rows = np.zeros((*x.shape[:axis], more, *x.shape[axis + 1 :]), x.dtype)
             return np.concatenate([np.asarray(x), rows], axis)
 
-        before, carry = jax.tree.map(np.array, (dataclasses.replace(before, out=()), carry))
+        kept = dataclasses.replace(carry, lane=before.lane, out=(), next=before.next)
+        kept = jax.tree.map(np.array, kept)
         lane = dataclasses.replace(
-            before.lane,
-            item=np.full_like(before.lane.item, self.spec.queue),
-            done=np.ones_like(before.lane.done),
+            kept.lane,
+            item=np.full_like(kept.lane.item, self.spec.queue),
+            done=np.ones_like(kept.lane.done),
         )
-        out = jax.tree.map(with_rows, carry.out)
-        live = np.ones_like(carry.live)
-        return dataclasses.replace(carry, lane=lane, out=out, next=before.next, live=live)
+        out, live = jax.tree.map(with_rows, carry.out), np.ones_like(kept.live)
+        return dataclasses.replace(kept, lane=lane, out=out, live=live)
 
     def place(self, inputs: Inputs, queue: Queue, carry: Carry) -> tuple[Inputs, Queue, Carry]:
         """Put the arguments of `advance` on their devices.

@@ -112,9 +112,7 @@ def in_turn(job: Job) -> bool:
 
 def alone(job: Job, spec: Spec) -> Spec:
     """The spec of the program of one lane beside that of many."""
-    return dataclasses.replace(
-        spec, lanes=1, chunk=spec.chunk if job.layout.chunk else max(spec.chunk, CHUNK)
-    )
+    return dataclasses.replace(spec, lanes=1, chunk=spec.chunk if job.layout.chunk else CHUNK)
 
 
 def _in_one_kernel(job: Job, family: Family) -> bool:

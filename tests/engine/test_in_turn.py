@@ -163,7 +163,7 @@ def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, pol
     "name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"]
 )
 def test_jobs_of_the_digests(returns, name):
-    """The package's rules with the trait: every array, entry by entry."""
+    """The package's rules that say so: every array, entry by entry."""
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings, "runs": 40}
     settings.pop("engine")
