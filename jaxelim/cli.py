@@ -318,7 +318,7 @@ def _plot(config: Plot) -> None:
 def _show(config: Show) -> None:
     result = load_result(config.file)
     print(result.summary())
-    left_out = ("instance", "problem", "rule", "stopping", "elimination", "interrupted")
+    left_out = ("instance", "problem", "rule", "stopping", "elimination", "interrupted", "proven")
     shown = [f"{name} {value}" for name, value in result.settings.items() if name not in left_out]
     print("; ".join(shown))
 

@@ -205,6 +205,13 @@ class SamplingRule:
         """The native test of the next state: whether it stops, [] bool, and its answer, [K]."""
         return None
 
+    def native_test(self) -> str:
+        """Host: what `native` compares at level beta, as `jaxelim.contracts.proofs` names it.
+
+        Or a sentence: why no threshold's proof covers it. Empty: nothing is known.
+        """
+        return ""
+
 
 class StoppingRule:
     """The contract of a stopping rule, lanes last; the first `observe` sees the t of `start`."""

@@ -40,6 +40,13 @@ class Family:
         own = getattr(type(self), method, None)
         return own is not None and own is not getattr(Family, method, None)
 
+    def law(self) -> str:
+        """The law of the rewards, as `jaxelim.contracts.proofs` names it.
+
+        Or a sentence: why no threshold's proof covers them.
+        """
+        return f"no proof for rewards of {self!r} is known"
+
     def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""
         return self

@@ -7,7 +7,6 @@ form of V^-1.
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim import checks, scope
+from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.items import Items
+from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
-from jaxelim.errors import ArgumentError, RidgeWarning
 from jaxelim.families import draws
 from jaxelim.families.designs import (
     ArmDesign,
@@ -35,8 +34,8 @@ from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
+from jaxelim.families.ridge import ridge_of, warn_of_ridge
 from jaxelim.lanes import PLAIN, LaneOps, index_like
-from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -50,7 +49,6 @@ LARGEST_IN_KERNEL = 4000
 """Above this size K d of the features a library's products are faster than those in one kernel."""
 REFRESH = 256
 """Samples between two recomputations of a run's statistics, in float32."""
-_WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
 
 @jax.tree_util.register_dataclass
@@ -124,16 +122,19 @@ class Gaussian(Family):
     def has(self, method: str) -> bool:
         return method == "design" or super().has(method)
 
+    def law(self) -> str:
+        return GAUSSIAN
+
     @property
     def scale(self) -> float:
         return self.std
 
     def ridge_of(self, ridge: float | None, instance: "Instance", threshold: Callable) -> float:
         """The ridge as given; for None that of a `LinearThreshold`, else 0."""
-        return _ridge_of(ridge, instance, threshold)
+        return ridge_of(ridge, instance, threshold)
 
     def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
-        _warn_of_ridge(ridge or 0.0, instance, threshold, delta)
+        warn_of_ridge(ridge or 0.0, instance, threshold, delta)
 
     def forms(self, instance: "Instance", problem: Problem) -> tuple[str, ...]:
         """The forms of V^-1 that are exact."""
@@ -398,52 +399,3 @@ def recomputed(
     return dataclasses.replace(
         stats, means=means, design=design, theta_hat=theta_hat, products=products
     )
-
-
-def _ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> float:
-    """The ridge lambda of V as given; for None that of a `LinearThreshold`, else 0.
-
-    Raises:
-        ArgumentError: the ridge differs from the threshold's. Or the ridge is 0 and the
-            arms do not span R^d. Or the ridge is None and V is ill-conditioned after
-            the initial pulls.
-    """
-    if isinstance(threshold, LinearThreshold):
-        if ridge is not None and ridge != threshold.ridge:
-            allowed = f"None or {threshold.ridge}: the ridge of the threshold, {threshold!r}"
-            raise ArgumentError("ridge", ridge, allowed)
-        return threshold.ridge
-    if ridge is not None and ridge > 0:
-        return ridge
-    arms = instance.arms.reshape(-1, instance.K, instance.d)
-    for i, one in enumerate(arms if instance.batched else arms[:1]):
-        rank = np.linalg.matrix_rank(one)
-        if rank < instance.d:
-            note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
-            raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
-        singular = np.linalg.svd(one, compute_uv=False)
-        condition = (singular[0] / singular[-1]) ** 2
-        if ridge is None and condition > _WORST_CONDITION:
-            note = f"V of instance {i} has condition {condition:.1e} after the initial pulls"
-            allowed = f"a number: None needs a condition of at most {_WORST_CONDITION:.0e}"
-            raise ArgumentError("ridge", ridge, allowed, note)
-    return 0.0
-
-
-def _warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: float) -> None:
-    """Warn where the bias of a ridge exceeds what the threshold allows for at t = K."""
-    norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
-    if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
-        return
-    with scope.engine():
-        beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
-    bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
-    if bias > room:
-        warnings.warn(
-            f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = "
-            f"{bias:.3g} exceeds sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not "
-            "cover its bias. Take ridge=None (0 where the arms span R^d), or a LinearThreshold "
-            f"with theta_bound >= {norm:.3g}.",
-            RidgeWarning,
-            stacklevel=5,
-        )

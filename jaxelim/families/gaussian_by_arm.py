@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
+from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import View
@@ -60,6 +61,9 @@ class GaussianByArm(OneParameter):
     @property
     def scale(self) -> float:
         return max(self.std)
+
+    def law(self) -> str:
+        return GAUSSIAN
 
     def settled(self, **job: Any) -> "GaussianByArm":
         """The family in units of the largest standard deviation."""

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
@@ -195,6 +196,9 @@ class OneParameter(Family):
         return counts if costs is None else counts / costs
 
     # The contract of families.
+
+    def law(self) -> str:
+        return ONE_PARAMETER
 
     def check(self, instance: "Instance") -> None:
         means = instance.means

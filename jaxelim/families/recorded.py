@@ -28,6 +28,7 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.noise import LARGEST
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.lanes import LaneOps
@@ -199,6 +200,18 @@ class Recorded(Stacks):
 
     def for_arms(self, arms: int) -> Any:
         return self.family.for_arms(arms)
+
+    def law(self) -> str:
+        """That of Bernoulli rewards drawn with replacement, which have any law on [0, 1].
+
+        Else why no proof covers the rewards.
+        """
+        if self.order != "bootstrap":
+            drawn = "without replacement" if self.order == "permuted" else "in a given order"
+            return f"recorded rewards {drawn} are no independent draws"
+        if isinstance(self.family, Bernoulli):
+            return self.family.law()
+        return f"the law of recorded rewards is that of their stacks, and not of {self.family!r}"
 
     def check(self, instance: "Instance") -> None:
         """Refuse a batch, and any means but the stacks'."""

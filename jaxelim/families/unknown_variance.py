@@ -11,6 +11,7 @@ from jax import Array
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
@@ -98,6 +99,9 @@ class GaussianUnknownVariance(Family):
     ) -> float | None:
         refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
+
+    def law(self) -> str:
+        return UNKNOWN_VARIANCE
 
     def settled(self, **job: Any) -> "GaussianUnknownVariance":
         """The family without its std, which is nature's: programs do not depend on it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim.simulation.proven import sentence
 from jaxelim.simulation.result import Summary
 
 if TYPE_CHECKING:
@@ -69,16 +70,19 @@ def _notes(run: "LiveRun") -> tuple[str, ...]:
     if run.answer is None:
         return (f"{run.told} rewards; {run.first} are needed for the first check.",)
     found = ", ".join(map(str, run.answer_arms))
+    guarantee = sentence(run.settings["threshold"], run.proven)
     if run.stopped:
         more = run.told - run.samples
         after = f" {more} rewards came after that." if more else ""
-        return (f"The run stopped after {run.samples} rewards. The answer: {found}.{after}",)
+        ended = f"The run stopped after {run.samples} rewards. The answer: {found}.{after}"
+        return ended, guarantee
     now = run.evidence
     least = float(np.min(now.llr[now.active], initial=np.inf))
     state = f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
     return (
         f"The run is open after {run.told} rewards: {state}.",
         f"The empirical answer, without guarantee: {found}.",
+        guarantee,
     )
 
 

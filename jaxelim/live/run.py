@@ -26,6 +26,7 @@ from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.report import Evidence
 from jaxelim.live.settings import arguments, encoded, versions
+from jaxelim.simulation.proven import proven
 from jaxelim.simulation.result import Summary
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.basic import Heuristic
@@ -205,9 +206,14 @@ class LiveRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The problem, the rule and delta."""
-        job = self._job.job
-        return {"problem": job.problem, "rule": job.rule, "delta": float(job.deltas[0])}
+        """The problem, the rule, delta and the threshold."""
+        job, own = self._job.job, ("problem", "rule", "threshold")
+        return {"delta": float(job.deltas[0]), **{name: getattr(job, name) for name in own}}
+
+    @property
+    def proven(self) -> bool | str:
+        """As `Result.proven`: True, or why the threshold does not prove the answer."""
+        return proven(self._job.job, truth=False)
 
     @property
     def stopped(self) -> bool:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.proofs import EQUAL_INTERVALS, LLR_OF_PAIRS
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import index_like
@@ -93,3 +94,6 @@ class ChernoffRacing(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.remaining) == 1, state.remaining
+
+    def native_test(self):
+        return LLR_OF_PAIRS if self.test == "llr" else EQUAL_INTERVALS

@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts.indices import less_pulled
@@ -102,3 +103,6 @@ class LUCB(SamplingRule):
 
     def native(self, view, state):
         return state.stop, state.mask
+
+    def native_test(self):
+        return INTERVALS

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.proofs import EQUAL_INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like
 from jaxelim.problems.top_m import largest
@@ -102,3 +103,6 @@ class Racing(SamplingRule):
         return full | (discarded == state.accepted.shape[0] - m), state.accepted | (
             state.remaining & ~full
         )
+
+    def native_test(self):
+        return EQUAL_INTERVALS

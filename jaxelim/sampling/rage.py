@@ -123,3 +123,9 @@ class RAGE(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
+
+    def native_test(self):
+        return (
+            "no proof covers the native test of RAGE here: it pools phases whose designs depend on "
+            "earlier rewards, and its bound holds for a design fixed beforehand"
+        )

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
+from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
 from jaxelim.problems.top_m import largest
 from jaxelim.sampling.parts.indices import ambiguous_pair, less_pulled, observed
@@ -74,3 +75,6 @@ class UGapE(SamplingRule):
 
     def native(self, view, state):
         return state.stop, state.guess
+
+    def native_test(self):
+        return INTERVALS

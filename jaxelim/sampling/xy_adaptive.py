@@ -10,6 +10,7 @@ from jax import Array
 
 from jaxelim.checks import integer, real
 from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts.proofs import LLR_OF_PAIRS
 from jaxelim.contracts.traits import Traits
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts.indices import dominated
@@ -137,3 +138,6 @@ class XYAdaptive(SamplingRule):
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
+
+    def native_test(self):
+        return LLR_OF_PAIRS

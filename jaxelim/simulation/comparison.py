@@ -128,7 +128,7 @@ def compare(
     return Comparison(
         f"{', '.join(named)}: {100 * level:g}% intervals",
         tuple(rows),
-        (*notes, *_notes(rows)),
+        (*notes, *_notes(rows), *_proofs(named)),
         level,
     )
 
@@ -274,6 +274,18 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "No level is corrected for the number of rows."
     )
     return notes
+
+
+def _proofs(named: "Mapping[str, Result]") -> list[str]:
+    """Which results are proven, in words."""
+    found = {name: one.proven for name, one in named.items() if hasattr(one, "proven")}
+    sure = [name for name, one in found.items() if one is True]
+    proofs = [f"Proven to err with probability at most delta: {', '.join(sure)}."] if sure else []
+    lost: dict[Any, list[str]] = {}
+    for name, one in found.items():
+        if one is not True:
+            lost.setdefault(f"{named[name].threshold}: {one}", []).append(name)
+    return proofs + [f"Without proof: {', '.join(names)}, {why}." for why, names in lost.items()]
 
 
 def _in_words(row: Mapping[str, Any]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestItem
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import memory
+from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 
@@ -186,6 +187,7 @@ class Job:
         )
         if layout.form is not None:
             _check_form(layout.form, instance, problem)
+        proven(job)  # refuses what contradicts the threshold's terms
         instance.family.warn(ridge, instance, threshold, float(deltas.max()))
         return job
 

@@ -14,6 +14,7 @@ from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
 from jaxelim.simulation import comparison
 from jaxelim.simulation.described import ARRAYS, Text, origin, same_array, same_experiment
+from jaxelim.simulation.proven import in_settings, of_settings, proven
 from jaxelim.simulation.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
 
@@ -149,6 +150,7 @@ class Result:
             "threshold": repr(job.threshold),
             "seed": job.seed,
             "max_samples": job.max_samples,
+            "proven": in_settings(proven(job)),
             "initial_pulls": job.initial_pulls,
             **({} if job.ridge is None else {"ridge": job.ridge}),
             "noise": "given" if job.noise is not None else "seeded",
@@ -180,6 +182,15 @@ class Result:
             elimination=job.elimination,
             threshold=job.threshold,
         )
+
+    @property
+    def proven(self) -> bool | str:
+        """True where a run ends wrongly with probability at most delta; else why not.
+
+        The proof is the threshold's, for this family, problem, rule, ridge and all stops.
+        It takes the rewards to be draws of the family. Truncated runs have no guarantee.
+        """
+        return of_settings(self.settings)
 
     def summary(self) -> Summary:
         """Mean and standard deviation of tau, errors and cost.
@@ -322,7 +333,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The summary, and the settings that it does not show."""
-        table, left_out = self.summary(), ("instance", "problem", "rule", "stopping")
+        table, left_out = self.summary(), ("instance", "problem", "rule", "stopping", "proven")
         settings = [
             f"{name}: {value}" for name, value in self.settings.items() if name not in left_out
         ]

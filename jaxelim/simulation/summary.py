@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.errors import MissingPackageError
+from jaxelim.simulation.proven import of_elimination, sentence
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ def _notes(result: "Result") -> list[str]:
             f"{cut} of {result.truncated.size} runs were cut off {ends}: "
             f"they are in no mean{biased}."
         )
+    notes.append(sentence(result.threshold, result.proven))
+    if result.elimination is not None or any(one.eliminates for one in result.stopping):
+        notes += of_elimination(result.proven)
     drawn = max(result.timings["samples_drawn"], 1)
     seconds, compiling = result.timings["seconds"], result.timings["compile_seconds"]
     notes.append(

@@ -3,7 +3,8 @@
 A threshold is any callable of (t, delta) made of jax.numpy operations. The number t of
 samples so far (float) and the error probability delta may both have lanes last. A
 threshold must not decrease in t, nor increase in delta. (Paper, section on Assumption
-"beta bounds".)
+"beta bounds".) A method `proof(call)` says whether its proof covers a call; see
+`jaxelim.contracts.proofs`.
 """
 
 import dataclasses
@@ -18,7 +19,10 @@ from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
+    from jaxelim.contracts.proofs import Call
     from jaxelim.instances.instance import Instance
+
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Heuristic:
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + t) - jnp.log(delta)
 
+    def proof(self, call: "Call") -> str:
+        """That it has none."""
+        return "it is known from experience alone"
+
     def constants(self, delta: float) -> tuple[float, float, float]:
         """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds")."""
         return 1.0, math.log(3) / math.log(2), 1.0
@@ -35,10 +43,18 @@ class Heuristic:
 
 @dataclasses.dataclass(frozen=True)
 class GK16:
-    """beta = log((1 + log t)/delta). (Garivier & Kaufmann 2016)"""
+    """beta = log((1 + log t)/delta). (Garivier & Kaufmann 2016)
+
+    It has no proof and can have none: exp(-beta) = delta/(1 + log t) falls so slowly that
+    the LLR of two equal arms exceeds beta at some t almost surely, for every delta.
+    """
 
     def __call__(self, t: Array, delta: Array) -> Array:
         return jnp.log(1 + jnp.log(t)) - jnp.log(delta)
+
+    def proof(self, call: "Call") -> str:
+        """That it has none."""
+        return "it is known from experience alone, and near-equal arms cross it almost surely"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +100,22 @@ class LinearThreshold:
         )
         return (jnp.sqrt(volume - jnp.log(delta)) + self.theta_bound * (self.ridge / 2) ** 0.5) ** 2
 
+    def proof(self, call: "Call") -> bool | str:
+        """True for Gaussian rewards, LLR, selective and full stops, and every rule.
+
+        The instance's d, L and S must not exceed the threshold's, which a live run trusts.
+        """
+        if call.law != "gaussian":
+            return call.other_law("Gaussian rewards")
+        asked = (("dimension", call.dimension), ("feature_bound", call.longest))
+        asked += (("theta_bound", call.theta_norm or 0.0), ("ridge", call.ridge or 0.0))
+        for name, least in asked:
+            own = getattr(self, name)
+            if least > own * (1 + _ROUNDING) or (name == "ridge" and least != own):
+                return f"its {name} is {own:g}, and that of the call {least:g}"
+        stops = ("llr", "selective", "full")
+        return call.uncovered(stops, "LLR, selective and full stops") or True
+
 
 def refuse_linear(threshold: Any, family: Any) -> None:
     """Refuse a `LinearThreshold` for a family that has no ridge.
@@ -117,6 +149,10 @@ class LogLogThreshold:
     def __call__(self, t: Array, delta: Array) -> Array:
         log_x = jnp.log(self.scale * t**2) - jnp.log(delta)
         return log_x + self.factor * jnp.log(log_x)
+
+    def proof(self, call: "Call") -> str:
+        """That it has none."""
+        return "the theory bounds its mean time, and no proof of its errors is known"
 
     def constants(self, delta: float) -> tuple[float, float, float]:
         """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds").

@@ -18,6 +18,7 @@ from jaxelim.checks import integer, real
 from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
+    from jaxelim.contracts.proofs import Call
     from jaxelim.instances.instance import Instance
 
 _STEPS = 4
@@ -168,7 +169,7 @@ class KaufmannKoolen:
 
     @classmethod
     def of(cls, instance: "Instance", problem: Any) -> "KaufmannKoolen":
-        """The threshold of an instance and best arm, top m or signs.
+        """The threshold of an instance and best arm, best item, top m or signs.
 
         Linear arms: one piece of all K arms, for every problem. Half the squared
         distance of theta_hat from theta in the norm of V is at most the sum of the
@@ -177,23 +178,16 @@ class KaufmannKoolen:
         Raises:
             UnsupportedError: another problem, or another family of rewards.
         """
-        family, k = instance.family, instance.K
-        normal = family.name == "gaussian"
+        family = instance.family
+        tested = getattr(family, "family", family)  # of recorded rewards too
+        normal = getattr(tested, "law", str)() == "gaussian"
         if not normal and not hasattr(family, "divergence"):
-            allowed = "gaussian of known variance, or a one-parameter exponential family"
-            raise UnsupportedError("family", family, allowed)
-        if instance.structure == "linear":
-            return cls(1, k, True)
-        if problem.name == "best-arm":
-            return cls(k - 1, 2, normal)
-        if problem.name == "best-item":  # a piece compares means of all arms
-            return cls(1, k, normal)
-        if problem.name == "top-m":
-            return cls(max(problem.m * (k - problem.m), 1), 2, normal)
-        if problem.name == "thresholding":
-            return cls(k, 1, normal)
-        allowed = "best-arm, top-m, thresholding; for others give pieces and arms"
-        raise UnsupportedError("problem", problem, allowed)
+            raise UnsupportedError("family", family, _REWARDS)
+        needed = _pieces_and_arms(problem, instance.structure, instance.K)
+        if needed is None:
+            allowed = "best-arm, best-item, top-m, thresholding; for others give pieces and arms"
+            raise UnsupportedError("problem", problem, allowed)
+        return cls(*needed, normal)
 
     def __post_init__(self) -> None:
         for name in ("pieces", "arms"):
@@ -208,6 +202,47 @@ class KaufmannKoolen:
         if self.gaussian:
             return self.arms * (gaussian(x) + 2 * jnp.log(4 + log_n))
         return self.arms * (exponential_family(x) + 3 * jnp.log1p(log_n))
+
+    def proof(self, call: "Call") -> bool | str:
+        """True without a ridge, where pieces and arms are at least those of the problem.
+
+        Every rule; LLR, selective and full stops, and native tests that compare the arms'
+        intervals or LLRs: where these end a run, pieces are refuted too.
+
+        Raises:
+            UnsupportedError: rewards of unknown variance, a ridge, or gaussian=True for
+                other rewards.
+        """
+        if call.law == "gaussian of unknown variance":
+            raise UnsupportedError("family", call.family, _REWARDS)
+        if self.gaussian and call.law == "one-parameter":
+            allowed = f"KaufmannKoolen(.., gaussian=False) for {call.family!r}"
+            raise UnsupportedError("threshold", self, allowed)
+        if call.ridge:
+            raise UnsupportedError("ridge", call.ridge, f"None or 0 with {self!r}")
+        if call.law not in ("gaussian", "one-parameter"):
+            return call.other_law(_REWARDS)
+        if self.arms != call.arms:  # all K arms cover every problem with one piece
+            needed = _pieces_and_arms(call.problem, call.structure, call.arms)
+            if needed is None:
+                return f"for this problem it needs arms = {call.arms}, all of them"
+            if self.pieces < needed[0] or not needed[1] <= self.arms <= call.arms:
+                return f"this call needs pieces = {needed[0]} and arms = {needed[1]}"
+        return call.uncovered(call.refuting, "tests that refute pieces") or True
+
+
+_REWARDS = "gaussian of known variance, or a one-parameter exponential family"
+
+
+def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | None:
+    """The pieces and arms that cover a problem; None: not known."""
+    if structure == "linear" or problem.name == "best-item":  # pieces compare all arms
+        return 1, k
+    if problem.name == "best-arm":
+        return k - 1, 2
+    if problem.name == "top-m":
+        return max(problem.m * (k - problem.m), 1), 2
+    return (k, 1) if problem.name == "thresholding" else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,6 +298,31 @@ class KaufmannKalyanakrishnan:
         if self.racing:
             return 1 + over
         return 2 * math.e + 1 + math.e * over + (math.e + 1) * over**2
+
+    def proof(self, call: "Call") -> bool | str:
+        """True for native tests that compare intervals; for racing, of equal counts.
+
+        Raises:
+            UnsupportedError: another stop, or rewards of unknown variance.
+        """
+        if call.law == "gaussian of unknown variance":
+            raise UnsupportedError("family", call.family, _REWARDS)
+        tests = ("intervals of equal counts",)
+        tests += () if self.racing else ("intervals",)
+        if self.racing and "intervals" in call.endings:
+            allowed = "racing=False: this rule pulls its arms unequally often"
+            raise UnsupportedError("threshold", self, allowed)
+        if set(call.endings) & set(call.refuting) - set(tests):
+            allowed = f"Native(), of a rule that compares intervals: {self!r} is proven for these"
+            raise UnsupportedError("stopping", call.stopping, allowed)
+        reason = call.uncovered(tests, "")
+        if reason:
+            return reason
+        if call.law not in ("gaussian", "one-parameter"):
+            return call.other_law(_REWARDS)
+        if call.arms > self.arms:
+            return f"its arms are {self.arms}, and those of the call {call.arms}"
+        return True
 
     def __call__(self, t: Array, delta: Array) -> Array:
         x = math.log(self.k1 * self.arms) + self.alpha * jnp.log(t) - jnp.log(delta)

@@ -1,0 +1,137 @@
+"""What a threshold reads of a call to say whether its proof covers it.
+
+A threshold may have a method `proof(call)`, of a `Call`. It returns True, or the reason
+why not, a sentence. It raises `UnsupportedError` where the call contradicts its terms. A
+threshold without the method has no proof.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxelim.errors import ArgumentError, UnsupportedError, in_words
+
+if TYPE_CHECKING:
+    from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+    from jaxelim.contracts.family import Family
+
+GAUSSIAN = "gaussian"
+"""Law of rewards: Gaussian, of known variances."""
+UNKNOWN_VARIANCE = "gaussian of unknown variance"
+"""Law of rewards: Gaussian, of unknown variances."""
+ONE_PARAMETER = "one-parameter"
+"""Law of rewards: a one-parameter exponential family."""
+LAWS = (GAUSSIAN, UNKNOWN_VARIANCE, ONE_PARAMETER)
+
+LLR, SELECTIVE, FULL = "llr", "selective", "full"
+"""Stops that end a run once every piece of the answer was refuted."""
+INTERVALS = "intervals"
+"""Native test: the intervals of the means at level beta part."""
+EQUAL_INTERVALS = "intervals of equal counts"
+"""The same, where all arms that are left were pulled equally often."""
+LLR_OF_PAIRS = "llr of pairs"
+"""Native test: the LLRs of pairs of arms exceed beta."""
+REFUTING = (LLR, SELECTIVE, FULL, INTERVALS, EQUAL_INTERVALS, LLR_OF_PAIRS)
+"""Endings that refute pieces of which one is true where the answer is wrong.
+
+Where the intervals of two arms part, the LLR of their pair is at least beta.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A checked call with one of its stopping rules.
+
+    Attributes:
+        family, problem, rule, stopping, elimination, ridge: of the call.
+        structure: "linear" or "unstructured".
+        arms: K.
+        dimension: d.
+        longest: max_k ||phi_k||, over all instances of a batch.
+        theta_norm: ||theta|| in units of the noise, the largest of a batch. None where
+            nobody knows it, in a live run.
+    """
+
+    family: "Family"
+    problem: "Problem"
+    rule: "SamplingRule"
+    stopping: "StoppingRule"
+    elimination: Any
+    ridge: float | None
+    structure: str
+    arms: int
+    dimension: int
+    longest: float
+    theta_norm: float | None
+    refuting: ClassVar[tuple[str, ...]] = REFUTING
+
+    @property
+    def law(self) -> str:
+        """`Family.law`: one of the laws above, or why proofs do not cover the rewards."""
+        return self.family.law()
+
+    def other_law(self, what: str) -> str:
+        """The reason why a proof for `what`, some rewards, does not cover those of the call."""
+        return f"it is proven for {what}" if self.law in LAWS else self.law
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """What may end a run: of `REFUTING`, or sentences why proofs do not cover a test."""
+        found, rule = [], self.rule
+        native = self.stopping.name == "native"
+        if not native:
+            kind = type(self.stopping)
+            known = _stated(kind, "name", ("start", "update", "observe", "answer"))
+            name = self.stopping.name
+            other = f"no proof of the stopping rule {name!r} is known"
+            found.append(name if known and name in (LLR, SELECTIVE, FULL) else other)
+        if native or rule.traits.always_native:
+            methods = ("init", "fast", "choose", "native")
+            known = _stated(type(rule), "native_test", methods)
+            other = f"no proof of the native test of {type(rule).__name__} is known"
+            found.append(rule.native_test() or other if known else other)
+        return tuple(found)
+
+    def uncovered(self, endings: Sequence[str], what: str) -> str:
+        """Why a proof of these endings does not cover the call; empty where it does.
+
+        `what`: the endings of the proof, in words.
+        """
+        for one in self.endings:
+            if one not in endings and one in (LLR, SELECTIVE, FULL):
+                return f"it is proven for {what}"
+            if one not in endings:
+                native = f"it is proven for {what}, and a native test may end these runs"
+                return native if one in REFUTING else one
+        return ""
+
+
+def _stated(kind: type, attribute: str, methods: Sequence[str]) -> bool:
+    """Whether no method was overridden after the class that states the attribute."""
+    order = [vars(one) for one in kind.__mro__]
+    stated = next((i for i, one in enumerate(order) if attribute in one), len(order))
+    return not any(name in one for one in order[:stated] for name in methods)
+
+
+def proof_of(threshold: Any, call: Call) -> bool | str:
+    """Whether the threshold's proof covers the call: True, or the reason why not.
+
+    Raises:
+        UnsupportedError: the call contradicts the threshold's terms.
+        ArgumentError: the method raises, or returns something else.
+    """
+    proof = getattr(threshold, "proof", None)
+    if proof is None:
+        name = getattr(threshold, "__name__", None) or type(threshold).__name__
+        return f"{name} states no proof"
+    allowed = "a threshold whose proof(call) returns True, or the reason why not as a string"
+    try:
+        found = proof(call)
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        note = f"its proof raised {in_words(error)}"
+        raise ArgumentError("threshold", threshold, allowed, note) from error
+    if found is not True and not (isinstance(found, str) and found.strip()):
+        raise ArgumentError("threshold", threshold, allowed, f"it returned {found!r}")
+    return found

@@ -1,0 +1,205 @@
+"""Which stops are proven: `Result.proven`, summaries, and what contradicts a threshold."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.simulation.job import Engine, Job
+from jaxelim.simulation.proven import proven
+
+MEANS = [1.0, 0.2, 0.0]
+NORMAL = je.Instance.unstructured(MEANS)
+COINS = je.Instance.unstructured([0.8, 0.5, 0.2], je.Bernoulli())
+UNKNOWN = je.Instance.unstructured(MEANS, je.GaussianUnknownVariance())
+BY_ARM = je.Instance.unstructured(MEANS, je.Gaussian(std=[1.0, 2.0, 3.0]))
+LINEAR = je.Instance([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], [1.0, 0.1])
+STACKS = [[0, 1, 1, 0], [0, 0, 1, 0, 0]]
+BEST, NATIVE, LLR = je.BestArm(), je.Native(), je.LLR()
+EVERY = (LLR, je.SelectiveElimination(), je.FullElimination())
+KOOLEN, INTERVALS = je.KaufmannKoolen, je.KaufmannKalyanakrishnan
+
+
+def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
+    """The checked call, which compiles nothing."""
+    return Job.checked(
+        instance, problem, rule, 0.1, stopping, elimination, threshold, 10, 0, 1000, ridge,
+        None, (), Engine(),
+    )  # fmt: skip
+
+
+def found(*given, **settings):
+    return proven(checked(*given, **settings))
+
+
+def recorded(order, family=je.Bernoulli()):  # noqa: B008
+    past = je.Recorded(STACKS, order, family=family)
+    return je.Instance.unstructured(past.means, past)
+
+
+@dataclasses.dataclass(frozen=True)
+class Quick(je.StoppingRule):
+    """A stopping rule of one's own, which may stop whenever it likes."""
+
+    name = "quick"
+
+    def observe(self, seen, state, beta):
+        return state, beta > 0, seen.shape.total()
+
+
+class Hasty(je.LUCB):
+    """LUCB's intervals, and an answer as soon as it may."""
+
+    def native(self, view, state):
+        return view.t > 3, state.mask
+
+
+PROVEN = {
+    "every stop": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), EVERY),
+    "slack": (NORMAL, je.BestArm(epsilon=0.1), je.Uniform(), KOOLEN(2, 2, True), EVERY),
+    "signs": (COINS, je.Thresholding(0.6), je.LUCB(), KOOLEN(3, 1), LLR),
+    "more than needed": (COINS, BEST, je.Uniform(), KOOLEN(9), LLR),
+    "all arms": (COINS, BEST, je.Uniform(), KOOLEN(1, 3), LLR),
+    "the bound of exponential families": (NORMAL, BEST, je.Uniform(), KOOLEN(2), LLR),
+    "variances by arm": (BY_ARM, BEST, je.EBTCI(), KOOLEN(2, 2, True), EVERY),
+    "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN.of(LINEAR, BEST), EVERY),
+    "a ridge that is covered": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold.of(LINEAR), EVERY),
+    "LUCB": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR),
+    "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN.of(LINEAR, BEST), NATIVE),
+    "intervals": (COINS, BEST, je.LUCB(pulls=2), INTERVALS(3), NATIVE),
+    "rounds of intervals": (COINS, BEST, je.Racing(), INTERVALS(3, racing=True), NATIVE),
+    "rounds, the larger level": (COINS, BEST, je.Racing(), INTERVALS(3), NATIVE),
+    "rows of a table": (recorded("bootstrap"), BEST, je.Uniform(), KOOLEN(2), LLR),
+}
+
+
+@pytest.mark.parametrize("call", PROVEN.values(), ids=PROVEN)
+def test_proven(call):
+    assert found(*call) is True
+
+
+def plain(t, delta):
+    return jnp.log(t / delta)
+
+
+NOT = {
+    "from experience alone": (NORMAL, BEST, je.Uniform(), je.Heuristic(), LLR),
+    "almost surely": (NORMAL, BEST, je.Uniform(), je.GK16(), LLR),
+    "no proof of its errors": (NORMAL, BEST, je.Uniform(), je.LogLogThreshold(), LLR),
+    "plain states no proof": (NORMAL, BEST, je.Uniform(), plain, LLR),
+    "needs pieces = 2 and arms = 2": (NORMAL, BEST, je.Uniform(), KOOLEN(1, 2, True), LLR),
+    "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
+    "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN.of(LINEAR, BEST), NATIVE),
+    "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
+    "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
+    "native test may end": (NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR),
+    "its arms are 2": (COINS, BEST, je.LUCB(), INTERVALS(2), NATIVE),
+    "its theta_bound is 0.5": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1, 0.5), LLR),
+    "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 0.9, 2), LLR),
+    "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(1, 1, 2), LLR),
+    "recorded rewards without": (recorded("permuted"), BEST, je.Uniform(), KOOLEN(2), LLR),
+    "is that of their stacks": (
+        recorded("bootstrap", je.Gaussian()), BEST, je.Uniform(), KOOLEN(1, 2, True), LLR
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", NOT)
+def test_not_proven(words):
+    assert words in str(found(*NOT[words]))
+
+
+REFUSED = {
+    "LUCB, LLR stop": ((COINS, BEST, je.LUCB(), INTERVALS(3), LLR), "stopping"),
+    "no intervals": ((COINS, BEST, je.Uniform(), INTERVALS(3), LLR), "stopping"),
+    "LLRs of pairs": ((COINS, BEST, je.ChernoffRacing(), INTERVALS(3), NATIVE), "stopping"),
+    "unequal counts": ((COINS, BEST, je.LUCB(), INTERVALS(3, racing=True), NATIVE), "threshold"),
+    "variance": ((UNKNOWN, BEST, je.LUCB(), INTERVALS(3), NATIVE), "family"),
+    "no variance": ((UNKNOWN, BEST, je.Uniform(), KOOLEN(2), LLR), "family"),
+    "no Gaussian": ((COINS, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR), "threshold"),
+    "a ridge": ((NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR, None, 1.0), "ridge"),
+}
+
+
+@pytest.mark.parametrize(("call", "argument"), REFUSED.values(), ids=REFUSED)
+def test_what_contradicts_a_threshold_is_refused(call, argument):
+    with pytest.raises(je.UnsupportedError) as caught:
+        checked(*call)
+    assert caught.value.argument == argument
+
+
+@dataclasses.dataclass(frozen=True)
+class Stated:
+    """A threshold of one's own with a proof."""
+
+    answer: object = True
+
+    def __call__(self, t, delta):
+        return jnp.log(9 + 9 * t) - jnp.log(delta)
+
+    def proof(self, call):
+        assert (call.arms, call.dimension, call.structure) == (3, 3, "unstructured")
+        assert call.longest == 1 and call.theta_norm == pytest.approx(np.linalg.norm(MEANS))
+        return 1 / 0 if self.answer == "raise" else self.answer
+
+
+def test_a_proof_of_ones_own():
+    assert found(NORMAL, BEST, je.Uniform(), Stated()) is True
+    assert found(NORMAL, BEST, je.Uniform(), Stated("it is a guess")) == "it is a guess"
+    for wrong in (None, False, "", 1, "raise"):
+        with pytest.raises(je.ArgumentError, match=r"threshold.*proof\(call\)"):
+            checked(NORMAL, BEST, je.Uniform(), Stated(wrong))
+
+
+def test_each_stop_has_its_reason():
+    several = found(NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), (LLR, Quick()))
+    assert several == "quick: no proof of the stopping rule 'quick' is known"
+
+
+def test_in_results_and_files(tmp_path):
+    common = dict(delta=0.1, runs=3, max_samples=3000, stopping=je.SelectiveElimination())
+    sure = je.simulate(NORMAL, BEST, je.Uniform(), threshold=KOOLEN(2, 2, True), **common)
+    plain = je.simulate(NORMAL, BEST, je.Uniform(), **common)
+    assert sure.proven is True and "alone" in str(plain.proven)
+    text, other = str(sure.summary()), str(plain.summary())
+    assert f"Threshold {KOOLEN(2, 2, True)}, proven" in text and "Elimination" not in text
+    assert "Threshold Heuristic(), without proof: it is known" in other
+    assert "without proof it may err more often than LLR stopping" in other
+    notes = je.compare({"sure": sure, "plain": plain}).notes
+    assert "Proven to err with probability at most delta: sure." in notes
+    assert any(note.startswith("Without proof: plain, Heuristic()") for note in notes)
+    sure.save(tmp_path / "sure.nc")
+    back = je.load_result(tmp_path / "sure.nc")
+    assert back.proven is True and str(back.summary()) == text
+
+
+def test_live_runs_name_threshold_and_guarantee():
+    def told(threshold, times):
+        run = je.LiveRun(3, BEST, je.EBTCI(), delta=0.1, threshold=threshold)
+        run.tell([0, 1, 2] * times, [9.0, 0.0, 0.0] * times)
+        return run
+
+    run = told(KOOLEN(2, 2, True), 3)
+    assert (
+        run.stopped and run.proven is True and f"{KOOLEN(2, 2, True)}, proven" in str(run.summary())
+    )
+    run = told(je.Heuristic(), 3)
+    assert run.stopped and "Heuristic(), without proof: it is known" in str(run.summary())
+    run = told(je.Heuristic(), 1)
+    assert "Heuristic(), without proof" in str(run.summary())
+    # Nobody knows theta in a live run: the threshold's bound on it is trusted.
+    live = je.LiveRun([[1.0, 0.0], [0.0, 2.0]], BEST, je.LinGapE(),
+                      threshold=je.LinearThreshold(2, 2.0, 1e-9))  # fmt: skip
+    assert live.proven is True
+
+
+def test_the_bound_of_known_variances():
+    """Gaussian rewards of several known variances have C_G, 15.8 in place of 32.6."""
+    instance = je.Instance.unstructured([0.5, 0.4, 0.3, 0.2], je.Gaussian(std=[1.0, 2.0, 3.0, 1.0]))
+    made = KOOLEN.of(instance, BEST)
+    assert made == KOOLEN(3, 2, True)
+    level = float(made(jnp.asarray(1000.0), jnp.asarray(0.1)))
+    other = float(KOOLEN(3, 2)(jnp.asarray(1000.0), jnp.asarray(0.1)))
+    assert level == pytest.approx(15.8, abs=0.1) and other > 2 * level
