@@ -7,7 +7,19 @@ import jaxelim
 
 ROOT = Path(jaxelim.__file__).parent
 LAYERS = (
-    ("matrices", "lanes", "errors", "checks", "files", "scope", "cache", "program_cache", "tables"),
+    (
+        "matrices",
+        "lanes",
+        "errors",
+        "checks",
+        "files",
+        "scope",
+        "cache",
+        "program_cache",
+        "tables",
+        "numerics",
+        "mixtures",
+    ),  # fmt: skip
     ("contracts", "thresholds"),
     ("stopping", "families"),
     ("instances", "problems"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -15,6 +16,7 @@ from jaxelim.lanes import ArmBlock, LaneOps
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
     from jaxelim.instances.instance import Instance
+    from jaxelim.mixtures.grid import Grid
 
 
 class Family:
@@ -162,6 +164,27 @@ class Family:
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
+
+    def check_prior(self, grid: "Grid") -> None:
+        """Refuse a fixed prior of a mixture that the family does not have."""
+        if grid.prior is not None:
+            raise ArgumentError("prior", grid.prior, f"None for {self!r}")
+
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid") -> Array:
+        """log e of every piece, for one run: [Q] without lanes; `space.lanes` has the plain form.
+
+        e_p = inf over lambda in p of sum_j w_j prod_k M_{k,j}(lambda_k), j over the priors of
+        the grid: a mean of likelihood ratios to lambda, over the priors. The result is at
+        most log e_p. It is at most 0 where the estimates do not lie outside the piece, and
+        finite or -inf where there is no piece. Never NaN.
+        """
+        raise undefined(self, "log_e(space, stats, shape, grid)")
+
+    def log_e_above(
+        self, space: ArmContext, stats: Statistics, shape: Shape, grid: "Grid"
+    ) -> Array:
+        """An upper bound on `log_e` that costs less: [Q]; inf where the family has none."""
+        return jnp.full(shape.exists.shape, jnp.inf)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

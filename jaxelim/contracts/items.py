@@ -76,5 +76,8 @@ class Items(Shape):
         z, lanes = items_of(space), space.lanes
         return design.along(space, lanes.row(z, self.first) - lanes.row(z, piece))
 
+    def directions(self, space: "LinearContext") -> Array:
+        return differences(space, self.first)
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise TypeError("Items: the problem itself gives its half-spaces")

@@ -105,6 +105,10 @@ class Shape:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
 
+    def directions(self, space: "LinearContext") -> Array:
+        """The direction y of every place, for one run: [Q, d]; traced."""
+        raise TypeError(f"{type(self).__name__} does not define directions")
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host, one run: the directions [P, d] and offsets [P] of the pieces that exist."""
         raise TypeError(f"{type(self).__name__} does not define half_spaces")
@@ -193,6 +197,12 @@ class Rows(Shape):
             row = jnp.where(r == other, cross[:, other], row)
         return design.difference(space, row, space.lanes.take(self.first, r), k)
 
+    def directions(self, space: "LinearContext") -> Array:
+        phi = space.features
+        if not self.several:
+            return phi[self.first][None] - phi
+        return (phi[self.first][:, None] - phi[None]).reshape(-1, phi.shape[1])
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first = np.atleast_1d(np.asarray(self.first))
         exists = np.asarray(self.exists).reshape(len(first), -1)
@@ -249,6 +259,9 @@ class Levels(Shape):
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(self.above, piece), along, -along)
 
+    def directions(self, space: "LinearContext") -> Array:
+        return jnp.where(self.above[:, None], space.features, -space.features)
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         exists = np.asarray(self.exists)
         sign = np.where(np.asarray(self.above), 1.0, -1.0)[exists]
@@ -281,6 +294,9 @@ class Directions(Shape):
 
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         return design.along(space, space.lanes.row(self.y, piece))
+
+    def directions(self, space: "LinearContext") -> Array:
+        return self.y
 
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         exists = np.asarray(self.exists)

@@ -13,6 +13,9 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics.binet import remainder
+from jaxelim.numerics.logarithm import log, log1p
 
 
 @jax.tree_util.register_static
@@ -58,6 +61,29 @@ class Bernoulli(OneParameter):
         """Beta(1 + S, 1 + N - S), S the successes: the prior is uniform."""
         successes = counts * means
         return draws.beta(key, 1 + successes, 1 + (counts - successes), least=1.0)
+
+    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+        """Beta(c at, c (1 - at)), or a fixed Beta(a, b). With a, b of either, S successes
+
+        log B(S + a, N - S + b) - log B(a, b) - S log at - (N - S) log(1 - at).
+        """
+        c, n, m, y = grid.over(counts, means, at)
+        rest = 1 - y
+        if grid.prior is not None:
+            a, b = (jnp.full_like(n, one) for one in grid.prior)
+            c = a + b
+            off = n * (m - y) + (a - c * y)
+        else:
+            a, b, off = c * y, c * rest, n * (m - y)
+        total, yes, no = n + c, n * m + a, n * (1 - m) + b
+        up, down = log1p(off / (total * y)), log1p(-off / (total * rest))
+        value = (yes - 0.5) * up + (no - 0.5) * down + remainder(yes) + remainder(no)
+        value = value - remainder(total) - log1p(n / c) / 2
+        if grid.prior is None:
+            return value - remainder(a) - remainder(b) + remainder(c)
+        # log B(a, b), less what the terms above take for it, a log at + b log(1 - at).
+        value = value + (a - 0.5) * log(y / (a / c)) + (b - 0.5) * log(rest / (b / c))
+        return value - remainder(a) - remainder(b) + remainder(c)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds: on each side the nearer of two.

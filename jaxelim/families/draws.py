@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.families.logarithm import log
+from jaxelim.numerics.logarithm import log
 
 
 def fold(key: Array, n: Array | int) -> Array:

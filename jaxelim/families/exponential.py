@@ -14,6 +14,9 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, itakura
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics.binet import remainder
+from jaxelim.numerics.logarithm import log, log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -35,6 +38,7 @@ class Exponential(OneParameter):
     name: ClassVar[str] = "exponential"
     low: ClassVar[float] = 0.0  # not a mean itself: see `check`
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+    convex_in: ClassVar[str] = "reciprocal"
 
     def check(self, instance: "Instance") -> None:
         super().check(instance)
@@ -67,6 +71,21 @@ class Exponential(OneParameter):
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
         return counts * means / draws.gamma(key, counts, least=1.0)
+
+    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+        """The rate is Gamma(c + 1, rate c at), or a fixed Gamma(a, rate b). With a, b of either
+
+        log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log at + S/at.
+        """
+        c, n, m, y = grid.over(counts, means, at)
+        if grid.prior is not None:
+            a, b = (jnp.full_like(n, one) for one in grid.prior)
+            scaled = b / y
+        else:
+            a, scaled = c + 1, c
+        total, off = n + a, n * ((m - y) / y)
+        value = off - total * log1p((off + (scaled - a)) / total) - log1p(n / a) / 2
+        return value + a * log(scaled / a) + remainder(total) - remainder(a)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds.

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Problem
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
@@ -31,6 +31,7 @@ from jaxelim.families.designs import (
     SquareDesign,
 )
 from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.gaussian_mixtures import GaussianMixtures
 from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
@@ -92,7 +93,7 @@ class InitialStatistics:
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Gaussian(Family):
+class Gaussian(GaussianMixtures):
     """Gaussian rewards of known standard deviation.
 
     `Gaussian([..])`, with a standard deviation for each arm, makes a `GaussianByArm`:

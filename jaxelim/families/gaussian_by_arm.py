@@ -12,11 +12,12 @@ from jaxelim import checks
 from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.contracts.views import View
+from jaxelim.contracts.views import ArmContext, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.families import draws
+from jaxelim.families import draws, gaussian_mixtures
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -128,6 +129,21 @@ class GaussianByArm(OneParameter):
     def slack_pair(self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float) -> Array:
         """(a - b + slack)^2/(2 (1/n_a + 1/n_b)) for a > b - slack, else 0."""
         return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def check_prior(self, grid: Grid) -> None:
+        """Any mean and standard deviation will do."""
+
+    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [K, J], one row an arm."""
+        given = grid, counts, means, self.costs(means), self._unit
+        return gaussian_mixtures.log_mixture(*given, at)
+
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        given = grid, self.costs(stats.means), self._unit
+        return gaussian_mixtures.of_arms(space, stats, shape, *given)
+
+    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        return jnp.full(shape.exists.shape, jnp.inf)
 
     def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
         """means -+ std sqrt(2 beta/counts)."""

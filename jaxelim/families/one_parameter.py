@@ -14,16 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Problem
 from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.families import slack as slacks
 from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
-from jaxelim.families.logarithm import log, log1p
+from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
+from jaxelim.numerics.logarithm import log, log1p
 from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
@@ -153,12 +154,12 @@ class ArmStatistics(Statistics):
     lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
 
 
-class OneParameter(Family):
+class OneParameter(MeanMixtures):
     """A one-parameter exponential family of rewards; each arm has its own mean.
 
     A family defines `draw`, `divergence`, `variance` and `bracket`, and inherits the
-    rest. Precision counts n are pulls over cost, or weights over cost; see `costs`.
-    Estimates may lie at the ends of the range of means.
+    rest. With `log_mixture` it has e-values too. Precision counts n are pulls over cost,
+    or weights over cost; see `costs`. Estimates may lie at the ends of the range of means.
 
     Pieces: Garivier & Kaufmann 2016, section 2. Bounds: Kaufmann &
     Kalyanakrishnan 2013.

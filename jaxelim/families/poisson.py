@@ -15,6 +15,9 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics.binet import remainder
+from jaxelim.numerics.logarithm import log, log1p
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -79,6 +82,22 @@ class Poisson(OneParameter):
     def posterior(self, key: Array, counts: Array, means: Array) -> Array:
         """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
         return draws.gamma(key, counts * means + 0.5) / counts
+
+    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+        """Gamma(c at, rate c), or a fixed Gamma(a, rate b). With a, b of either, S the sum
+
+        log Gamma(S + a) - log Gamma(a) + a log b - (S + a) log(N + b) - S log at + N at.
+        """
+        b, n, m, y = grid.over(counts, means, at)
+        if grid.prior is not None:
+            a, b = (jnp.full_like(n, one) for one in grid.prior)
+            own, rest = a * log(b * y / a), a - b * y
+        else:
+            a, own, rest = b * y, 0.0, 0.0
+        total, off = n * m + a, n * (m - y)
+        ratio = log1p((off + rest) / ((n + b) * y))
+        half = log(total / a) if grid.prior is not None else ratio + log1p(n / b)
+        return total * ratio - off + own - half / 2 + remainder(total) - remainder(a)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
         """Numbers at or beyond the two bounds.

@@ -14,8 +14,8 @@ from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.families.draws import fold
-from jaxelim.families.logarithm import log
 from jaxelim.lanes import index_like
+from jaxelim.numerics.logarithm import log
 
 LEADERS, CHALLENGERS = ("eb", "ucb", "ts"), ("tc", "tci", "rs")
 SELECTIONS = ("sampling", "tracking")

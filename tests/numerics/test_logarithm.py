@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxelim import scope
-from jaxelim.families import logarithm
+from jaxelim.numerics import logarithm
 
 
 @pytest.mark.parametrize("name", ["log", "log1p"])

@@ -1,0 +1,96 @@
+"""Mixtures of Gaussian arms: closed forms, with the infimum inside the sum over the grid.
+
+A prior of strength c centred at the tested mean gives arm k the precision and the price
+
+    n'_k = N_k^2/(N_k + c)/cost_k,    log(1 + N_k/c)/2,
+
+and a fixed prior N(mean, sd^2), with c_k = cost_k/sd^2,
+
+    n'_k = N_k/cost_k,    log(1 + N_k/c_k)/2 + N_k c_k/(N_k + c_k) (m_k - mean)^2/(2 cost_k).
+
+log M_k(u) = n'_k (m_k - u)^2/2 - price_k. Costs are variances in the unit of a run.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.mixtures.grid import Grid
+from jaxelim.numerics.logarithm import log1p
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Weighed:
+    """What each prior makes of an arm's pulls: [.., J] each."""
+
+    precision: Array  # n'
+    price: Array
+
+    def at(self, take) -> "Weighed":
+        """Both, indexed or reshaped by `take`."""
+        return Weighed(take(self.precision), take(self.price))
+
+
+def weighed(grid: Grid, counts: Array, means: Array, costs: Array | float, unit: float) -> Weighed:
+    """Precisions and prices of arms.
+
+    Args:
+        grid: the priors.
+        counts: pulls N [..], above 0.
+        means: m [..], in units of `unit`.
+        costs: variances of one reward, [..] or a number, in units of unit^2.
+        unit: the unit of a run, in the units of the rewards.
+    """
+    strength, n = grid.over(counts)
+    if grid.prior is None:
+        precision = n * (n / (n + strength))
+        price = log1p(n / strength) / 2
+        costs = costs if isinstance(costs, float | int) else costs[..., None]
+        return Weighed(precision / costs, price)
+    centre, spread = (one / unit for one in grid.prior)
+    strength = costs / spread**2
+    off = means - centre
+    price = log1p(counts / strength) / 2
+    price = price + counts * (strength / (counts + strength)) * (off * off) / (2 * costs)
+    return Weighed((counts / costs)[..., None], price[..., None])
+
+
+def apart(grid: Grid, margin: Array, precision: Array, price: Array) -> Array:
+    """log e of pieces at a margin: margin^2 precision/2 - price, -inf where it is not above 0.
+
+    Args:
+        grid: the priors.
+        margin: [Q], how far the estimates are outside the piece.
+        precision, price: [Q, J].
+    """
+    squares = (margin * margin / 2)[..., None]
+    value = grid.log_mean_exp(squares * precision - price)
+    return jnp.where((margin > 0) & ~jnp.isnan(value), value, -jnp.inf)
+
+
+def pair(grid: Grid, margin: Array, a: Weighed, b: Weighed) -> Array:
+    """log e of {mu_b >= mu_a + slack}, margin m_a - m_b + slack: [Q], of arms [Q, J] each."""
+    precision = a.precision * (b.precision / (a.precision + b.precision))
+    return apart(grid, margin, precision, a.price + b.price)
+
+
+def half_space(grid: Grid, margin: Array, y: Array, arms: Weighed) -> Array:
+    """log e of {y . lambda <= c} on independent arms: [Q].
+
+    margin^2/(2 sum_k y_k^2/n'_k) - the sum of the prices where y_k is not 0.
+
+    Args:
+        grid: the priors.
+        margin: y . means - c: [Q].
+        y: the directions: [Q, K].
+        arms: [K, J].
+    """
+    product = lambda x, of: jnp.matmul(x, of, precision="highest")  # noqa: E731
+    norm = product(y * y, 1 / arms.precision)
+    price = product((y != 0).astype(y.dtype), arms.price)
+    exists = norm > 0
+    precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
+    return apart(grid, margin, precision, price)

@@ -1,0 +1,77 @@
+"""Priors of a mixture of likelihood ratios."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.checks import real
+from jaxelim.errors import ArgumentError
+from jaxelim.numerics.logarithm import log
+
+_FLOOR = -1e300
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Priors c_1, .., c_J of equal weight centred at the tested mean, or one fixed prior.
+
+    A prior of strength c has the weight of c pulls.
+
+    Args:
+        strengths: [J] numbers above 0.
+        prior: two numbers, the second above 0, in place of the strengths. Bernoulli:
+            Beta(a, b). Poisson: Gamma(shape, rate) of the mean. Exponential:
+            Gamma(shape, rate) of 1/mean. Gaussian: mean and standard deviation of the
+            mean, in the units of the rewards. None: the strengths.
+
+    Raises:
+        ArgumentError: strengths or prior are no such numbers.
+    """
+
+    strengths: tuple[float, ...] = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+    prior: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        strengths = _numbers("strengths", self.strengths, "one or more numbers above 0")
+        if not strengths or min(strengths) <= 0:
+            raise ArgumentError("strengths", self.strengths, "one or more numbers above 0")
+        object.__setattr__(self, "strengths", strengths)
+        if self.prior is None:
+            return
+        allowed = "None, or two numbers, the second above 0"
+        prior = _numbers("prior", self.prior, allowed)
+        if len(prior) != 2 or prior[1] <= 0:
+            raise ArgumentError("prior", self.prior, allowed)
+        object.__setattr__(self, "prior", prior)
+
+    @property
+    def size(self) -> int:
+        """J: the number of strengths, or 1 with a fixed prior."""
+        return 1 if self.prior is not None else len(self.strengths)
+
+    def over(self, *x: Array) -> tuple[Array, ...]:
+        """The strengths [1, .., J], then each of x [..] as [.., 1]: to broadcast to [.., J]."""
+        strengths = np.reshape(self.strengths, (1,) * x[0].ndim + (-1,))
+        return jnp.asarray(strengths, x[0].dtype), *(one[..., None] for one in x)
+
+    def log_mean_exp(self, values: Array) -> Array:
+        """log sum_j exp(values_j)/J: [.., J] -> [..]."""
+        most = jnp.maximum(jnp.max(values, -1), _FLOOR)
+        total = jnp.sum(jnp.exp(values - most[..., None]), -1)
+        return most + log(total) - math.log(self.size)
+
+
+def _numbers(name: str, given: Any, allowed: str) -> tuple[float, ...]:
+    """The finite numbers of a list or tuple."""
+    if not isinstance(given, list | tuple | np.ndarray):
+        raise ArgumentError(name, given, allowed)
+    try:
+        return tuple(real(name, one) for one in given)
+    except ArgumentError:
+        raise ArgumentError(name, given, allowed) from None

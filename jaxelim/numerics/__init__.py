@@ -1,0 +1,1 @@
+"""Functions of numbers in plain arithmetic, which XLA:CPU vectorises."""

@@ -1,0 +1,104 @@
+"""Statistics of random arms, and the mixtures of PROOFS by numerical integration, in NumPy."""
+
+import numpy as np
+from scipy.special import betaln, gammaln, log_expit
+
+import jaxelim as je
+
+STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+PRIORS = {
+    "bernoulli": (5.0, 95.0), "poisson": (2.0, 1.5), "exponential": (2.5, 1.2),
+    "gaussian": (0.3, 0.7),
+}  # fmt: skip
+FAMILIES = {
+    "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
+    "gaussian": je.Gaussian(),
+}  # fmt: skip
+_NODES = np.linspace(-7.5, 7.5, 3001)
+
+
+def sums(name, rng, counts, means):
+    """Sums of rewards of arms with these counts and means."""
+    if name == "bernoulli":
+        return rng.binomial(counts, means).astype(float)
+    if name == "poisson":
+        return rng.poisson(counts * means).astype(float)
+    if name == "exponential":
+        return rng.gamma(counts, means)
+    return counts * means + np.sqrt(counts) * rng.normal(size=counts.shape)
+
+
+def random_means(name, rng, size):
+    """Means of arms, in the range of the family."""
+    if name == "bernoulli":
+        return rng.uniform(0.02, 0.98, size)
+    return rng.normal(size=size) if name == "gaussian" else np.exp(rng.normal(size=size))
+
+
+def random_arms(name, rng, size, most=4):
+    """Counts from 1 to 10^most, evenly on a logarithmic scale, and estimates."""
+    counts = np.floor(10 ** rng.uniform(0, most, size))
+    given = sums(name, rng, counts.astype(int), random_means(name, rng, size))
+    return counts, given / counts
+
+
+def integrated(name, counts, means, at, prior):
+    """log of the integral of p(rewards | theta)/p(rewards | at) over the prior's density.
+
+    The trapezoidal rule in a coordinate t of theta on the line, at t = centre + width sinh(v).
+
+    Args:
+        name: the family's.
+        counts, means, at: of equal shapes.
+        prior: (a, b) as in `Grid`; for "gaussian" mean and standard deviation.
+    """
+    a, b = (np.broadcast_to(one, counts.shape)[..., None] for one in prior)
+    n, m, y = (x[..., None] for x in (counts, means, at))
+    s = n * m
+    if name == "bernoulli":
+        rate = (s + a) / (n + a + b)
+        centre, curve = np.log(rate / (1 - rate)), (n + a + b) * rate * (1 - rate)
+    elif name == "poisson":
+        centre, curve = np.log((s + a) / (n + b)), s + a
+    elif name == "exponential":
+        centre, curve = np.log((n + a) / (s + b)), n + a
+    else:
+        curve = n + 1 / b**2
+        centre = (s + a / b**2) / curve
+    t = centre + np.sinh(_NODES) / np.sqrt(curve)
+    if name == "bernoulli":
+        value = (s + a) * log_expit(t) + (n - s + b) * log_expit(-t) - betaln(a, b)
+        value = value - s * np.log(y) - (n - s) * np.log1p(-y)
+    elif name == "poisson":
+        value = (s + a) * t - (n + b) * np.exp(t) + a * np.log(b) - gammaln(a)
+        value = value - s * np.log(y) + n * y
+    elif name == "exponential":
+        value = (n + a) * t - (s + b) * np.exp(t) + a * np.log(b) - gammaln(a)
+        value = value + n * np.log(y) + s / y
+    else:
+        value = n * (t - y) * (m - (t + y) / 2)
+        value = value - (t - a) ** 2 / (2 * b**2) - np.log(b * np.sqrt(2 * np.pi))
+    value = value + np.log(np.cosh(_NODES)) - np.log(curve) / 2
+    most = value.max(-1, keepdims=True)
+    return most[..., 0] + np.log(np.exp(value - most).sum(-1) * (_NODES[1] - _NODES[0]))
+
+
+def centred(name, at, c):
+    """The prior (a, b) of strength c at a tested mean."""
+    if name == "bernoulli":
+        return c * at, c * (1 - at)
+    if name == "poisson":
+        return c * at, c
+    return (c + 1, c * at) if name == "exponential" else (at, c**-0.5)
+
+
+def components(name, counts, means, at, grid):
+    """log M_j by integration: [.., J]."""
+    priors = [centred(name, at, c) for c in grid.strengths] if grid.prior is None else [grid.prior]
+    return np.stack([integrated(name, counts, means, at, one) for one in priors], -1)
+
+
+def mean_exp(values):
+    """log mean_j exp(values_j) along the last axis."""
+    most = values.max(-1, keepdims=True)
+    return most[..., 0] + np.log(np.exp(values - most).mean(-1))
