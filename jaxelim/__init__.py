@@ -32,6 +32,7 @@ from jaxelim.errors import (
     OverError,
     ResultFileError,
     RidgeWarning,
+    StarvationWarning,
     RuleError,
     SchedulerLost,
     SetupError,
@@ -91,6 +92,7 @@ from jaxelim.thresholds import (
     KaufmannKoolen,
     LinearThreshold,
     LogLogThreshold,
+    Mixture,
 )
 
 if TYPE_CHECKING:
@@ -136,11 +138,13 @@ __all__ = [
     "LogLogThreshold",
     "MemoryLimitError",
     "MissingPackageError",
+    "Mixture",
     "Native",
     "OK",
     "OneParameter",
     "OverError",
     "PieceSet",
+    "PieceThreshold",
     "Poisson",
     "PrecisionError",
     "Problem",
@@ -157,6 +161,7 @@ __all__ = [
     "SetupError",
     "Snapshot",
     "Statistics",
+    "StarvationWarning",
     "StoppingRule",
     "StoreError",
     "Thresholding",

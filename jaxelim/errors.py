@@ -232,6 +232,10 @@ class RidgeWarning(UserWarning):
     """The ridge may let a run stop on a wrong answer: the threshold does not cover its bias."""
 
 
+class StarvationWarning(UserWarning):
+    """A sampling rule may hardly ever gather the evidence that a proven test asks for."""
+
+
 class StoreError(JaxelimError):
     """A file or folder of stored results cannot be read or written.
 

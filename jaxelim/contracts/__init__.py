@@ -82,6 +82,15 @@ class Problem:
             seen = Estimate(LaneOps(), *given)
             return self.shape(seen, self.answer(seen)).half_spaces(arms)
 
+    def wrong_answers(self, arms: int) -> int | None:
+        """Host: how many pieces of which one must hold the truth where an answer is wrong.
+
+        With independent arms it is at most the number of wrong answers; None: not known.
+        A threshold that covers each of these pieces with error delta divided by this
+        number is wrong with probability at most delta.
+        """
+        return None
+
     def scaled(self, scale: float) -> "Problem":
         """The same problem for means divided by `scale`."""
         return self
@@ -120,7 +129,7 @@ class PieceSet:
 
     def drop_all(self, seen: Snapshot, beta: Array) -> "PieceSet":
         """The set without the pieces, of all answers, that beta [] refutes."""
-        return self.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
+        return self.drop(seen, seen.refuted(beta, self.active(seen)))
 
     def tests(self, seen: Snapshot, full: bool) -> Array:
         """The number of pieces that the next check tests: [] int32."""
@@ -168,6 +177,10 @@ class SamplingRule:
     def report(self, instance: Any, problem: Problem) -> dict[str, float]:
         """Host: names and numbers of `prepare`'s work, for a result's settings."""
         return {}
+
+    def caution(self, instance: Any, threshold: Any) -> str | None:
+        """Host: why a proven test may hardly ever end the rule's runs, and what helps; or None."""
+        return None
 
     def in_turn(self, instance: Any, problem: Problem) -> bool:
         """Host: whether runs take less time one after the other than side by side.

@@ -8,14 +8,17 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts import looks
 from jaxelim.contracts.shapes import Shape
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
+    from jaxelim.contracts.piecewise import PieceThreshold
     from jaxelim.families.linear_evidence import LinearEvidence
 
 Tree = Any
@@ -135,20 +138,47 @@ class Snapshot(_Seen):
     answer: Tree  # the empirical answer, in the problem's own form
     shape: Shape  # of its pieces
     evidence: Evidence  # about them
+    threshold: "PieceThreshold | None" = dataclasses.field(default=None, metadata=_STATIC)
+    live: Array | None = None  # [] bool: the run is not over; None: it is not known
 
     @staticmethod
     def of(
-        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics
-    ) -> "Snapshot":
-        """Compute all that is read at one t."""
+        family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
+        threshold: "PieceThreshold | None" = None, live: Array | None = None,
+    ) -> "Snapshot":  # fmt: skip
+        """Compute all that is read at one t.
+
+        Args:
+            family, problem, space, stats: of the runs.
+            threshold: one whose level depends on the piece; None: beta alone is compared.
+            live: [] bool, the runs that may look at their pieces; None: all.
+        """
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
         evidence = family.evidence(space, stats, shape)
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats,
-            answer=answer, shape=shape, evidence=evidence,
+            answer=answer, shape=shape, evidence=evidence, threshold=threshold, live=live,
         )  # fmt: skip
+
+    def refuted(self, beta: Array, among: Array) -> Array:
+        """The pieces of the answer that are refuted at level beta []: [Q] bool.
+
+        Args:
+            beta: what the threshold gives at (t, delta).
+            among: the pieces that matter, [Q] bool; others may be left out.
+        """
+        if self.threshold is None:
+            return self.shape.exists & self.evidence.refuted(beta)
+        return looks.refuted(self, beta, among & self.shape.exists)
+
+    def all_refuted(self, beta: Array) -> Array:
+        """Whether all pieces of the answer are refuted at level beta []: [] bool."""
+        if self.threshold is not None:
+            return looks.all_refuted(self, beta)
+        values = self.evidence.values()
+        return self.lanes.min(jnp.where(self.shape.exists, values, jnp.inf)) > beta
 
     @property
     def means(self) -> Array:

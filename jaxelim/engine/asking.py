@@ -55,7 +55,7 @@ class Asking:
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None, "beta_checked": None}
         if spec.rule.traits.uses_delta:
-            beta, checked = (self.observing.beta(s, delta) for s in (t, stats.t))
+            beta, checked = (self.observing.width(s, delta, stats) for s in (t, stats.t))
             levels = {"delta": delta, "beta": beta, "beta_checked": checked}
         return View(
             family=spec.family,
@@ -118,11 +118,13 @@ class Asking:
     def natively(self, view: View, state: Tree, still: Array) -> tuple[Array, Array] | None:
         """Where the rule's own test ends runs among those `still` open, and its answer."""
         rule, stopping = self.spec.rule, self.spec.stopping
-        if not (rule.traits.always_native or any(isinstance(s, Native) for s in stopping)):
+        # Another threshold's proof does not cover the rule's own test.
+        always = rule.traits.always_native and self.observing.piecewise is None
+        if not (always or any(isinstance(s, Native) for s in stopping)):
             return None
         natively, verdict = self.ask("native", view, state)
         now = still & natively
-        if not rule.traits.always_native:
+        if not always:
             now = now & np.array([isinstance(s, Native) for s in stopping])[:, None, None]
         return now, verdict
 

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.views import ArmContext, Snapshot, Tree
+from jaxelim.contracts.piecewise import PieceThreshold
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.lanes import LaneOps
+from jaxelim.stopping.llr import Native
 
 
 class Observed(NamedTuple):
@@ -44,10 +46,27 @@ class Observing:
         # Finished lanes keep stepping. What they eliminate gets a time after their end;
         # `outcome` drops it.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
-        return Snapshot.of(spec.family, spec.problem, self.space(inputs, lane.features), stats)
+        given = spec.family, spec.problem, self.space(inputs, lane.features), stats
+        return Snapshot.of(*given, self.piecewise, ~lane.done)
+
+    @property
+    def piecewise(self) -> PieceThreshold | None:
+        """The threshold, if its level depends on the piece."""
+        threshold = self.spec.threshold
+        return threshold if isinstance(threshold, PieceThreshold) else None
 
     def beta(self, t: Array, delta: Array) -> Array:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
+
+    def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
+        """What a rule reads as beta: [B], or [K, B] where its own test ends runs by levels of arms."""
+        threshold = self.piecewise
+        if threshold is None:
+            return self.beta(t, delta)
+        if any(isinstance(one, Native) for one in self.spec.stopping):
+            return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
+        width = threshold.width(t.astype(self.spec.dtype), delta)
+        return jnp.asarray(width, self.spec.dtype)
 
     def betas(self, lane: Lane) -> Array:
         """beta(t, delta) for every delta: [D, B]."""

@@ -24,7 +24,7 @@ from jax.extend import core
 _ALLOWED = frozenset(
     """
     abs add and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil
-    clamp concatenate convert_element_type copy copy_p cos cumsum div dot_general
+    clamp clz concatenate convert_element_type copy copy_p cos cumsum div dot_general
     dynamic_slice dynamic_update_slice eq eq_to erf exp exp2 expm1 expand_dims floor
     gather ge gt integer_pow iota is_finite le le_to log log1p logistic lt lt_to max min
     mul ne neg nextafter not or pad population_count pow random_bits random_fold_in

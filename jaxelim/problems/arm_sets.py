@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import PieceSet
+from jaxelim.contracts import PieceSet, looks
 from jaxelim.lanes import index_like, over_arm_blocks
 
 
 def refuted_against(seen, beta) -> Array:
     """The arms or items k with a refuted piece {mu_i <= mu_k} for some i: [K] bool."""
+    if seen.threshold is not None:
+        return jnp.any(looks.refuted_pairs(seen, beta), 0)
 
     def more(found, arms):
         for _, row in seen.family.refuted_pairs(seen, arms, beta):

@@ -75,6 +75,9 @@ class BestArm(Problem):
     def shape(self, seen, answer):
         return Rows(answer, index_like(seen.means) != answer, seen.means.shape[0] - 1)
 
+    def wrong_answers(self, arms):
+        return arms - 1
+
     def pieces(self, seen, pair_times=False):
         return ArmSet.full(seen.means)
 

@@ -124,6 +124,9 @@ class BestItem(Problem):
     def shape(self, seen, answer):
         return Items(answer, self._each(answer) != answer, len(self.items) - 1)
 
+    def wrong_answers(self, arms):
+        return len(self.items) - 1
+
     def pieces(self, seen, pair_times=False):
         return ArmSet.full(seen.shape.exists)
 

@@ -117,6 +117,9 @@ class EpsilonBestArm(Problem):
         exists = index_like(means) != answer
         return SlackRows(answer, exists, means.shape[0] - 1, self.epsilon)
 
+    def wrong_answers(self, arms):
+        return arms - 1
+
     def pieces(self, seen, pair_times=False):
         return SlackSet.full(seen.means, 1, pair_times)
 

@@ -12,7 +12,7 @@ from jax import Array
 from jaxelim import scope
 from jaxelim.cache import jitted
 from jaxelim.checks import real_array
-from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts import PieceSet, Problem, looks
 from jaxelim.contracts.shapes import Directions
 from jaxelim.errors import ArgumentError, TieError, in_words
 from jaxelim.lanes import saturated
@@ -280,6 +280,9 @@ class HalfSpaces(Problem):
         exists = self.of(self.valid, answer)
         return Directions(self.of(directions, answer), self.of(offsets, answer), exists)
 
+    def wrong_answers(self, arms):
+        return max(len(self.directions) - 1, 1)
+
     def pieces(self, seen, pair_times=False):
         shape = (len(self.directions), self.group_count, *seen.means.shape[1:])
         return GroupSet(jnp.zeros(shape, jnp.int32), self)
@@ -315,7 +318,12 @@ class HalfSpaces(Problem):
         offsets = offsets.reshape((-1,) + (1,) * len(lanes))
         exists = jnp.ones(flat.shape[:1] + lanes, bool)
         evidence = seen.family.evidence(seen.space, seen.stats, Directions(flat, offsets, exists))
-        refuted = evidence.refuted(beta)
+        if seen.threshold is None:
+            refuted = evidence.refuted(beta)
+        else:
+            one = Directions(directions.reshape(-1, shape[2]), offsets.ravel(), exists[:, ..., 0])
+            passes = evidence.refuted(seen.threshold.gate(beta, seen))
+            refuted = looks.refuted_shape(seen, beta, one, passes)
         return refuted.reshape(shape[:2] + refuted.shape[1:])
 
 

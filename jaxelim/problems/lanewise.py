@@ -95,7 +95,7 @@ class Lanewise(Problem):
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("name", "uses_theta", "shared_answers", "times_axes", "m", "width",
-                    "half_spaces", "constants", "check", "in_range"):  # fmt: skip
+                    "half_spaces", "constants", "check", "in_range", "wrong_answers"):  # fmt: skip
             return getattr(object.__getattribute__(self, "of"), name)
         return object.__getattribute__(self, name)
 

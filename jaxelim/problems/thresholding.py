@@ -105,6 +105,9 @@ class Thresholding(Problem):
     def shape(self, seen, answer):
         return Levels(answer, jnp.ones_like(answer), self.level, answer.shape[0])
 
+    def wrong_answers(self, arms):
+        return arms
+
     def pieces(self, seen, pair_times=False):
         means = seen.means
         left = jnp.full(means.shape[1:], means.shape[0], jnp.int32)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts import PieceSet, Problem, looks
 from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import ArgumentError, TieError
 from jaxelim.lanes import LaneOps, balanced, index_like, over_arm_blocks
@@ -61,6 +61,8 @@ class TopAnswer:
 
 def refuted_pairs(seen, beta) -> Array:
     """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
+    if seen.threshold is not None:
+        return looks.refuted_pairs(seen, beta)
 
     def more(refuted, arms):
         for j, row in seen.family.refuted_pairs(seen, arms, beta):
@@ -227,6 +229,9 @@ class TopM(Problem):
         exists = jnp.broadcast_to(~answer.member, (self.m, *answer.member.shape))
         exists = exists.reshape((-1, *exists.shape[2:]))
         return Rows(answer.top, exists, self.m * (arms - self.m))
+
+    def wrong_answers(self, arms):
+        return self.m * (arms - self.m)
 
     def pieces(self, seen, pair_times=False):
         return PairSet.full(seen.means, self.m, pair_times)

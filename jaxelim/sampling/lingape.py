@@ -10,6 +10,9 @@ from jaxelim.checks import real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 
+_ENOUGH = 6.0
+"""The rate from which runs on linear arms stop under a proven test."""
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +47,15 @@ class LinGapE(SamplingRule):
 
     def __post_init__(self):
         object.__setattr__(self, "rate", real("rate", self.rate, low=0))
+
+    def caution(self, instance, threshold):
+        if instance.structure != "linear" or self.rate >= _ENOUGH:
+            return None
+        return (
+            f"LinGapE(rate={self.rate:g}) explores less than {threshold!r} asks for on linear "
+            f"arms, so that its runs may never stop. LinGapE(rate={_ENOUGH:g}), LinGame() and "
+            "TrackAndStop() stop."
+        )
 
     def choose(self, view, state):
         width = jnp.sqrt(2 * (self.rate * jnp.log(view.time + 1) - jnp.log(view.delta)))

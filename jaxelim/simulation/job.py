@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
@@ -162,8 +163,12 @@ class Job:
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
             _check_float32(instance, problem)
-        _check_threshold(threshold, deltas, first, max_samples)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
+        if isinstance(threshold, PieceThreshold):
+            threshold = threshold.bound(
+                instance, problem, rule=rule, ridge=ridge, stopping=rules, elimination=elimination
+            )
+        _check_threshold(threshold, deltas, first, max_samples)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):
             _check_alpha(elimination, threshold, deltas, first, max_samples)

@@ -31,7 +31,7 @@ class SelectiveElimination(StoppingRule):
         return seen.problem.pieces(seen, pair_times)
 
     def update(self, seen: Snapshot, state: PieceSet, beta: Array) -> PieceSet:
-        return state.drop(seen, seen.shape.exists & seen.evidence.refuted(beta))
+        return state.drop(seen, seen.refuted(beta, state.active(seen)))
 
     def observe(
         self, seen: Snapshot, state: PieceSet, beta: Array

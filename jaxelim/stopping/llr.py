@@ -22,9 +22,7 @@ class LLR(StoppingRule):
     name: ClassVar[str] = "llr"
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
-        shape, values = seen.shape, seen.evidence.values()
-        least = seen.lanes.min(jnp.where(shape.exists, values, jnp.inf))
-        return state, least > beta, shape.total()
+        return state, seen.all_refuted(beta), seen.shape.total()
 
 
 @jax.tree_util.register_static

@@ -2,8 +2,9 @@
 
 from jaxelim.thresholds.basic import GK16, Heuristic, LinearThreshold, LogLogThreshold
 from jaxelim.thresholds.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
+from jaxelim.thresholds.mixture import Mixture
 
 __all__ = [
     "GK16", "Heuristic", "KaufmannKalyanakrishnan", "KaufmannKoolen", "LinearThreshold",
-    "LogLogThreshold",
+    "LogLogThreshold", "Mixture",
 ]  # fmt: skip

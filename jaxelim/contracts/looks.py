@@ -1,0 +1,175 @@
+"""Tests of pieces by a threshold whose level depends on the piece, at few times of a run.
+
+Such a test may look when it likes, as it is valid at all times at once. It looks at a run
+at every t up to 256, then at times 0.8% to 1.6% apart, where a likelihood ratio passes a
+gate. All of this depends on the run alone. Lanes that look are gathered, so that one look
+does not cost a look of all.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts.items import Items
+from jaxelim.contracts.shapes import Rows, Shape
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.lanes import LaneOps, over_arm_blocks
+
+if TYPE_CHECKING:
+    from jaxelim.contracts.views import Snapshot
+
+GROUP = 128
+"""One lane in so many looks in one call, at least one: on average fewer do."""
+_EVERY = 7  # log2 of the number of looks between t and 2 t
+
+
+def look_time(t: Array) -> Array:
+    """Whether a run looks after t samples, [] int32: every t below 256, then 1% apart."""
+    digits = 31 - jax.lax.clz(t)
+    step = jax.lax.shift_left(jnp.int32(1), jnp.maximum(digits - _EVERY, 0))
+    return (t & (step - 1)) == 0
+
+
+def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
+    """The pieces of the answer that the threshold refutes at this look: [Q] bool.
+
+    Args:
+        seen: with a threshold whose level depends on the piece.
+        level: the threshold's level, [].
+        among: the pieces that matter, [Q] bool. A run looks if one passes the gate.
+    """
+    passes = among & seen.evidence.refuted(seen.threshold.gate(level, seen))
+    wanted = _may_look(seen) & seen.lanes.any(passes)
+    return among & (_log_e(seen, wanted, _of_answer) > level)
+
+
+def all_refuted(seen: "Snapshot", level: Array) -> Array:
+    """Whether the threshold refutes all pieces of the answer at this look: [] bool."""
+    lanes, exists = seen.lanes, seen.shape.exists
+    least = lanes.min(jnp.where(exists, seen.evidence.values(), jnp.inf))
+    wanted = _may_look(seen) & (least > seen.threshold.gate(level, seen))
+    log_e = _log_e(seen, wanted, _of_answer)
+    return lanes.min(jnp.where(exists, log_e, jnp.inf)) > level
+
+
+def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
+    """Whether the threshold refutes {mu_i <= mu_k}, for every ordered pair: [i, k] bool.
+
+    Of items, or with slack, as the pieces of the answer say.
+    """
+    gate = seen.threshold.gate(level, seen)
+
+    def more(found: Array, arms) -> Array:
+        for _, row in seen.family.refuted_pairs(seen, arms, gate):
+            found = found | row
+        return found
+
+    n = seen.shape.exists.shape[0] if isinstance(seen.shape, Items) else seen.means.shape[0]
+    none = jnp.zeros((n, *seen.means.shape[1:]), bool)
+    wanted = _may_look(seen) & seen.lanes.any(over_arm_blocks(n, more, none))
+    return _log_e(seen, wanted, _of_pairs) > level
+
+
+def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -> Array:
+    """The pieces of a shape, which all lanes share, that the threshold refutes: [Q] bool.
+
+    Args:
+        seen: with a threshold whose level depends on the piece.
+        level: the threshold's level, [].
+        shape: without an axis of lanes.
+        passes: [Q] bool, the pieces whose likelihood ratio passes the gate.
+    """
+    wanted = _may_look(seen) & seen.lanes.any(passes)
+    of_shape = lambda one: one.threshold.log_e(dataclasses.replace(one, shape=shape))  # noqa: E731
+    return _log_e(seen, wanted, of_shape) > level
+
+
+def _may_look(seen: "Snapshot") -> Array:
+    """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
+    now = look_time(seen.stats.t)
+    return now if seen.live is None else now & seen.live
+
+
+def _of_answer(one: "Snapshot") -> Array:
+    return one.threshold.log_e(one)
+
+
+def _of_pairs(one: "Snapshot") -> Array:
+    """log e of all ordered pairs of arms, or of items, of one run: [i, k]."""
+    n = one.shape.exists.shape[0] if isinstance(one.shape, Items) else one.means.shape[0]
+    each = jnp.arange(n, dtype=jnp.int32)
+
+    def of(i: Array) -> Array:
+        shape: Shape = Rows(i, each != i, n - 1)
+        if isinstance(one.shape, Items):
+            shape = Items(i, each != i, n - 1)
+        elif isinstance(one.shape, SlackRows):
+            shape = SlackRows(i, each != i, n - 1, one.shape.slack)
+        log_e = one.threshold.log_e(dataclasses.replace(one, shape=shape))
+        return jnp.where(each != i, log_e, -jnp.inf)
+
+    return jax.vmap(of)(each)
+
+
+def _log_e(seen: "Snapshot", wanted: Array, f: Callable[["Snapshot"], Array]) -> Array:
+    """f of the runs that are `wanted`, -inf of the others: [.., B], or [..] of one run."""
+    if seen.means.ndim == 1:
+        return jnp.where(wanted, f(_alone(seen)), -jnp.inf)
+    several = seen.space.features.ndim == 3
+    lanes = seen.means.shape[-1]
+    size = max(1, lanes // GROUP)
+    features = seen.space.features if several else None
+    own = features, seen.stats, seen.answer, seen.shape
+    one = _alone(seen)
+
+    def at(features, stats, answer, shape) -> Array:
+        space = one.space
+        if features is not None:
+            space = dataclasses.replace(space, features=features)
+        return f(dataclasses.replace(one, space=space, stats=stats, answer=answer, shape=shape))
+
+    shape = jax.eval_shape(lambda own: jax.vmap(at, -1, -1)(*own), own)
+    none = jnp.full(shape.shape, -jnp.inf, shape.dtype)
+    each = jnp.arange(lanes, dtype=jnp.int32)
+
+    def look_at_one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, found = carry
+        lane = jnp.argmax(left)
+        cut = lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False)  # noqa: E731
+        log_e = at(*jax.tree.map(cut, own))
+        found = jax.lax.dynamic_update_index_in_dim(found, log_e, lane, found.ndim - 1)
+        return left & (each != lane), found
+
+    def look_at_several(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, found = carry
+        place = jnp.cumsum(left.astype(jnp.int32)) - 1
+        taken = left & (place < size)
+        order = jnp.argsort(~left, stable=True).astype(jnp.int32)[:size]
+        few = jax.tree.map(lambda x: x[..., order], own)
+        log_e = jax.vmap(at, -1, -1)(*few)
+        now = log_e[..., jnp.clip(place, 0, size - 1)]
+        return left & ~taken, jnp.where(taken, now, found)
+
+    look = look_at_one if size == 1 else look_at_several
+
+    def looks(carry: tuple[Array, Array]) -> Array:
+        return jax.lax.while_loop(lambda c: jnp.any(c[0]), look, carry)[1]
+
+    # In a branch, since XLA would compute what does not change in the loop before its test.
+    return jax.lax.cond(jnp.any(wanted), looks, lambda c: c[1], (wanted, none))
+
+
+def _alone(seen: "Snapshot") -> "Snapshot":
+    """The snapshot for one run of its lanes, without its evidence."""
+    space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
+    return dataclasses.replace(seen, space=space, evidence=None, live=None)
+
+
+__all__ = [
+    "GROUP", "all_refuted", "look_time", "refuted", "refuted_pairs", "refuted_shape",
+]  # fmt: skip
+

@@ -1,0 +1,71 @@
+"""The contract of a threshold whose level depends on the piece and its counts."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.errors import undefined
+
+if TYPE_CHECKING:
+    from jaxelim.contracts import Problem
+    from jaxelim.contracts.views import Snapshot
+    from jaxelim.instances.instance import Instance
+
+
+class PieceThreshold:
+    """A test that refutes a piece p at the looks where log e_p exceeds its level.
+
+    A subclass is a frozen dataclass of settings. It defines the level, `__call__(t,
+    delta)`, of jax.numpy operations, and `log_e(seen)`. A level that differs by piece is
+    the same thing: log e_p = LLR_p - level_p + level.
+
+    The engine looks at a run at every t below 256, then at times 0.8% to 1.6% apart, and
+    only where an LLR exceeds `gate(level, seen)`. So a test must be valid at all times at once.
+    """
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        """The level at t samples, which e_p is compared with: [], above 0."""
+        raise undefined(self, "__call__(t, delta)")
+
+    def log_e(self, seen: "Snapshot") -> Array:
+        """log e_p of the pieces of `seen.shape`, at `seen.stats`: [Q].
+
+        It is called for one run, under `jax.vmap`, and has no `seen.evidence`. Places
+        without a piece may hold any number.
+        """
+        raise undefined(self, "log_e(seen)")
+
+    def gate(self, level: Array, seen: "Snapshot") -> Array:
+        """The LLR that a piece must exceed before a run looks at it: []."""
+        return level
+
+    def bound(self, instance: "Instance", problem: "Problem", **call: Any) -> Self:
+        """Host: the threshold with what it takes from a call, such as a number of pieces.
+
+        Args:
+            instance: of the call.
+            problem: of the call.
+            call: `rule`, `ridge` and `stopping`.
+
+        Raises:
+            UnsupportedError: the threshold is not defined for them.
+        """
+        return self
+
+    def width(self, t: Array, delta: Array) -> Array:
+        """What sampling rules read as beta, where their own test ends no run: [].
+
+        It may be any number above 0, as the test is valid under every sampling rule.
+        """
+        return self(t, delta) + jnp.log(1 + t)
+
+    def arm_levels(self, counts: Array, delta: Array) -> Array:
+        """Levels beta_k of the arms' confidence intervals, n_k d(m_k, y) <= beta_k: [K].
+
+        For rules that compare intervals, after `counts` [K] pulls.
+
+        Raises:
+            UnsupportedError: there are none.
+        """
+        raise undefined(self, "arm_levels(counts, delta)")

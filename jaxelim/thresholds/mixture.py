@@ -1,0 +1,164 @@
+"""Mixtures of likelihood ratios: a test that is proven, at all times at once."""
+
+import dataclasses
+import functools
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.checks import integer
+from jaxelim.contracts.piecewise import PieceThreshold
+from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.views import Snapshot
+from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError
+from jaxelim.mixtures.grid import STRENGTHS, Grid
+
+if TYPE_CHECKING:
+    from jaxelim.contracts import Problem
+    from jaxelim.instances.instance import Instance
+
+_KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
+"""Names of the families whose pairs and intervals have a closed form."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(PieceThreshold):
+    """Refute a piece p once e_p > P/delta; proven for every rule, at every time.
+
+    e_p is the infimum, over the means lambda in p, of
+    sum_j w_j prod_k int prod_s f(x_s | mu)/f(x_s | lambda_k) pi_j(dmu | lambda_k)
+    over the rewards x_s of each arm k that p compares. The prior pi_j of strength c_j is
+    centred at lambda, and all strengths have the same weight. At the true means the sum is
+    a martingale of mean 1, whatever the sampling rule. So e_p of a piece that holds the
+    truth ever exceeds 1/alpha with probability at most alpha. (Ville 1939; Robbins 1970;
+    Kaufmann & Koolen 2021, section 5)
+
+    It is for LLR, selective and full stops and for elimination at sampling. There must be
+    no ridge. A run looks at all t below 256, then about 1% apart.
+
+    Args:
+        strengths: the c_j, in numbers of samples, each above 0.
+        prior: a prior that does not depend on lambda, as that of a known base rate:
+            (a, b) of a Beta for Bernoulli rewards, (shape, rate) of a Gamma for Poisson
+            means and for exponential rates, (mean, standard deviation) for Gaussian
+            means. None: the centred ones.
+        pieces: P, the number of pieces of which one must not be refuted; None: that of
+            the problem: K - 1 for best arm, m (K - m) for top m, K for signs; 1 for
+            linear arms.
+
+    Raises:
+        ArgumentError: an argument is out of range.
+
+    Example:
+        >>> Mixture(prior=(5, 95))
+        Mixture(prior=(5.0, 95.0))
+    """
+
+    strengths: tuple[float, ...] = STRENGTHS
+    prior: tuple[float, float] | None = None
+    pieces: int | None = None
+
+    def __post_init__(self) -> None:
+        grid = Grid(self.strengths, self.prior)  # checks both
+        object.__setattr__(self, "strengths", grid.strengths)
+        object.__setattr__(self, "prior", grid.prior)
+        if self.pieces is not None:
+            object.__setattr__(self, "pieces", integer("pieces", self.pieces, low=1))
+
+    def __repr__(self) -> str:
+        own = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                own.append(f"{field.name}={value!r}")
+        return f"Mixture({', '.join(own)})"
+
+    @property
+    def grid(self) -> Grid:
+        """The priors."""
+        return Grid(self.strengths, self.prior)
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        """log(P/delta), at every t; P = 1 before `bound`."""
+        return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
+
+    def log_e(self, seen: Snapshot) -> Array:
+        """log e_p of the pieces: [Q]."""
+        return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
+
+    def gate(self, level: Array, seen: Snapshot) -> Array:
+        """The least LLR x at which log e_p may exceed the level.
+
+        For pairs of Gaussian arms log e_p <= x - 1 - log x; otherwise it is about
+        x - 1/2 - log(2 x)/2 or less. With a prior that does not depend on lambda,
+        log e_p <= x.
+        """
+        if self.prior is not None:
+            return level
+        if isinstance(seen.shape, Rows) and seen.family.name in _KNOWN_VARIANCE:
+            least = level + 1 + _spread(self.strengths)
+            return least + jnp.log(least + jnp.log(least))
+        least = level + 0.5
+        return least + jnp.log(2 * least) / 2
+
+    def bound(self, instance: "Instance", problem: "Problem", **call: Any) -> Self:
+        family, rule = instance.family, call["rule"]
+        if not family.has("log_e"):
+            allowed = f"a threshold without mixtures: {family!r} defines no log_e"
+            raise UnsupportedError("threshold", self, allowed)
+        if call["ridge"]:
+            allowed = f"None or 0 with {self!r}, which covers no bias"
+            raise ArgumentError("ridge", call["ridge"], allowed)
+        elimination = call["elimination"]
+        if elimination is not None and not elimination.shared:
+            allowed = f"SelectiveElimination() or FullElimination() with {self!r}"
+            raise UnsupportedError("elimination", elimination, allowed)
+        native = any(one.name == "native" for one in call["stopping"])
+        if native and not rule.traits.native_by_intervals:
+            name = type(rule).__name__
+            allowed = f"a threshold beta(t, delta): the native test of {name} compares it itself"
+            raise UnsupportedError("threshold", self, allowed)
+        if native and family.name not in _KNOWN_VARIANCE:
+            allowed = f"LLR() with {self!r}: native tests are proven for Gaussian rewards alone"
+            raise UnsupportedError("stopping", call["stopping"], allowed)
+        caution = rule.caution(instance, self)
+        if caution is not None:
+            warnings.warn(caution, StarvationWarning, stacklevel=6)
+        linear = instance.structure == "linear"
+        pieces = 1 if linear else self.pieces or problem.wrong_answers(instance.K)
+        if pieces is None:
+            name = type(problem).__name__
+            allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
+            raise UnsupportedError("threshold", self, allowed)
+        return dataclasses.replace(self, pieces=pieces)
+
+    def arm_levels(self, counts: Array, delta: Array) -> Array:
+        """(N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N: [K].
+
+        With Gaussian rewards the intervals of these levels hold at all times with
+        probability 1 - delta, as the sum over J strengths exceeds any one of its terms.
+        """
+        of_all = math.log(len(self.strengths) * counts.shape[0]) - jnp.log(delta)
+        c = jnp.full_like(counts, self.strengths[0])
+        for lower, upper in zip(self.strengths, self.strengths[1:], strict=False):
+            # The best c for N is about N/(2 level), to within a factor that costs little.
+            c = jnp.where(counts > 2 * of_all * math.sqrt(lower * upper), upper, c)
+        return (counts + c) / counts * (of_all + jnp.log1p(counts / c) / 2)
+
+
+@functools.cache
+def _spread(strengths: tuple[float, ...]) -> float:
+    """What weights of many strengths cost a pair of equal counts, at the least.
+
+    The least difference of x - 1 - log x, the log e_p of the best strength of all, and of
+    the largest log e_p over all counts, for LLRs x from 5 to 100.
+    """
+    x = np.linspace(5, 100, 96)[:, None, None]
+    counts, c = np.geomspace(1, 1e8, 400)[:, None], np.array(strengths)
+    value = x * counts / (counts + c) - np.log1p(counts / c)
+    log_e = np.log(np.mean(np.exp(value - x), -1)) + x[..., 0]
+    return max(float(np.min(x[:, 0, 0] - 1 - np.log(x[:, 0, 0]) - log_e.max(1))), 0.0)
