@@ -123,7 +123,7 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[["Snapshot"], Array]) ->
     lanes = seen.means.shape[-1]
     size = max(1, lanes // GROUP)
     features = seen.space.features if several else None
-    own = features, seen.stats, seen.answer, seen.shape
+    own = features, seen.stats.of_one_run(), seen.answer, seen.shape
     one = _alone(seen)
 
     def at(features, stats, answer, shape) -> Array:
@@ -138,7 +138,7 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[["Snapshot"], Array]) ->
 
     def look_at_one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         left, found = carry
-        lane = jnp.argmax(left)
+        lane = jax.lax.argmax(left, 0, jnp.int32)
         cut = lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False)  # noqa: E731
         log_e = at(*jax.tree.map(cut, own))
         found = jax.lax.dynamic_update_index_in_dim(found, log_e, lane, found.ndim - 1)

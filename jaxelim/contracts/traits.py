@@ -32,8 +32,6 @@ class Traits:
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
             where pieces have slack and several answers may be right.
         always_native: the native test ends a run under every stopping rule.
-        native_by_intervals: the native test compares intervals of the arms' means, by the
-            family's `interval` and `overlap`, so that beta may be [K], a level an arm.
         uses_delta: choices depend on delta or beta, so each delta has its
             own trajectory.
         uses_rewards: reads `view.reward_sums`.
@@ -71,7 +69,6 @@ class Traits:
     elimination: bool = True
     slack: bool = False
     always_native: bool = False
-    native_by_intervals: bool = False
     uses_delta: bool = True
     uses_rewards: bool = True
     uses_chance: bool = False

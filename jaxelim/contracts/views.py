@@ -56,6 +56,10 @@ class Statistics:
         """The estimate of theta, [d]; None where it is not kept."""
         return None
 
+    def of_one_run(self) -> "Statistics":
+        """The statistics without what is only right for many lanes, such as caches."""
+        return self
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -66,6 +66,9 @@ class LinearStatistics(Statistics):
     def estimated_theta(self) -> Array | None:
         return self.theta_hat
 
+    def of_one_run(self) -> "LinearStatistics":
+        return dataclasses.replace(self, products=None)
+
 
 @dataclasses.dataclass(frozen=True)
 class InitialStatistics:

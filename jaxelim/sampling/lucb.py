@@ -59,7 +59,6 @@ class LUCB(SamplingRule):
         always_native=True,
         lanes_last=True,
         one_lane=True,
-        native_by_intervals=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
 

@@ -56,7 +56,6 @@ class Racing(SamplingRule):
         tests_pieces=False,
         lanes_last=True,
         one_lane=True,
-        native_by_intervals=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )
 

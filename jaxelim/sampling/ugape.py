@@ -52,7 +52,6 @@ class UGapE(SamplingRule):
         tests_pieces=False,
         lanes_last=True,
         one_lane=True,
-        native_by_intervals=True,
         source="Gabillon et al. 2012",
         name="ugape",
     )

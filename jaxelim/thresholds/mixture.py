@@ -12,15 +12,18 @@ from jax import Array
 
 from jaxelim.checks import integer
 from jaxelim.contracts.piecewise import PieceThreshold
+from jaxelim.contracts.proofs import EQUAL_INTERVALS, FULL, INTERVALS, LAWS, LLR, SELECTIVE
 from jaxelim.contracts.shapes import Rows
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError
-from jaxelim.mixtures.grid import STRENGTHS, Grid
+from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
+    from jaxelim.contracts.proofs import Call
     from jaxelim.instances.instance import Instance
 
+_INTERVALS = (INTERVALS, EQUAL_INTERVALS)
 _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 """Names of the families whose pairs and intervals have a closed form."""
 
@@ -58,7 +61,7 @@ class Mixture(PieceThreshold):
         Mixture(prior=(5.0, 95.0))
     """
 
-    strengths: tuple[float, ...] = STRENGTHS
+    strengths: tuple[float, ...] = Grid().strengths
     prior: tuple[float, float] | None = None
     pieces: int | None = None
 
@@ -118,7 +121,7 @@ class Mixture(PieceThreshold):
             allowed = f"SelectiveElimination() or FullElimination() with {self!r}"
             raise UnsupportedError("elimination", elimination, allowed)
         native = any(one.name == "native" for one in call["stopping"])
-        if native and not rule.traits.native_by_intervals:
+        if native and rule.native_test() not in _INTERVALS:
             name = type(rule).__name__
             allowed = f"a threshold beta(t, delta): the native test of {name} compares it itself"
             raise UnsupportedError("threshold", self, allowed)
@@ -135,6 +138,22 @@ class Mixture(PieceThreshold):
             allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=pieces)
+
+    def proof(self, call: "Call") -> bool | str:
+        """True for every rule; LLR, selective and full stops; native tests of intervals.
+
+        The rewards must be independent draws of the family's law.
+        """
+        if call.law not in LAWS:
+            return call.law
+        linear = call.structure == "linear"
+        needed = 1 if linear else call.problem.wrong_answers(call.arms)
+        if needed is not None and (self.pieces or needed) < needed:
+            return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
+        native = call.stopping.name == "native"  # else no native test ends these runs
+        stop = call.endings[0]
+        covered = stop in (_INTERVALS if native else (LLR, SELECTIVE, FULL))
+        return True if covered else stop
 
     def arm_levels(self, counts: Array, delta: Array) -> Array:
         """(N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N: [K].

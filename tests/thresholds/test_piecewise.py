@@ -1,0 +1,177 @@
+"""Thresholds whose level depends on the piece: looks, and every stopping rule and set of pieces.
+
+`ByPiece` writes log((1 + t)/delta) as a threshold of one's own that tests piece by piece.
+While a run looks at every t, it must stop and eliminate as `Heuristic` does.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.looks import look_time
+
+EVERY_T = 255
+"""A run looks at every t up to here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ByPiece(je.PieceThreshold):
+    """Refute a piece once LLR - log(1 + t) > log(1/delta)."""
+
+    def __call__(self, t, delta):
+        return -jnp.log(delta) + 0 * t
+
+    def log_e(self, seen):
+        evidence = seen.family.evidence(seen.space, seen.stats, seen.shape)
+        return evidence.values() - jnp.log1p(seen.stats.t.astype(seen.means.dtype))
+
+
+def three(theta):
+    return jnp.argmax(theta).astype(jnp.int32)
+
+
+AXES = np.eye(3)
+LARGEST = je.HalfSpaces(
+    three, np.array([[AXES[i] - AXES[k] for k in range(3) if k != i] for i in range(3)])
+)
+MEANS = (0.9, 0.2, -0.4)
+LINEAR = je.Instance([[1.0, 0.1], [0.2, 1.0], [0.8, -0.6], [-0.3, 0.2]], [1.5, 0.1])
+UNSTRUCTURED = je.Instance.unstructured(MEANS)
+CASES = {
+    "best-arm": (UNSTRUCTURED, je.BestArm()),
+    "linear": (LINEAR, je.BestArm()),
+    "top-m": (je.Instance.unstructured([1.0, 0.6, -0.3, -0.8]), je.TopM(2)),
+    "signs": (je.Instance.unstructured([1.2, 0.2, -0.6]), je.Thresholding(0.7)),
+    "slack": (UNSTRUCTURED, je.BestArm(epsilon=0.3)),
+    "items": (LINEAR, je.BestArm(items=[[1.0, 0.0], [0.0, 1.0], [0.5, -0.5]])),
+    "half-spaces": (UNSTRUCTURED, LARGEST),
+    "bernoulli": (je.Instance.unstructured([0.9, 0.4, 0.2], je.Bernoulli()), je.BestArm()),
+}
+STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
+
+
+def play(case, threshold, **settings):
+    instance, problem = CASES[case]
+    common = dict(
+        delta=0.1, runs=40, max_samples=EVERY_T, stopping=STOPPING, record=("pair_times",)
+    )
+    return je.simulate(
+        instance, problem, je.Uniform(), threshold=threshold, **{**common, **settings}
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_level_written_by_piece_stops_and_eliminates_as_the_level(case):
+    one, other = play(case, ByPiece()), play(case, je.Heuristic())
+    assert np.asarray(other.stopped).mean() > 0.3  # else there is little to compare
+    for name in ("samples", "stopped", "answer", "correct"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    times = [each.elimination_times for each in (one, other)]
+    assert (times[0] is None) == (times[1] is None)
+    if times[0] is not None:
+        np.testing.assert_array_equal(*times)
+
+
+@pytest.mark.parametrize("full", (False, True), ids=("selective", "full"))
+def test_elimination_at_sampling_reads_the_pieces_that_are_left(full):
+    rule = je.FullElimination() if full else je.SelectiveElimination()
+    settings = dict(stopping=rule, elimination=rule)
+    instance, problem = CASES["best-arm"]
+    results = [
+        je.simulate(
+            instance, problem, je.LUCB(), threshold=threshold, delta=0.1, runs=40,
+            max_samples=EVERY_T, **settings,
+        )
+        for threshold in (ByPiece(), je.Heuristic())
+    ]  # fmt: skip
+    # LUCB reads another beta under a threshold by piece; both end by the same pieces.
+    assert all(np.asarray(one.stopped).mean() > 0.3 for one in results)
+    assert all(np.asarray(one.correct)[np.asarray(one.stopped)].mean() > 0.9 for one in results)
+
+
+def test_runs_under_a_threshold_by_piece_do_not_depend_on_the_layout():
+    settings = dict(runs=40, max_samples=2000, delta=(0.1, 0.01))
+    layouts = (
+        je.Engine(lanes=16, devices=1, shrink=False),
+        je.Engine(lanes=64, devices=1, chunk=40),
+        je.Engine(lanes=16, devices=2, vmapped=True),
+    )
+    first, *others = (play("top-m", je.Mixture(), engine=one, **settings) for one in layouts)
+    assert np.asarray(first.samples).max() > EVERY_T
+    for other in others:
+        for name in ("samples", "stopped", "answer", "pulls"):
+            np.testing.assert_array_equal(getattr(first, name), getattr(other, name), name)
+    alone = play("top-m", je.Mixture(), **{**settings, "delta": 0.01})
+    np.testing.assert_array_equal(alone.samples[:, 0], first.samples[:, 1])
+
+
+def test_times_of_looks():
+    with scope.engine():
+        t = jnp.arange(1, 100_000, dtype=jnp.int32)
+        looks = np.flatnonzero(look_time(t)) + 1
+    np.testing.assert_array_equal(looks[:EVERY_T], np.arange(1, EVERY_T + 1))
+    late = looks[looks >= 256]
+    apart = np.diff(late) / late[:-1]
+    assert 1 / 256 < apart.min() and apart.max() <= 1 / 128
+    # Each of t = 2^j (128 + i), i = 0 .. 127, and no other.
+    assert late[0] == 256 and np.sum((late >= 4096) & (late < 8192)) == 128
+
+
+def test_refusals_by_name():
+    instance, problem = CASES["best-arm"]
+
+    def refused(match, rule=je.Uniform(), instance=instance, **settings):
+        with pytest.raises(je.JaxelimError, match=match):
+            je.simulate(instance, problem, rule, threshold=je.Mixture(), runs=1, **settings)
+
+    refused("ridge", ridge=1.0)
+    refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
+    refused("native test of ChernoffRacing", je.ChernoffRacing(), stopping=je.Native())
+    refused(
+        "Gaussian rewards alone",
+        je.LUCB(),
+        je.Instance.unstructured([0.6, 0.4], je.Bernoulli()),
+        stopping=je.Native(),
+    )
+    for settings, match in (
+        (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
+        (dict(prior=(1.0, -1.0)), "prior"), (dict(pieces=0), "pieces"),
+    ):  # fmt: skip
+        with pytest.raises(je.ArgumentError, match=match):
+            je.Mixture(**settings)
+
+
+def test_a_rule_that_starves_the_test_is_warned_about():
+    with pytest.warns(je.StarvationWarning, match="LinGapE\\(rate=6\\)"):
+        je.simulate(
+            LINEAR, je.BestArm(), je.LinGapE(), threshold=je.Mixture(), runs=1, max_samples=10
+        )
+
+
+def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
+    class Own(je.Problem):
+        name = "own"
+
+        def answer(self, seen):
+            return jnp.argmax(seen.means).astype(jnp.int32)
+
+        def public(self, seen, answer):
+            return jnp.arange(seen.means.shape[0]) == answer
+
+        def shape(self, seen, answer):
+            return je.Rows(answer, jnp.arange(seen.means.shape[0]) != answer)
+
+    def play(threshold, problem):
+        return je.simulate(
+            UNSTRUCTURED, problem, je.Uniform(), threshold=threshold, delta=0.1, runs=20,
+            max_samples=1000,
+        )  # fmt: skip
+
+    with pytest.raises(je.UnsupportedError, match="wrong_answers"):
+        play(je.Mixture(), Own())
+    given, named = play(je.Mixture(pieces=2), Own()), play(je.Mixture(), je.BestArm())
+    np.testing.assert_array_equal(given.samples, named.samples)
