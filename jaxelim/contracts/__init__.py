@@ -250,4 +250,5 @@ class StoppingRule:
         """The public answer on stopping with this next state; called only if some run is over."""
         return seen.public
 
+
 __all__ = ["ASK", "OK", "Family", "PieceSet", "Problem", "SamplingRule", "StoppingRule"]

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Rows, Shape
+from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
+from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 GROUP = 128
 """One lane in so many looks in one call, at least one: on average fewer do."""
+WORDS = "at every t below 256, then 0.8 to 1.6% apart, where the LLR passes a gate"
+"""When a run looks."""
 _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
@@ -68,7 +71,7 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
             found = found | row
         return found
 
-    n = seen.shape.exists.shape[0] if isinstance(seen.shape, Items) else seen.means.shape[0]
+    n = _candidates(seen)
     none = jnp.zeros((n, *seen.means.shape[1:]), bool)
     wanted = _may_look(seen) & seen.lanes.any(over_arm_blocks(n, more, none))
     return _log_e(seen, wanted, _of_pairs) > level
@@ -88,6 +91,50 @@ def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -
     return _log_e(seen, wanted, of_shape) > level
 
 
+def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
+    """The largest log e so far of every piece of every answer, at the looks: as `so_far`.
+
+    [i, k] of {mu_i <= mu_k}, of items too, or with slack; [K, 2] of {mu_k >= level} and
+    {mu_k <= level}. Here no gate keeps a run from looking.
+    """
+    f = _of_sides if isinstance(seen.shape, Levels) else _of_pairs
+    return jnp.maximum(so_far, _log_e(seen, _may_look(seen), f))
+
+
+def none_so_far(seen: "Snapshot") -> Array:
+    """What `largest_log_e` begins with: 0, for e = 1.
+
+    Raises:
+        UnsupportedError: the pieces have no index that all answers share.
+    """
+    lanes = seen.means.shape[1:]
+    if isinstance(seen.shape, Levels):
+        return jnp.zeros((seen.means.shape[0], 2, *lanes))
+    if not isinstance(seen.shape, Rows | Items):
+        allowed = "() for pieces that are neither pairs nor levels"
+        raise UnsupportedError("record", "p_values", allowed)
+    n = _candidates(seen)
+    return jnp.zeros((n, n, *lanes))
+
+
+def _candidates(seen: "Snapshot") -> int:
+    """The number of arms, or of items."""
+    of_items = isinstance(seen.shape, Items)
+    return (seen.shape.exists if of_items else seen.means).shape[0]
+
+
+def _of_sides(one: "Snapshot") -> Array:
+    """log e of both pieces of every arm of one run: [K, 2]."""
+    shape = Levels.of(one.shape)
+    sides = []
+    for above in (False, True):
+        side = dataclasses.replace(
+            shape, above=jnp.full_like(shape.above, above), exists=jnp.ones_like(shape.exists)
+        )
+        sides.append(one.threshold.log_e(dataclasses.replace(one, shape=side)))
+    return jnp.stack(sides, 1)
+
+
 def _may_look(seen: "Snapshot") -> Array:
     """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
     now = look_time(seen.stats.t)
@@ -100,7 +147,7 @@ def _of_answer(one: "Snapshot") -> Array:
 
 def _of_pairs(one: "Snapshot") -> Array:
     """log e of all ordered pairs of arms, or of items, of one run: [i, k]."""
-    n = one.shape.exists.shape[0] if isinstance(one.shape, Items) else one.means.shape[0]
+    n = _candidates(one)
     each = jnp.arange(n, dtype=jnp.int32)
 
     def of(i: Array) -> Array:
@@ -170,6 +217,6 @@ def _alone(seen: "Snapshot") -> "Snapshot":
 
 
 __all__ = [
-    "GROUP", "all_refuted", "look_time", "refuted", "refuted_pairs", "refuted_shape",
+    "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "refuted",
+    "refuted_pairs", "refuted_shape",
 ]  # fmt: skip
-

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.contracts import looks
 from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
@@ -59,7 +60,7 @@ class Observing:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
     def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
-        """What a rule reads as beta: [B], or [K, B] where its own test ends runs by levels of arms."""
+        """What a rule reads as beta: [B]; [K, B], levels of the arms, where its own test ends runs."""
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)
@@ -88,6 +89,13 @@ class Observing:
             stops.append(stop)
             tested.append(jnp.broadcast_to(tests, stop.shape))
         return Observed(tuple(states), jnp.stack(stops), jnp.stack(tested))
+
+    def log_e(self, seen: Snapshot, so_far: Array | None) -> Array | None:
+        """The largest log e of each piece after this check; None where it is not recorded."""
+        evidence = self.spec.evidence
+        if evidence is None or so_far is None:
+            return None
+        return looks.largest_log_e(dataclasses.replace(seen, threshold=evidence), so_far)
 
     def sampling(self, seen: Snapshot, lane: Lane) -> Tree:
         """The next state of an elimination at sampling with sets of its own."""

@@ -36,6 +36,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         solves=lane.solves_at,
         times=tuple(times),
         degenerate=spec.family.degenerate(lane.stats),
+        log_e=lane.log_e_at,
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 

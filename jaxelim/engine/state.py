@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import Statistics, Tree
 
 REVISION = 5
@@ -52,6 +53,7 @@ class Spec:
     log: int  # length of the log of lane 0; 0 for none
     devices: int
     initial_pulls: int = 1  # of each arm
+    evidence: PieceThreshold | None = None  # whose largest log e of each piece is kept
     one_kernel: bool = False  # whether the steps of all lanes are compiled into one kernel
 
     @property
@@ -138,6 +140,8 @@ class Lane:
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
     bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
     bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
+    log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
+    log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
 
 
 @jax.tree_util.register_dataclass
@@ -164,6 +168,7 @@ class Outcome:
     solves: Array | None  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
+    log_e: Array | None = None  # [R, S, D, ..]: the largest log e of each piece
 
 
 @jax.tree_util.register_dataclass

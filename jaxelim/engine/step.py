@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import OK, Family
+from jaxelim.contracts import OK, Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
 from jaxelim.engine.asking import Asking, Choice
@@ -194,6 +194,10 @@ class Step:
             state = where(go, state, lane.rule_state)
             chosen = jnp.where(go, NO_ARM, lane.chosen)
         answers = self._answers(seen, lane, observed, ending, beta)
+        log_e, log_e_at = self.observing.log_e(seen, lane.log_e), lane.log_e_at
+        if log_e is not None and log_e_at is not None:
+            ended = closing.reshape(*closing.shape[:2], *(1,) * (log_e.ndim - 1), -1)
+            log_e_at = jnp.where(ended, log_e[None, None], log_e_at)
         counted = closing | (ending.still & go)
         tests_now = self.asking.ask("piece_tests", view, state)
         solves, solves_at = lane.solves, lane.solves_at
@@ -228,6 +232,8 @@ class Step:
             chosen=chosen,
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
+            log_e=log_e,
+            log_e_at=log_e_at,
         )
         return Decided(now, choice.arm, go, seen), entered
 
@@ -338,6 +344,7 @@ class Step:
         many = lambda dtype, *more: jnp.zeros((*shape, *more, b), dtype)  # noqa: E731
         in_range = spec.problem.out_of_range(seen) is None
         counts = spec.rule.traits.counts_solves
+        log_e = None if spec.evidence is None else looks.none_so_far(seen)
         lane = Lane(
             item=item,
             run=run,
@@ -365,6 +372,8 @@ class Step:
             chosen=jnp.full((b,), NO_ARM),
             bad_arm=none,
             bad_answer=None if in_range else none,
+            log_e=log_e,
+            log_e_at=None if log_e is None else many(log_e.dtype, *log_e.shape[:-1]),
         )
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view

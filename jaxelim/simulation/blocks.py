@@ -21,7 +21,8 @@ from jaxelim.simulation.result import Result
 
 MOST = 10_000
 """Runs of a block by default, at most."""
-FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling", "solves")
+FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling", "solves",
+          "log_e")  # fmt: skip
 """Arrays of a block besides the elimination times."""
 
 

@@ -98,6 +98,7 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
         log=log,
         devices=devices,
         initial_pulls=job.initial_pulls,
+        evidence=job.evidence,
         one_kernel=one_kernel,
     )
 

@@ -20,8 +20,11 @@ from jaxelim.simulation import memory
 from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
+from jaxelim.thresholds.mixture import Mixture
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
+RECORDS = ("pair_times", "p_values")
+"""What a call may record beside its arrays."""
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
@@ -153,11 +156,11 @@ class Job:
         instance.family.check_runs(indexes, initial_pulls, layout.precision)
         if not isinstance(record, str | Sequence):
             raise ArgumentError(
-                "record", record, "a sequence of names, of which there is one: 'pair_times'"
+                "record", record, f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
             )
         record = (record,) if isinstance(record, str) else tuple(record)
         for name in record:
-            checks.choice("record", name, ("pair_times",))
+            checks.choice("record", name, RECORDS)
         for one in instance.unbatched:
             problem.check(one.arms, one.theta)
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
@@ -195,6 +198,13 @@ class Job:
         proven(job)  # refuses what contradicts the threshold's terms
         instance.family.warn(ridge, instance, threshold, float(deltas.max()))
         return job
+
+    @property
+    def evidence(self) -> PieceThreshold | None:
+        """The mixture whose evidence is recorded, for p-values; None: nothing is."""
+        if "p_values" not in self.record:
+            return None
+        return self.threshold if isinstance(self.threshold, Mixture) else Mixture(pieces=1)
 
     @property
     def shared(self) -> bool:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.cache import jitted
+from jaxelim.contracts import looks
+from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
 from jaxelim.simulation import comparison
 from jaxelim.simulation.described import ARRAYS, Text, origin, same_array, same_experiment
+from jaxelim.simulation.p_values import RECORDED_AXES, PValues, p_values, recorded
 from jaxelim.simulation.proven import in_settings, of_settings, proven
 from jaxelim.simulation.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
@@ -70,6 +73,8 @@ class Result:
             paper's cost measure).
         tests_sampling: int64, half-spaces tested for sampling.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
+        log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
+            run; for signs [.., K, 2]. With record=("p_values",); else None.
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
@@ -100,6 +105,12 @@ class Result:
     settings: dict
     elimination: Any = None
     threshold: Any = None
+    log_e: np.ndarray | None = None
+
+    @property
+    def p_values(self) -> PValues | None:
+        """Anytime p-values of the pieces and of the answer; None unless they were recorded."""
+        return p_values(self)
 
     @property
     def work(self) -> dict:
@@ -141,6 +152,8 @@ class Result:
             "deltas_per_trajectory": spec.deltas,
             "entrance": "vmap" if spec.vmapped or not spec.rule.traits.lanes_last else "lanes",
         }
+        if isinstance(job.threshold, PieceThreshold):
+            plan["looks"] = looks.WORDS
         settings = {
             "instance": job.instance.name or repr(job.instance),
             "problem": repr(job.problem),
@@ -158,6 +171,7 @@ class Result:
             "precision": spec.precision,
             **job.rule.report(job.instance, job.problem),
             **origin(job),
+            **({} if arrays.log_e is None else {"p_values": recorded(job)}),
             **({"interrupted": interrupted} if interrupted else {}),
         }
         return Result(
@@ -181,6 +195,7 @@ class Result:
             settings=settings,
             elimination=job.elimination,
             threshold=job.threshold,
+            log_e=arrays.log_e,
         )
 
     @property
@@ -262,6 +277,8 @@ class Result:
         times = self.elimination_times
         if times is not None:
             data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
+        if self.log_e is not None:
+            data["log_e"] = ((*dims, *RECORDED_AXES[self.settings["p_values"]]), self.log_e)
         coords = {
             "stopping": [rule.name for rule in self.stopping],
             "delta": self.deltas,

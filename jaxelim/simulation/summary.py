@@ -108,6 +108,8 @@ def _notes(result: "Result") -> list[str]:
             f"they are in no mean{biased}."
         )
     notes.append(sentence(result.threshold, result.proven))
+    if "looks" in result.layout:
+        notes.append(f"It looked {result.layout['looks']}.")
     if result.elimination is not None or any(one.eliminates for one in result.stopping):
         notes += of_elimination(result.proven)
     drawn = max(result.timings["samples_drawn"], 1)

@@ -122,9 +122,9 @@ def test_times_of_looks():
 
 
 def test_refusals_by_name():
-    instance, problem = CASES["best-arm"]
+    (instance, problem), uniform = CASES["best-arm"], je.Uniform()
 
-    def refused(match, rule=je.Uniform(), instance=instance, **settings):
+    def refused(match, rule=uniform, instance=instance, **settings):
         with pytest.raises(je.JaxelimError, match=match):
             je.simulate(instance, problem, rule, threshold=je.Mixture(), runs=1, **settings)
 

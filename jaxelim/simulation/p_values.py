@@ -1,0 +1,77 @@
+"""Anytime p-values, from the largest e-values of a run."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jaxelim.contracts.shapes import Levels
+from jaxelim.problems.lanewise import traced_shape
+
+RECORDED_AXES = {"pairs": ("above", "below"), "sides": ("arm_of_side", "side")}
+"""Names of the last axes of log e: of {mu_above <= mu_below}, and of the sides of a level."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PValues:
+    """p-values of the pieces at the end of each run; valid at every look, so at any stop.
+
+    Axes [..] are those of the run: [stopping, delta, run] of a `Result`. One of these holds
+    at a time: which depends on what was said before the run.
+
+    Attributes:
+        pairs: float64 [.., i, k], of mu_i <= mu_k; of items likewise. [.., K, 2] for signs,
+            of mu_k >= level and of mu_k <= level. It is valid for one piece that was named
+            beforehand: P(p <= a) <= a where the piece holds the truth.
+        answer: float64 [..], of a wrong answer. Valid for the answer of the run, whatever
+            it is: P(p <= a and the answer is wrong) <= a. NaN where P is not known.
+        together: float64, shape of `pairs`: all of them at once, for a table of arms, or
+            for pairs that were chosen by looking.
+    """
+
+    pairs: np.ndarray
+    answer: np.ndarray
+    together: np.ndarray
+
+    @staticmethod
+    def of(log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool) -> "PValues":
+        """From the largest log e of each piece.
+
+        Args:
+            log_e: [.., i, k], or [.., K, 2].
+            answer: bool [.., K], public.
+            wrong: P, the number of pieces of which one holds the truth where an answer is
+                wrong; None: not known.
+            sides: whether the pieces are levels.
+        """
+        pairs = np.exp(-np.maximum(log_e, 0))
+        if sides:
+            count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], pairs[..., 0])
+            most = tested.max(-1)
+        else:
+            n = log_e.shape[-1]
+            # Both pieces of a pair with equal means hold the truth by the same martingale.
+            count = n * (n - 1) // 2
+            against = answer[..., :, None] & ~answer[..., None, :]
+            most = np.where(against, pairs, 0).max((-2, -1))
+        known = np.nan if wrong is None else np.minimum(1, wrong * most)
+        return PValues(pairs, np.broadcast_to(known, most.shape), np.minimum(1, count * pairs))
+
+
+def recorded(job: Any) -> str:
+    """Which pieces a call records: "pairs" or "sides", of `RECORDED_AXES`."""
+    shape = traced_shape(job.problem, job.instance.K, job.instance.d)
+    return "sides" if isinstance(shape, Levels) else "pairs"
+
+
+def p_values(result: Any) -> PValues | None:
+    """The p-values of a result's runs; None where they were not recorded."""
+    if result.log_e is None:
+        return None
+    k = result.pulls.shape[-1]
+    linear = result.instance.structure == "linear"
+    wrong = 1 if linear else result.problem.wrong_answers(k)
+    sides = result.settings["p_values"] == "sides"
+    found = PValues.of(result.log_e, result.answer, wrong, sides)
+    # One mixture covers all directions of linear arms at once.
+    return dataclasses.replace(found, together=found.pairs) if linear else found
