@@ -21,6 +21,7 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
+    from jaxelim.contracts.piecewise import PieceThreshold
     from jaxelim.contracts.views import Snapshot
 
 GROUP = 128
@@ -45,7 +46,7 @@ def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
         level: the threshold's level, [].
         among: the pieces that matter, [Q] bool. A run looks if one passes the gate.
     """
-    passes = among & seen.evidence.refuted(seen.threshold.gate(level, seen))
+    passes = among & seen.evidence.refuted(_test(seen).gate(level, seen))
     wanted = _may_look(seen) & seen.lanes.any(passes)
     return among & (_log_e(seen, wanted, _of_answer) > level)
 
@@ -54,7 +55,7 @@ def all_refuted(seen: "Snapshot", level: Array) -> Array:
     """Whether the threshold refutes all pieces of the answer at this look: [] bool."""
     lanes, exists = seen.lanes, seen.shape.exists
     least = lanes.min(jnp.where(exists, seen.evidence.values(), jnp.inf))
-    wanted = _may_look(seen) & (least > seen.threshold.gate(level, seen))
+    wanted = _may_look(seen) & (least > _test(seen).gate(level, seen))
     log_e = _log_e(seen, wanted, _of_answer)
     return lanes.min(jnp.where(exists, log_e, jnp.inf)) > level
 
@@ -64,7 +65,7 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
 
     Of items, or with slack, as the pieces of the answer say.
     """
-    gate = seen.threshold.gate(level, seen)
+    gate = _test(seen).gate(level, seen)
 
     def more(found: Array, arms) -> Array:
         for _, row in seen.family.refuted_pairs(seen, arms, gate):
@@ -87,7 +88,7 @@ def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -
         passes: [Q] bool, the pieces whose likelihood ratio passes the gate.
     """
     wanted = _may_look(seen) & seen.lanes.any(passes)
-    of_shape = lambda one: one.threshold.log_e(dataclasses.replace(one, shape=shape))  # noqa: E731
+    of_shape = lambda one: _test(one).log_e(dataclasses.replace(one, shape=shape))  # noqa: E731
     return _log_e(seen, wanted, of_shape) > level
 
 
@@ -117,6 +118,12 @@ def none_so_far(seen: "Snapshot") -> Array:
     return jnp.zeros((n, n, *lanes))
 
 
+def _test(seen: "Snapshot") -> "PieceThreshold":
+    """The threshold, which there is."""
+    assert seen.threshold is not None
+    return seen.threshold
+
+
 def _candidates(seen: "Snapshot") -> int:
     """The number of arms, or of items."""
     of_items = isinstance(seen.shape, Items)
@@ -131,7 +138,7 @@ def _of_sides(one: "Snapshot") -> Array:
         side = dataclasses.replace(
             shape, above=jnp.full_like(shape.above, above), exists=jnp.ones_like(shape.exists)
         )
-        sides.append(one.threshold.log_e(dataclasses.replace(one, shape=side)))
+        sides.append(_test(one).log_e(dataclasses.replace(one, shape=side)))
     return jnp.stack(sides, 1)
 
 
@@ -142,7 +149,7 @@ def _may_look(seen: "Snapshot") -> Array:
 
 
 def _of_answer(one: "Snapshot") -> Array:
-    return one.threshold.log_e(one)
+    return _test(one).log_e(one)
 
 
 def _of_pairs(one: "Snapshot") -> Array:
@@ -156,7 +163,7 @@ def _of_pairs(one: "Snapshot") -> Array:
             shape = Items(i, each != i, n - 1)
         elif isinstance(one.shape, SlackRows):
             shape = SlackRows(i, each != i, n - 1, one.shape.slack)
-        log_e = one.threshold.log_e(dataclasses.replace(one, shape=shape))
+        log_e = _test(one).log_e(dataclasses.replace(one, shape=shape))
         return jnp.where(each != i, log_e, -jnp.inf)
 
     return jax.vmap(of)(each)
