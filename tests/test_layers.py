@@ -20,7 +20,8 @@ LAYERS = (
         "numerics",
         "mixtures",
     ),  # fmt: skip
-    ("contracts", "thresholds"),
+    ("contracts",),
+    ("thresholds",),
     ("stopping", "families"),
     ("instances", "problems"),
     ("lower_bound", "engine"),

@@ -113,6 +113,7 @@ class Mixture(PieceThreshold):
         if not family.has("log_e"):
             allowed = f"a threshold without mixtures: {family!r} defines no log_e"
             raise UnsupportedError("threshold", self, allowed)
+        family.check_prior(self.grid)
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias"
             raise ArgumentError("ridge", call["ridge"], allowed)

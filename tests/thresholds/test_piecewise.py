@@ -160,10 +160,10 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
             return jnp.argmax(seen.means).astype(jnp.int32)
 
         def public(self, seen, answer):
-            return jnp.arange(seen.means.shape[0]) == answer
+            return jnp.arange(seen.means.shape[0], dtype=jnp.int32) == answer
 
         def shape(self, seen, answer):
-            return je.Rows(answer, jnp.arange(seen.means.shape[0]) != answer)
+            return je.Rows(answer, ~self.public(seen, answer))
 
     def play(threshold, problem):
         return je.simulate(
