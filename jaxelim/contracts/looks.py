@@ -48,7 +48,7 @@ def refuted(seen: "Snapshot", level: Array, among: Array) -> Array:
     """
     passes = among & seen.evidence.refuted(_test(seen).gate(level, seen))
     wanted = _may_look(seen) & seen.lanes.any(passes)
-    return among & (_log_e(seen, wanted, _of_answer) > level)
+    return among & (_log_e(seen, wanted, _any_of_answer, level, among) > level)
 
 
 def all_refuted(seen: "Snapshot", level: Array) -> Array:
@@ -56,7 +56,7 @@ def all_refuted(seen: "Snapshot", level: Array) -> Array:
     lanes, exists = seen.lanes, seen.shape.exists
     least = lanes.min(jnp.where(exists, seen.evidence.values(), jnp.inf))
     wanted = _may_look(seen) & (least > _test(seen).gate(level, seen))
-    log_e = _log_e(seen, wanted, _of_answer)
+    log_e = _log_e(seen, wanted, _all_of_answer, level, exists)
     return lanes.min(jnp.where(exists, log_e, jnp.inf)) > level
 
 
@@ -148,8 +148,22 @@ def _may_look(seen: "Snapshot") -> Array:
     return now if seen.live is None else now & seen.live
 
 
-def _of_answer(one: "Snapshot") -> Array:
-    return _test(one).log_e(one)
+def _any_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
+    return _of_answer(one, lambda above: jnp.any(among & (above > level)))
+
+
+def _all_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
+    return _of_answer(one, lambda above: jnp.all(~among | (above > level)))
+
+
+def _of_answer(one: "Snapshot", passes: Callable[[Array], Array]) -> Array:
+    """log e of the answer's pieces of one run, or -inf where their upper bounds do not pass."""
+    test = _test(one)
+    above = test.log_e_above(one)
+    if above is None:
+        return test.log_e(one)
+    none = jnp.full_like(above, -jnp.inf)
+    return jax.lax.cond(passes(above), lambda: test.log_e(one), lambda: none)
 
 
 def _of_pairs(one: "Snapshot") -> Array:
@@ -169,22 +183,30 @@ def _of_pairs(one: "Snapshot") -> Array:
     return jax.vmap(of)(each)
 
 
-def _log_e(seen: "Snapshot", wanted: Array, f: Callable[["Snapshot"], Array]) -> Array:
-    """f of the runs that are `wanted`, -inf of the others: [.., B], or [..] of one run."""
+def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Array) -> Array:
+    """f of the runs that are `wanted`, -inf of the others: [.., B], or [..] of one run.
+
+    Args:
+        seen: of all runs.
+        wanted: [B] bool.
+        f: of the snapshot of one run, and of what belongs to it in `more`.
+        more: [.., B].
+    """
     if seen.means.ndim == 1:
-        return jnp.where(wanted, f(_alone(seen)), -jnp.inf)
+        return jnp.where(wanted, f(_alone(seen), *more), -jnp.inf)
     several = seen.space.features.ndim == 3
     lanes = seen.means.shape[-1]
     size = max(1, lanes // GROUP)
     features = seen.space.features if several else None
-    own = features, seen.stats.of_one_run(), seen.answer, seen.shape
+    own = features, seen.stats.of_one_run(), seen.answer, seen.shape, *more
     one = _alone(seen)
 
-    def at(features, stats, answer, shape) -> Array:
+    def at(features, stats, answer, shape, *more) -> Array:
         space = one.space
         if features is not None:
             space = dataclasses.replace(space, features=features)
-        return f(dataclasses.replace(one, space=space, stats=stats, answer=answer, shape=shape))
+        given = dict(space=space, stats=stats, answer=answer, shape=shape)
+        return f(dataclasses.replace(one, **given), *more)
 
     shape = jax.eval_shape(lambda own: jax.vmap(at, -1, -1)(*own), own)
     none = jnp.full(shape.shape, -jnp.inf, shape.dtype)

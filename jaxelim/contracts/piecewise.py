@@ -36,6 +36,10 @@ class PieceThreshold:
         """
         raise undefined(self, "log_e(seen)")
 
+    def log_e_above(self, seen: "Snapshot") -> Array | None:
+        """An upper bound on `log_e` that costs less, called as it is: [Q]; None: there is none."""
+        return None
+
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """The LLR that a piece must exceed before a run looks at it: []."""
         return level

@@ -93,16 +93,22 @@ class Mixture(PieceThreshold):
         """log e_p of the pieces: [Q]."""
         return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
 
-    def gate(self, level: Array, seen: Snapshot) -> Array:
-        """The least LLR x at which log e_p may exceed the level.
+    def log_e_above(self, seen: Snapshot) -> Array | None:
+        if not seen.family.has("log_e_above"):
+            return None
+        return seen.family.log_e_above(seen.space, seen.stats, seen.shape, self.grid)
 
-        For pairs of Gaussian arms log e_p <= x - 1 - log x; otherwise it is about
-        x - 1/2 - log(2 x)/2 or less. With a prior that does not depend on lambda,
+    def gate(self, level: Array, seen: Snapshot) -> Array:
+        """An LLR x below which log e_p hardly ever exceeds the level.
+
+        For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
+        log e_p <= x - 1/2 - log(2 x)/2. With a prior that does not depend on lambda,
         log e_p <= x.
         """
         if self.prior is not None:
             return level
-        if isinstance(seen.shape, Rows) and seen.family.name in _KNOWN_VARIANCE:
+        independent = getattr(seen.family, "form", "diagonal") == "diagonal"
+        if isinstance(seen.shape, Rows) and independent:
             least = level + 1 + _spread(self.strengths)
             return least + jnp.log(least + jnp.log(least))
         least = level + 0.5
