@@ -13,7 +13,6 @@ __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no in
 
 from jaxelim import instances
 from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, View
@@ -95,6 +94,7 @@ from jaxelim.thresholds import (
     LogLogThreshold,
     Mixture,
 )
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim import cluster, figures, store, testing

@@ -20,8 +20,7 @@ LAYERS = (
         "numerics",
         "mixtures",
     ),  # fmt: skip
-    ("contracts",),
-    ("thresholds",),
+    ("contracts", "thresholds"),
     ("stopping", "families"),
     ("instances", "problems"),
     ("lower_bound", "engine"),

@@ -21,8 +21,8 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
-    from jaxelim.contracts.piecewise import PieceThreshold
     from jaxelim.contracts.views import Snapshot
+    from jaxelim.thresholds.piecewise import PieceThreshold
 
 GROUP = 128
 """One lane in so many looks in one call, at least one: on average fewer do."""

@@ -64,6 +64,7 @@ class Call:
     longest: float
     theta_norm: float | None
     refuting: ClassVar[tuple[str, ...]] = REFUTING
+    laws: ClassVar[tuple[str, ...]] = LAWS
 
     @property
     def law(self) -> str:

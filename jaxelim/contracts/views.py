@@ -18,8 +18,8 @@ from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
-    from jaxelim.contracts.piecewise import PieceThreshold
     from jaxelim.families.linear_evidence import LinearEvidence
+    from jaxelim.thresholds.piecewise import PieceThreshold
 
 Tree = Any
 _STATIC = {"static": True}

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.lanes import LaneOps
 from jaxelim.stopping.llr import Native
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 
 class Observed(NamedTuple):
@@ -60,7 +60,7 @@ class Observing:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
     def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
-        """What a rule reads as beta: [B]; [K, B], levels of the arms, where its own test ends runs."""
+        """What a rule reads as beta: [B]; levels of arms, [K, B], where its own test ends runs."""
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)

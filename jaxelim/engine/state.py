@@ -10,8 +10,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import Statistics, Tree
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 REVISION = 5
 """Revision of the numbers, part of all settings.

@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
@@ -21,6 +20,7 @@ from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "p_values")

@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxelim.cache import jitted
 from jaxelim.contracts import looks
-from jaxelim.contracts.piecewise import PieceThreshold
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
@@ -20,6 +19,7 @@ from jaxelim.simulation.p_values import RECORDED_AXES, PValues, p_values, record
 from jaxelim.simulation.proven import in_settings, of_settings, proven
 from jaxelim.simulation.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     import xarray as xr

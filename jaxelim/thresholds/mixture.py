@@ -11,19 +11,18 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer
-from jaxelim.contracts.piecewise import PieceThreshold
-from jaxelim.contracts.proofs import EQUAL_INTERVALS, FULL, INTERVALS, LAWS, LLR, SELECTIVE
-from jaxelim.contracts.shapes import Rows
-from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError
 from jaxelim.mixtures.grid import Grid
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
     from jaxelim.contracts.proofs import Call
+    from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.instance import Instance
 
-_INTERVALS = (INTERVALS, EQUAL_INTERVALS)
+_INTERVALS = ("intervals", "intervals of equal counts")
+"""Native tests of intervals, as `jaxelim.contracts.proofs` names them."""
 _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 """Names of the families whose pairs and intervals have a closed form."""
 
@@ -89,16 +88,16 @@ class Mixture(PieceThreshold):
         """log(P/delta), at every t; P = 1 before `bound`."""
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
-    def log_e(self, seen: Snapshot) -> Array:
+    def log_e(self, seen: "Snapshot") -> Array:
         """log e_p of the pieces: [Q]."""
         return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
 
-    def log_e_above(self, seen: Snapshot) -> Array | None:
+    def log_e_above(self, seen: "Snapshot") -> Array | None:
         if not seen.family.has("log_e_above"):
             return None
         return seen.family.log_e_above(seen.space, seen.stats, seen.shape, self.grid)
 
-    def gate(self, level: Array, seen: Snapshot) -> Array:
+    def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.
 
         For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
@@ -108,7 +107,7 @@ class Mixture(PieceThreshold):
         if self.prior is not None:
             return level
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
-        if isinstance(seen.shape, Rows) and independent:
+        if seen.shape.rows() is not None and independent:
             least = level + 1 + _spread(self.strengths)
             return least + jnp.log(least + jnp.log(least))
         least = level + 0.5
@@ -151,7 +150,7 @@ class Mixture(PieceThreshold):
 
         The rewards must be independent draws of the family's law.
         """
-        if call.law not in LAWS:
+        if call.law not in call.laws:
             return call.law
         linear = call.structure == "linear"
         needed = 1 if linear else call.problem.wrong_answers(call.arms)
@@ -159,7 +158,7 @@ class Mixture(PieceThreshold):
             return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
         native = call.stopping.name == "native"  # else no native test ends these runs
         stop = call.endings[0]
-        covered = stop in (_INTERVALS if native else (LLR, SELECTIVE, FULL))
+        covered = stop in (_INTERVALS if native else ("llr", "selective", "full"))
         return True if covered else stop
 
     def arm_levels(self, counts: Array, delta: Array) -> Array:
