@@ -1,7 +1,8 @@
-"""Checks that certify a sampling rule, a problem, a reward family or a threshold.
+"""Checks of a sampling rule, a problem, a reward family or a threshold.
 
 Each check returns a `Report` that prints as text. It raises `ContractError` at the
-first law that is broken.
+first law that is broken. What holds on the instances and draws of a check is evidence, not a
+proof.
 """
 
 from jaxelim.testing.problem_checks import check_problem

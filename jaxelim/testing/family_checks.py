@@ -13,17 +13,18 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts import Problem
+from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import LaneOps
+from jaxelim.lanes import ArmBlock, LaneOps
 from jaxelim.problems import BestArm, Thresholding, TopM
-from jaxelim.testing.report import LUCK, require
+from jaxelim.testing.report import require
 
 Generator = np.random.Generator
 ERRORS = 7
-"""Standard errors by which a variance may be off: by luck with probability below 1e-9."""
+"""Standard errors by which an average may be off: by luck with probability below 1e-9."""
 
 
 def law(holds: Any, sentence: str, **columns: Any) -> None:
@@ -301,6 +302,16 @@ def _before(end: float, upper: bool) -> float:
     return away * 1e-300 if end == 0 else float(np.nextafter(end, away * np.inf))
 
 
+def _costs(family: OneParameter, seen: Snapshot, counts: Array) -> Array:
+    """The evidence of all pieces by `pair` and `level`: [Q]."""
+    n, means, shape = family.precision(seen.means, counts), seen.means, seen.shape
+    if isinstance(shape, Levels):
+        return family.level(n, means, jnp.full_like(means, shape.level), shape.above)
+    each = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
+    i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(each)
+    return family.pair(n[i], means[i], n[k], means[k])
+
+
 def check_gradient(family: OneParameter, rng: Generator) -> str:
     """The evidence about the shipped problems' pieces."""
     k, cases = 4, 12
@@ -322,17 +333,27 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
             by = lambda s: (at(weights + s) - at(weights - s)) / (2 * jnp.sum(s))  # noqa: E731
             slopes = jax.vmap(by)(1e-5 * jnp.diag(weights))
             gradients = jax.vmap(evidence.weighted(weights).gradient)(each)
-            values = evidence.values(), at(counts), at(weights)
-            return seen.shape.exists, values, slopes.T, gradients
+            values = evidence.values(), at(counts), at(weights), _costs(family, seen, counts)
+            beta = 0.7 * jnp.max(jnp.where(seen.shape.exists, values[0], 0))
+            refuted = values[0] > beta
+            if isinstance(seen.shape, Rows):
+                pairs = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
+                rows = jnp.stack([row for _, row in pairs])
+                refuted = rows[jnp.atleast_1d(seen.shape.first)].reshape(-1)
+            return seen.shape.exists, values, slopes.T, gradients, refuted == (values[0] > beta)
 
         for _ in range(cases):
             means, counts = with_ends(family, rng, k), np.floor(10 ** rng.uniform(0, 3, k))
             weights = rng.dirichlet(np.ones(k)) + 1e-3
             found = look(*map(jnp.asarray, (means, counts, weights)))
-            exists, values, slopes, gradients = jax.tree.map(np.asarray, found)
+            exists, values, slopes, gradients, agree = jax.tree.map(np.asarray, found)
             where = f"{problem!r}, means {means}, weights {weights}"
             same = np.allclose(values[0], values[1], rtol=1e-12)
             require(same, f"{where}: the evidence is not the LLR at the counts")
+            known = values[3][exists]
+            off = np.abs(values[0][exists] - known) > 1e-9 * known + 1e-12
+            require(not off.any(), f"{where}: the evidence is not that of pair or level")
+            require(agree[exists].all(), f"{where}: refuted_pairs differs from the evidence")
             finite = np.isfinite(gradients[exists]).all()
             require(finite, f"{where}: a gradient of the evidence is not finite")
             size = np.abs(values[2])[:, None] / weights + np.abs(gradients)
@@ -340,88 +361,10 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
             right = np.abs(slopes - gradients) <= allowed
             sentence = "the evidence's gradient is not that of its values in the weights"
             require(right[exists].all(), f"{where}: {sentence}")
-    return f"{3 * cases} answers: the evidence's gradient is that of its values in the weights"
-
-
-def check_draws(family: OneParameter, rng: Generator, draws: int) -> str:
-    """Rewards, at means inside the range and at its ends."""
-    known = 5
-    means = np.concatenate([inside(family, rng, known), ends(family)])
-    family = family.for_arms(len(means))
-    natures = _natures(family, of(family, means))
-    costs = _numbers(lambda m: family.precision(m, jnp.ones_like(m)), means) ** -1
-    extremes = [0.0, 1 - 2.0**-53] if family.noise == "uniform" else [-8.0, 8.0]
-
-    @jax.jit
-    def rewards(natures, arm, noise):
-        pull = jnp.arange(noise.shape[0], dtype=jnp.int32)
-        arm = arm + jnp.zeros_like(pull)
-        owned = jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], (*x.shape, 16)), natures)
-        few = family.draw(LaneOps(), owned, arm[:16], pull[:16], noise[:16])
-        return family.draw(LaneOps(), natures, arm, pull, noise), few
-
-    seen = []
-    # A family's means have n d(mean, mu) above it with probability 0.4 LUCK (Chernoff's bound).
-    likely = float(np.log(2 * known / (0.4 * LUCK)))
-    for arm, mean in enumerate(means):
-        noise = np.concatenate([extremes, _noise(family, rng, draws)])
-        x, few = map(np.asarray, rewards(natures, jnp.int32(arm), jnp.asarray(noise)))
-        where = f"mean {mean:.6g}: rewards"
-        _check_rewards(family, where, x, few, noise)
-        if arm >= known:
-            require((x == mean).all(), f"{where} other than the mean, at an end of the range")
-            continue
-        seen.append(_check_moments(family, where, float(mean), x[2:], likely, costs[arm]))
-    bias = ((2 * likely) ** 0.5 + 3) / draws**0.5
     return (
-        f"n = {draws} rewards at each of {known} means have mean mu and variance V(mu); seen would "
-        f"be a bias of {bias:.2g} standard deviations, or a variance off by {min(seen):.1%} "
-        "(at one "
-        f"mean) to {max(seen):.1%} (at another)"
+        f"{3 * cases} answers: the evidence is that of pair and level, as refuted_pairs has it; "
+        "its gradient is that of its values in the weights"
     )
-
-
-def _check_rewards(
-    family: OneParameter, where: str, x: np.ndarray, few: np.ndarray, noise: np.ndarray
-) -> None:
-    good = x.shape == noise.shape and x.dtype == noise.dtype
-    have, want = (f"{a.dtype}{list(a.shape)}" for a in (x, noise))
-    require(good, f"{where} are {have}; noise is {want}, and so has to be what draw returns")
-    bad = ~np.isfinite(x)
-    require(not bad.any(), f"{where} are not finite, for noise {noise[bad][:3]}")
-    out = (x < family.low) | (x > family.high)
-    require(not out.any(), f"{where} are out of the range of means, such as {x[out][:3]}")
-    at = np.setdiff1d([family.low, family.high], ends(family))
-    out = np.isin(x, at)
-    sentence = f"{where} are at an end of the range that is no mean, for noise {noise[out][:3]}"
-    require(not out.any(), sentence)
-    try:
-        family.check_rewards(x.astype(float) * family.scale)
-    except ArgumentError as error:
-        require(False, f"{where} that draw returns are refused by check_rewards: {error}")
-    same = np.array_equal(x[:16], few)
-    require(same, f"{where} are others where each lane has a nature of its own, at the last axis")
-
-
-def _check_moments(
-    family: OneParameter, where: str, mean: float, x: np.ndarray, likely: float, cost: float
-) -> float:
-    """The relative error of a variance that would be seen."""
-    n, average, squares = x.size, x.mean(), (x - mean) ** 2
-    both = lambda x, m: (family.divergence(x, m), family.variance(m))  # noqa: E731
-    d, variance = _numbers(both, average, mean)
-    d, variance = d / cost, variance * cost
-    off = abs(average - mean) / (variance / n) ** 0.5
-    require(
-        n * d <= likely,
-        f"{where} have mean {average:.6g} over {n} draws, {off:.1f} standard errors off",
-    )
-    error = squares.std() / n**0.5
-    require(
-        abs(squares.mean() - variance) <= ERRORS * error + 1e-9 * variance,
-        f"{where} have variance {squares.mean():.6g} over {n} draws, and V(mu) is {variance:.6g}",
-    )
-    return float((ERRORS + 3) * error / variance)
 
 
 def check_update(family: OneParameter, rng: Generator) -> str:
@@ -435,9 +378,7 @@ def check_update(family: OneParameter, rng: Generator) -> str:
     tables = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[0]), family.tables(instance))
     each = jnp.arange(b, dtype=jnp.int32)
     draw = jax.jit(lambda arm, z: family.draw(LaneOps(), natures, arm, each * 0, z))
-    update = jax.jit(
-        lambda now, *x: family.update(Snapshot.of(family, problem, space, now), *x)
-    )
+    update = jax.jit(lambda now, *x: family.update(Snapshot.of(family, problem, space, now), *x))
 
     def drawn(arm):
         noise = _noise(family, rng, b)

@@ -8,6 +8,8 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.contracts import Problem
+from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError
 from jaxelim.families.designs import SquareDesign
@@ -15,23 +17,34 @@ from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.lanewise import in_lanes
+from jaxelim.testing.orders import accepted
 from jaxelim.testing.report import Report, require
 
 
 def check_problem(
     problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0
 ) -> Report:
-    """Certify that a problem's answers, pieces and set of pieces agree.
+    """Check on random means that a problem's answers, pieces and set of pieces agree.
+
+    The arms are in another order at every draw. At each fourth draw means may tie.
 
     - For random theta and lambda with i = answer(theta), the public answer of lambda
       differs from that of theta exactly where lambda lies in a piece of i. (With
       `shared_answers`: only where it does.)
+    - `correct` calls lambda's answer right exactly where theta lies in none of its pieces.
+      (With `shared_answers`: at least there.)
+    - `check`, where the problem has one, refuses a theta in a piece of its own answer.
+    - `public` is as long as `width` says.
     - Margins, norms and products of the engine's shape equal those of `half_spaces`.
     - In lanes every method gives the results of one run.
     - The set of pieces is full at first. It loses the dropped pieces and no others of
       that answer, and never grows.
-    - Full elimination drops at least what selective elimination does.
-    - Once all pieces of an answer are dropped, the set is settled on that answer.
+    - Full elimination drops at least what selective elimination does, and nothing under
+      a threshold above the LLRs of all pairs of arms.
+    - Once all pieces of an answer are dropped, the set is settled on that answer. With
+      one piece left it is not settled.
+
+    These laws hold on what was drawn. They bound no error rate.
 
     Args:
         problem: the problem.
@@ -43,23 +56,23 @@ def check_problem(
         ContractError: a law is broken; the message names it.
     """
     rng = np.random.default_rng(seed)
-    arms = rng.normal(size=(5, 3)) if instance is None else np.asarray(instance.arms)
+    arms = rng.normal(size=(5, 3)) if instance is None else instance.unbatched[0].arms
     with scope.engine():
-        _check_pieces(problem, arms, draws, rng)
+        _check_pieces(problem, arms, draws, instance is not None, rng)
         try:
             sets = _check_set(problem, arms, max(draws // 10, 5), rng)
         except UnsupportedError:
             sets = 0
     lines = [
-        f"{draws} draws: another answer exactly inside a piece; "
-        "margins, norms, products as half_spaces has them; lanes agree with one run"
+        f"{draws} draws, the arms in other orders, with ties: another answer exactly inside a "
+        "piece; margins, norms, products as half_spaces has them; lanes agree with one run"
     ]
     if sets:
         lines.append(f"{sets} walks of its set of pieces: drops what is refuted, and never grows")
     return Report(repr(problem), tuple(lines))
 
 
-def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any) -> Snapshot:
+def _snapshot(problem: Problem, arms: Any, theta: Any, v_inv: Any, t: Any) -> Snapshot:
     """The snapshot of one run, theta [d], or of lanes, theta [d, B]."""
     k, lanes = len(arms), theta.shape[1:]
     phi = jnp.asarray(arms)
@@ -81,18 +94,32 @@ def _snapshot(problem: Problem, arms: np.ndarray, theta: Any, v_inv: Any, t: Any
     return Snapshot.of(family, in_lanes(problem) if lanes else problem, space, stats)
 
 
-def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random.Generator):
-    """Compare answers with pieces, and the engine's shape with `half_spaces`."""
-    d = arms.shape[1]
+def _means(arms: np.ndarray, n: int, fixed: bool, rng: np.random.Generator) -> tuple:
+    """Arms and theta of draw n: rotated, and with exact ties at each fourth."""
+    k, d = arms.shape
+    if n % 4 != 3:
+        return np.roll(arms, n, 0), rng.normal(size=d)
+    if fixed:
+        return np.roll(arms, n, 0), np.zeros(d)
+    small = rng.integers(-1, 2, (k, d)).astype(float)
+    small[:, 0] = rng.permutation(k)  # no two arms are equal
+    return small, np.concatenate([[0.0], rng.integers(-1, 2, d - 1)])
 
-    def look(theta, v_inv):
+
+def _check_pieces(
+    problem: Problem, arms: np.ndarray, draws: int, fixed: bool, rng: np.random.Generator
+) -> None:
+    """Compare answers with pieces, and the engine's shape with `half_spaces`."""
+    k, d = arms.shape
+
+    def look(arms, theta, v_inv):
         seen = _snapshot(problem, arms, theta, v_inv, jnp.int32(9))
         linear: Any = seen.evidence
         each = jnp.arange(linear.margin.shape[0], dtype=jnp.int32)
         products = jax.vmap(linear.along)(each)
         return seen.public, seen.shape.exists, linear.margin, linear.norm, products
 
-    def in_many(theta, v_inv):
+    def in_many(arms, theta, v_inv):
         t = jnp.full(theta.shape[1:], 9, jnp.int32)
         seen = _snapshot(problem, arms, theta, v_inv, t)
         linear: Any = seen.evidence
@@ -100,31 +127,56 @@ def _check_pieces(problem: Problem, arms: np.ndarray, draws: int, rng: np.random
 
     look, in_many = jax.jit(look), jax.jit(in_many)
     order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
-    for _ in range(draws):
-        theta, other = rng.normal(size=(2, d))
-        directions, offsets = problem.half_spaces(arms, theta)
+    later = []  # half of the draws, the ties among them
+    for n in range(draws):
+        (phi, theta), other = _means(arms, n, fixed, rng), rng.normal(size=d)
+        directions, offsets = problem.half_spaces(phi, theta)
         inside = bool(np.any(directions @ other <= offsets))
         root = rng.normal(size=(d, d + 2))
         v_inv = np.linalg.inv(root @ root.T)
-        one, two = look(theta, v_inv), look(other, v_inv)
+        one, two = look(phi, theta, v_inv), look(phi, other, v_inv)
         differs = not np.array_equal(one[0], two[0])
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
         require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
-        _, exists, margin, norm, products = (np.asarray(x) for x in one)
+        public, exists, margin, norm, products = (np.asarray(x) for x in one)
         require(exists.any(), f"theta = {theta}: its answer has no piece")
+        width = problem.width(k)
+        require(public.shape == (width,), f"public is {list(public.shape)}, width says {width}")
+        if n % 4 > 1:
+            later.append((phi, theta, other, public, np.asarray(two[0]), where))
         ours = order(np.column_stack([margin, norm, products])[exists])
         norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
-        columns = [directions @ theta - offsets, norms, directions @ v_inv @ arms.T]
+        columns = [directions @ theta - offsets, norms, directions @ v_inv @ phi.T]
         theirs = order(np.column_stack(columns))
         same = ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7)
         require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
         pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
         for name, x, y, z in zip(
-            ("public", "exists", "margins", "norms"), one, two, in_many(*pair), strict=False
+            ("public", "exists", "margins", "norms"), one, two, in_many(phi, *pair), strict=False
         ):
             equal = np.allclose(np.stack([x, y], -1), z, rtol=1e-9, atol=1e-9)
             require(equal, f"{where}: {name} in lanes differ from those of one run")
+    for drawn in later:
+        _check_right(problem, *drawn)
+
+
+def _check_right(
+    problem: Problem, arms: Any, theta: Any, other: Any, truth: Any, answer: Any, where: str
+) -> None:
+    """`correct` of the answer of `other`, and `check`, where theta is the truth."""
+    directions, offsets = problem.half_spaces(arms, theta)
+    if np.any(directions @ theta <= offsets):  # a tie: no answer is right
+        if type(problem).check is not Problem.check:
+            sentence = f"check accepts theta = {theta}, which is in a piece of its own answer"
+            require(not accepted(problem, Instance(arms, theta)), sentence)
+        return
+    directions, offsets = problem.half_spaces(arms, other)
+    inside = bool(np.any(directions @ theta <= offsets))
+    right = bool(problem.correct(answer, truth, arms @ theta))
+    agrees = right or inside if problem.shared_answers else right != inside
+    said = f"correct is {right} for the answer of lambda"
+    require(agrees, f"{where}: {said}, and theta is in a piece of it is {inside}")
 
 
 def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> int:
@@ -134,65 +186,88 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
     # A group of half-spaces is dropped when all of them are refuted.
     grouped = problem.times_axes == ("answer_index", "piece")
 
-    def at(theta):
-        return _snapshot(problem, arms, theta[:, None], v_inv, jnp.array([9], jnp.int32))
+    def at(point):
+        """The snapshot at a pair of arms [K, d] and theta [d]."""
+        phi, theta = point
+        return _snapshot(problem, phi, theta[:, None], v_inv, jnp.array([9], jnp.int32))
 
-    start = jax.jit(lambda theta: at(theta).problem.pieces(at(theta)))
-    look = jax.jit(lambda pieces, theta: (
-        pieces.active(at(theta)), pieces.active_count(at(theta)), at(theta).shape.exists
+    start = jax.jit(lambda point: at(point).problem.pieces(at(point)))
+    look = jax.jit(lambda pieces, point: (
+        pieces.active(at(point)), pieces.active_count(at(point)), at(point).shape.exists
     ))  # fmt: skip
-    drop = jax.jit(lambda pieces, theta, refuted: pieces.drop(at(theta), refuted))
+    drop = jax.jit(lambda pieces, point, refuted: pieces.drop(at(point), refuted))
 
     @jax.jit
-    def eliminated(pieces, theta, beta):
-        seen = at(theta)
+    def eliminated(pieces, point, beta):
+        seen = at(point)
         refuted = seen.shape.exists & seen.evidence.refuted(beta)
         return pieces.drop(seen, refuted), pieces.drop_all(seen, beta)
 
     @jax.jit
-    def ended(pieces, theta):
-        seen = at(theta)
+    def ended(pieces, point):
+        seen = at(point)
         both = [(pieces.settled(seen, full), pieces.verdict(seen, full)) for full in (False, True)]
         return both, seen.public
 
-    for _ in range(walks):
-        thetas = rng.normal(size=(3, d))
-        pieces = start(thetas[0])
-        for theta in thetas:
-            active, active_count, exists = (np.asarray(x) for x in look(start(theta), theta))
+    kind = type(jax.eval_shape(lambda point: at(point).shape, (arms, arms[0])))
+    for n in range(walks):
+        phi = np.roll(arms, n, 0)
+        points = [(phi, theta) for theta in rng.normal(size=(3, d))]
+        pieces = start(points[0])
+        for point in points:
+            active, active_count, exists = (np.asarray(x) for x in look(start(point), point))
             require(np.array_equal(active, exists), "the full set lacks a piece of an answer")
-            require(
-                active_count == exists.sum(), "active_count is not the number of active pieces"
-            )
+            require(active_count == exists.sum(), "active_count is not the number of active pieces")
         for _ in range(6):
-            theta = thetas[rng.integers(3)]
-            before = [np.asarray(look(pieces, one)[0]) for one in thetas]
-            exists = np.asarray(look(pieces, theta)[2])
+            index = int(rng.integers(3))
+            point = points[index]
+            before = [np.asarray(look(pieces, one)[0]) for one in points]
+            exists = np.asarray(look(pieces, point)[2])
             refuted = exists & (rng.random(exists.shape) < 0.3)
-            pieces = drop(pieces, theta, refuted)
-            was = before[int(np.argmax((thetas == theta).all(1)))]
-            kept = np.asarray(look(pieces, theta)[0])
-            require(not (was & ~refuted & ~kept).any(), "drop loses a piece that is not refuted")
+            pieces = drop(pieces, point, refuted)
+            kept = np.asarray(look(pieces, point)[0])
+            lost = before[index] & ~refuted & ~kept
+            require(not lost.any(), "drop loses a piece that is not refuted")
             beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
-            few, more = eliminated(pieces, theta, beta)
-            of_few, of_more = (np.asarray(look(one, theta)[0]) for one in (few, more))
+            few, more = eliminated(pieces, point, beta)
+            of_few, of_more = (np.asarray(look(one, point)[0]) for one in (few, more))
             require(
                 not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops"
             )
             pieces = few
-            after = [np.asarray(look(pieces, one)[0]) for one in thetas]
+            after = [np.asarray(look(pieces, one)[0]) for one in points]
             grown = any((y & ~x).any() for x, y in zip(before, after, strict=True))
             require(not grown, "the set grows")
-        theta = thetas[0]
-        full = start(theta)
-        exists = np.asarray(look(full, theta)[2])
+        point = points[0]
+        full = start(point)
+        exists = np.asarray(look(full, point)[2])
         some = exists & (rng.random(exists.shape) < 0.5)
-        left = np.asarray(look(drop(full, theta, some), theta)[0])
+        left = np.asarray(look(drop(full, point, some), point)[0])
         require(not (left & some).any() or grouped, "drop leaves a piece that is refuted")
-        done = drop(full, theta, exists)
-        for settled, verdict in ended(done, theta)[0]:
+        beta = np.array([1.001 * _largest(kind, problem, *point)])
+        kept = np.asarray(look(eliminated(full, point, beta)[1], point)[0])
+        require(np.array_equal(kept, exists), "full elimination drops a piece that is not refuted")
+        last = rng.choice(np.flatnonzero(exists))  # the piece that stays
+        left = drop(full, point, exists & (np.arange(exists.size) != last).reshape(exists.shape))
+        early = ended(left, point)[0][0][0] and not grouped
+        require(not early, "the set is settled on an answer with a piece left")
+        done = drop(full, point, exists)
+        for settled, verdict in ended(done, point)[0]:
             require(settled, "all pieces of an answer are dropped, and the set is not settled")
-            right = np.array_equal(verdict, ended(done, theta)[1])
+            right = np.array_equal(verdict, ended(done, point)[1])
             require(right, "all pieces of an answer are dropped, and the verdict is another")
-        require(not ended(full, theta)[0][0][0], "the full set is settled")
+        require(not ended(full, point)[0][0][0], "the full set is settled")
     return walks
+
+
+def _largest(kind: type, problem: Problem, arms: np.ndarray, theta: np.ndarray) -> float:
+    """The largest LLR of a pair of arms, or of an arm and the level, where V = I; or inf."""
+    if issubclass(kind, Levels):
+        y, margins = arms, arms @ theta - getattr(problem, "level", np.inf)
+    elif issubclass(kind, Rows) and kind is not SlackRows and problem.made_of_arms:
+        y = (arms[:, None] - arms).reshape(-1, arms.shape[1])
+        y = y[np.any(y != 0, 1)]
+        margins = y @ theta
+    else:
+        return np.inf
+    return float(np.max(margins**2 / (2 * np.sum(y**2, 1))))

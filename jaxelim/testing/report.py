@@ -35,8 +35,10 @@ def require(holds: Any, sentence: str) -> None:
         raise ContractError(sentence)
 
 
-def same_runs(one: Result, other: Result, what: str, take: Any = slice(None)) -> None:
-    """Require that two results have the same runs; `take`: which runs of the first."""
+def same_runs(
+    one: Result, other: Result, what: str, take: Any = slice(None), stops: slice = slice(None)
+) -> None:
+    """Require the same runs of two results; `take`, `stops`: which runs and stops of the first."""
     for name in ("samples", "stopped", "answer", "pulls"):
-        equal = np.array_equal(getattr(one, name)[:, :, take], getattr(other, name))
+        equal = np.array_equal(getattr(one, name)[stops][:, :, take], getattr(other, name))
         require(equal, f"{name} differ: {what}")

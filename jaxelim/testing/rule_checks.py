@@ -8,15 +8,20 @@ from scipy import stats
 
 from jaxelim import engine
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import RuleError, UnsupportedError
+from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.live import LiveRun
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.simulation.api import Engine, simulate, trace
+from jaxelim.simulation.result import Result, correct_answer
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
+from jaxelim.testing.orders import NEAR, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
 from jaxelim.testing.settings import check_docstring, check_repr
+
+FEW = 300
+"""Most samples of the runs with near ties, beside two an arm."""
 
 
 def easy_instance(problem: Problem, structure: str) -> Instance:
@@ -60,26 +65,34 @@ def check_sampling_rule(
     seed: int = 0,
     ridge: float | None = None,
 ) -> Report:
-    """Certify that a sampling rule keeps the laws on which the engine and users rely.
+    """Check the laws of a sampling rule, and bound its error rate on a few instances.
 
     - It is traced once, and chooses arms in range.
     - A run alone equals the same run in a batch, for other lanes and chunks and under
       vmap. So nothing changes after the stop.
+    - Its native test stops alone where it stops beside other stopping rules.
+    - Where it has `fast`: the runs are those of `choose` alone.
+    - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
     - Its numbers are finite where weights underflow and designs are nearly singular.
     - If it defines `predetermined`: arms that a live run gives at once, before their
       rewards, are the next pulls of the simulated run.
     - Its repr evaluates back, and its docstring's arguments equal its fields.
-    - It is delta-correct empirically. Of n = `runs` runs no more may end in errors than
-      a rate of exactly delta exceeds with probability 1e-6.
+    - Wrong answers are rare, whichever stopping rule ends the runs. Of n = `runs` runs no
+      more may be wrong than a rate of exactly delta exceeds with probability 1e-6. The
+      runs are dealt to the instance's arms in other orders. So it is at delta, at
+      delta/10, and at delta with gaps of a twentieth, for at most 300 samples.
+
+    The report bounds the error rate on these instances, with this threshold. It proves
+    nothing of other instances. A run that is cut off counts as no error.
 
     Args:
         rule: the rule.
         problem: the problem of the runs; None: best arm, top 2 and thresholding, as far
             as the rule is defined for them.
         instance: the instance; None: an easy one of each structure that the rule is
-            defined for.
-        runs: n of the delta-correctness check.
-        delta: error probability of that check.
+            defined for. A batch is taken as it is, without other orders.
+        runs: n of each of the three bounds.
+        delta: error probability of those runs.
         steps: the cap on samples of a run.
         stress: samples of the run with underflowing weights and nearly
             singular designs.
@@ -96,12 +109,17 @@ def check_sampling_rule(
             for structure in rule.traits.structures if instance is None else [instance.structure]:
                 on = easy_instance(one, structure) if instance is None else instance
                 lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
+                if not rule.traits.uses_truth:
+                    _check_prepared(rule, one, on, ridge)
         first = natural_problems(rule)[0] if problem is None else problem
         lines.append(_check_stress(rule, first, stress, seed))
+        if rule.fast is not None:
+            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
+            lines.append(_check_fast(rule, first, on.unbatched[0], delta, seed, ridge))
         given = type(rule).predetermined is not SamplingRule.predetermined
         if given and not rule.traits.uses_truth:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
-            lines.append(_check_batches(rule, first, on, delta, seed, ridge))
+            lines.append(_check_batches(rule, first, on.unbatched[0], delta, seed, ridge))
     except RuleError as error:
         fault = "a method breaks its contract" if error.arm is None else "arms out of range"
         raise ContractError(f"{fault}: {error}") from error
@@ -111,60 +129,116 @@ def check_sampling_rule(
 def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> list[str]:
     where = f"{problem!r}, {instance.name or instance.structure}"
     stopping = natural_stopping(rule)
-    common: dict[str, Any] = dict(
-        delta=delta, max_samples=steps, stopping=stopping, seed=seed, ridge=ridge
-    )
+    common: dict[str, Any] = dict(stopping=stopping, seed=seed, ridge=ridge)
+    wide = Engine(lanes=16)
+
+    def run_all(instances, delta, steps, seed) -> list[Result]:
+        """The runs of each instance: other runs of the seed, so that no two share noise."""
+        share = -(-runs // len(instances))
+        taken = [np.arange(i * share, (i + 1) * share) for i in range(len(instances))]
+        given = {**common, "delta": delta, "max_samples": steps, "seed": seed}
+        return [
+            simulate(one, problem, rule, runs=its, engine=wide, **given)
+            for one, its in zip(instances, taken, strict=True)
+        ]
+
+    each, close = orders(problem, instance), near(problem, instance)
     before = set(engine.program.values())
-    many = simulate(instance, problem, rule, runs=runs, engine=Engine(lanes=16), **common)  # type: ignore[arg-type]
-    simulate(
-        instance,
-        problem,
-        rule,
-        runs=runs,
-        engine=Engine(lanes=16),
-        **{**common, "seed": seed + 1, "delta": delta / 2},
-    )
+    easy = run_all(each, delta, steps, seed)
+    small = run_all(each, delta / 10, steps, seed + 1)
+    hard, few = [], min(steps, FEW + 2 * instance.K)
+    if close is not None:
+        hard = run_all(orders(problem, close), delta, few, seed + 2)
     fresh = set(engine.program.values()) - before
     require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
+    many = easy[0]
     ks = many.pulls.shape[-1]
-    require(
-        np.array_equal(many.pulls.sum(-1), many.samples) and (many.pulls >= 1).all(),
-        f"{where}: arms out of range 0 .. {ks - 1}",
-    )
-    one, some = runs // 2, np.arange(min(runs, 40))
+    for one in (*easy, *small, *hard):
+        require(
+            np.array_equal(one.pulls.sum(-1), one.samples) and (one.pulls >= 1).all(),
+            f"{where}: arms out of range 0 .. {ks - 1}",
+        )
+    here = many.samples.shape[-1]
+    one, some = here // 2, np.arange(min(here, 40))
+    common |= dict(delta=delta, max_samples=steps)
     alone = simulate(
-        instance, problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common
+        each[0], problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common
     )
     same_runs(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
     if rule.traits.lanes_last:
         vmapped = simulate(
-            instance, problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
+            each[0], problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
         )
         same_runs(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
-    errors = (many.stopped & ~many.correct).sum(-1)
-    limit = int(stats.binom.isf(LUCK, runs, delta))
-    require(
-        (errors <= limit).all(),
-        f"{where}: {errors.max()} errors in {runs} runs at delta = {delta}; at most {limit} "
-        "allowed",
-    )
-    cut = int(many.truncated.sum(-1).max())
-    return [
-        f"{where}: traced once, arms in range, alone = in a batch; "
-        + _errors(int(errors.max()), cut, runs, delta, steps)
-    ]
+    if len(stopping) > 1 and "native" in rule.traits.stopping:
+        native = simulate(each[0], problem, rule, runs=some, engine=wide,
+                          **{**common, "stopping": Native()})  # fmt: skip
+        what = f"{where}: the native stop alone and beside other stopping rules"
+        same_runs(many, native, what, some, slice(-1, None))
+    answers = len({correct_answer(one, problem).tobytes() for one in each})
+    said = f"{where}: traced once, arms in range, alone = in a batch; {len(each)} orders"
+    lines = [f"{said} of the arms with {answers} different right answers"]
+    if answers == 1:
+        lines[0] += ": a rule that always answers the same is not seen"
+    for results, level, cap in ((easy, delta, steps), (small, delta / 10, steps)):
+        lines.append("  " + _errors(*_count(where, results, level), level, cap))
+    if hard:
+        errors, _, n = _count(f"{where}, gaps times {NEAR}", hard, delta)
+        lines.append(f"  gaps times {NEAR}: {errors} errors in {n} runs of at most {few} samples "
+                     f"at delta = {delta} ({_rate(errors, n)})")  # fmt: skip
+    return lines
+
+
+def _count(where: str, results: list[Result], delta: float) -> tuple[int, int, int]:
+    """Errors and cut runs of the stopping rule that has most, and runs, of all instances.
+
+    Raises:
+        ContractError: more errors than a rate of delta has, of all runs or of an instance's.
+    """
+    wrong = np.stack([(one.stopped & ~one.correct).sum((1, 2)) for one in results])
+    share = results[0].samples[0].size
+    names = [stop.name for stop in results[0].stopping]
+    for errors, n, on, luck in (
+        (wrong.sum(0), share * len(results), "", LUCK),
+        (wrong.max(0), share, " with one order of the arms", LUCK / len(results)),
+    ):
+        limit, most = int(stats.binom.isf(luck, n, delta)), int(errors.argmax())
+        require(
+            errors[most] <= limit,
+            f"{where}: stopped by {names[most]}, {errors[most]} errors in {n} runs at delta = "
+            f"{delta:g}{on}; at most {limit} allowed",
+        )
+    cut = max(sum(one.truncated[i].sum() for one in results) for i in range(len(names)))
+    return int(wrong.sum(0).max()), int(cut), share * len(results)
 
 
 def _errors(errors: int, cut: int, runs: int, delta: float, steps: int) -> str:
     """What a number of errors and of runs that were cut off says, in words."""
-    high = stats.beta.ppf(0.999, errors + 1, runs - errors)
-    rate = f"rate below {high:.3f} with 99.9% confidence"
+    rate = _rate(errors, runs)
     if 2 * cut > runs:
         rate = "which says little: steps= lets more runs stop"
     return (
-        f"{errors} errors in {runs} runs at delta = {delta}, {cut} of them cut off at {steps} "
+        f"{errors} errors in {runs} runs at delta = {delta:g}, {cut} of them cut off at {steps} "
         f"samples ({rate})"
     )
+
+
+def _rate(errors: int, runs: int) -> str:
+    high = stats.beta.ppf(0.999, errors + 1, runs - errors)
+    return f"rate below {high:.3f} with 99.9% confidence"
+
+
+def _check_prepared(rule: SamplingRule, problem: Problem, instance: Instance, ridge: Any) -> None:
+    """Prepare for another theta too: what a rule may not know must not matter."""
+    one = instance.unbatched[0]
+    theta = one.theta[::-1] if one.structure == "unstructured" else -one.theta
+    try:
+        other = Instance(one.arms, theta, None, one.name, one.family)
+    except JaxelimError:  # out of the range of means, or recorded rewards
+        return
+    both = [jax.tree.leaves(rule.prepare(two, problem, ridge)) for two in (one, other)]
+    same = len(both[0]) == len(both[1]) and all(map(np.array_equal, *both))
+    require(same, "prepare depends on theta, and the rule's traits do not have uses_truth=True")
 
 
 def _check_stress(rule, problem, steps, seed) -> str:
@@ -201,6 +275,25 @@ def _check_stress(rule, problem, steps, seed) -> str:
     return (
         f"finite over {run.samples} samples with rewards of {scale:g} and nearly singular designs"
     )
+
+
+FAST, FASTEST = 8, 200
+"""Runs that are made without `fast` too, and their samples, at most."""
+
+
+def _check_fast(rule, problem, instance, delta, seed, ridge) -> str:
+    """Compare runs with those of the same rule without `fast`."""
+    kind = type(rule)
+    bare = type(kind.__name__, (kind,), {"fast": None, "__module__": kind.__module__})
+    slow: Any = object.__new__(bare)
+    vars(slow).update(vars(rule))
+    common: dict[str, Any] = dict(
+        runs=FAST, delta=delta, max_samples=FASTEST, seed=seed, ridge=ridge,
+        stopping=natural_stopping(rule), engine=Engine(lanes=16),
+    )  # fmt: skip
+    quick, whole = (simulate(instance, problem, one, **common) for one in (rule, slow))
+    same_runs(quick, whole, "with `fast`, and by `choose` alone")
+    return f"`fast` makes the choices of `choose` over {FAST} runs of at most {FASTEST} samples"
 
 
 BATCH, BATCHED = 6, 300

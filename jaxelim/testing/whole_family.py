@@ -12,21 +12,26 @@ from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
 from jaxelim.errors import JaxelimError, in_words
 from jaxelim.families import OneParameter, Recorded, noise
-from jaxelim.testing import family_checks, other_family_checks, recorded_checks
+from jaxelim.testing import draw_checks, family_checks, other_family_checks, recorded_checks
 from jaxelim.testing.report import ContractError, Report, require
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.whole_runs import check_whole_runs
 
 
 def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
-    """Certify a reward family: a subclass of `OneParameter`, or one with methods of its own.
+    """Check a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
     d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
     numerical minimum over the common mean, a level n d. Bounds invert d, from brackets at or beyond
     them. Rewards are finite, in the range, of mean mu and variance V(mu). All of this holds at ends
-    of the range that are means. Statistics keep counts, sums and means. The evidence's gradient is
-    that of its values in the weights. Whole runs with `Uniform` have tau_full <= tau_selective <=
-    tau_LLR, no more errors than delta allows, and are the same alone and in a batch.
+    of the range that are means. Statistics keep counts, sums and means. The evidence is that of
+    `pair` and `level`; its gradient is that of its values in the weights. Whole runs with
+    `Uniform`, the arms in several orders, have tau_full <= tau_selective <= tau_LLR, no more errors
+    than delta allows, and are the same alone and in a batch.
+
+    Rewards have the likelihood of d: dP_y/dP_mu(x) = exp(d(x, mu) - d(x, y)) has mean 1 over the
+    draws of mean mu, for a y on each side. The y is the furthest for which the average of the draws
+    is nearly normal.
 
     A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
     Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
@@ -38,7 +43,7 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     Means are drawn inside (low, high); those that `check` refuses are drawn again. An end
     is a mean unless `check` refuses it; then rewards may not be that end. What is drawn
     fails a right family by luck with probability at most 1e-6: the mean of n rewards is held by
-    n d(mean, mu), their variance by seven standard errors.
+    n d(mean, mu), their variance and likelihood ratios by seven standard errors.
 
     Args:
         family: the family.
@@ -61,7 +66,7 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ("divergence or variance", family_checks.check_divergence),
         ("pair or level", family_checks.check_cost),
         ("bracket", family_checks.check_bounds),
-        ("nature or draw", partial(family_checks.check_draws, draws=draws)),
+        ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
         ("start or update", family_checks.check_update),
         ("the evidence", family_checks.check_gradient),
         ("a run", _check_family_runs),

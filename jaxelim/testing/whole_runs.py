@@ -12,34 +12,40 @@ from jaxelim.simulation.api import Engine, simulate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR
 from jaxelim.testing import family_checks
+from jaxelim.testing.orders import orders
 from jaxelim.testing.report import LUCK, require, same_runs
 
 
 def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
-    """The order of the three stops, errors, and a run alone as in a batch."""
+    """The order of the three stops, errors, and a run alone as in a batch.
+
+    The runs are dealt to the instance with its arms in other orders.
+    """
     runs, delta, cap = 40, 0.1, 3000
+    each = orders(BestArm(), instance)
+    dealt = np.array_split(np.arange(runs), len(each))
     given: Any = dict(
         delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
         stopping=(LLR(), SelectiveElimination(), FullElimination()),
         engine=Engine(lanes=16, devices=1),
     )  # fmt: skip
-    job = instance, BestArm(), Uniform()
-    many = simulate(*job, runs=runs, **given)
-    one = runs // 2
-    alone = simulate(*job, runs=[one], **given)
-    same_runs(many, alone, "a run alone and the same run in a batch", np.array([one]))
-    llr, selective, full = many.samples[:, 0]
+    job = BestArm(), Uniform()
+    many = [simulate(one, *job, runs=its, **given) for one, its in zip(each, dealt, strict=True)]
+    alone = simulate(each[-1], *job, runs=dealt[-1][:1], **given)
+    same_runs(many[-1], alone, "a run alone and the same run in a batch", np.array([0]))
+    llr, selective, full = np.concatenate([one.samples[:, 0] for one in many], -1)
     family_checks.law(
         (full <= selective) & (selective <= llr),
         "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
         full=full, selective=selective, llr=llr,
     )  # fmt: skip
-    errors = int((many.stopped & ~many.correct).sum(-1).max())
+    wrong = sum((one.stopped & ~one.correct).sum((1, 2)) for one in many)
+    errors, ended = int(np.max(wrong)), sum(int(one.stopped[0].sum()) for one in many)
     limit = int(binom.isf(LUCK / 10, runs, delta))
     sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
     require(errors <= limit, sentence)
     return (
-        f"{runs} runs with Uniform, {int(many.stopped[0].sum())} of them stopped within {cap} "
-        "samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
+        f"{runs} runs with Uniform, the arms in {len(each)} orders, {ended} of them stopped within "
+        f"{cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
         f"{errors} errors at delta = {delta}"
     )

@@ -11,10 +11,7 @@ pytestmark = pytest.mark.devices
 
 @pytest.mark.parametrize(
     "layout",
-    [
-        pytest.param(je.Engine(), marks=pytest.mark.shipped),
-        pytest.param(je.Engine(vmapped=True), marks=pytest.mark.slow),
-    ],
+    [je.Engine(), pytest.param(je.Engine(vmapped=True), marks=pytest.mark.slow)],
     ids=["lanes", "vmapped"],
 )
 def test_two_devices_and_one(layout):

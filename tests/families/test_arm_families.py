@@ -18,7 +18,7 @@ from jaxelim import cli, engine, scope, store
 from jaxelim.families.one_parameter import itakura
 from jaxelim.lanes import LaneOps
 from jaxelim.store.settings import canonical
-from jaxelim.testing import check_family, family_checks, whole_family
+from jaxelim.testing import check_family, draw_checks, family_checks, whole_family
 from tests import twin
 from tests.families.family_cases import Geometric
 from tests.twin import arm_families, families
@@ -329,7 +329,7 @@ def test_right_families(family):
 def test_draws_of_right_families(family):
     """n = 20000 rewards at each of five means; the certificate fails by luck below 1e-6."""
     with scope.engine():
-        line = family_checks.check_draws(family, np.random.default_rng(0), 20_000)
+        line = draw_checks.check_draws(family, np.random.default_rng(0), 20_000)
     assert "n = 20000" in line
 
 
@@ -358,7 +358,7 @@ def test_rewards_at_an_excluded_end_are_seen():
     """Noise 0 gives an exponential reward of 0, where d(0, y) is infinite."""
     family, rng = wrong(je.Exponential, draw=_at_zero), np.random.default_rng(0)
     with scope.engine(), pytest.raises(je.testing.ContractError, match="end of the range that is"):
-        family_checks.check_draws(family, rng, 1000)
+        draw_checks.check_draws(family, rng, 1000)
 
 
 def test_a_capped_range_is_drawn_from():

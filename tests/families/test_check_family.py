@@ -11,7 +11,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.families.arm_evidence import PairEvidence, evidence_of
 from jaxelim.families.one_parameter import poisson
-from jaxelim.testing import ContractError, check_family, family_checks, whole_family
+from jaxelim.testing import ContractError, check_family, draw_checks, family_checks, whole_family
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
@@ -253,7 +253,7 @@ def test_wrong_brackets(case):
 @pytest.mark.parametrize("case", DRAWS)
 def test_wrong_draws(case):
     draw, sentence = DRAWS[case]
-    fails(family_checks.check_draws, sentence, 100_000, draw=draw)
+    fails(draw_checks.check_draws, sentence, 100_000, draw=draw)
 
 
 def test_divergence_and_variance_of_other_rewards():
@@ -261,7 +261,7 @@ def test_divergence_and_variance_of_other_rewards():
     members = dict(divergence=lambda self, x, y: poisson(x, y), variance=lambda self, y: y)
     with scope.engine():
         family_checks.check_divergence(wrong(**members), np.random.default_rng(0))
-    fails(family_checks.check_draws, "have variance|have mean", 100_000, **members)
+    fails(draw_checks.check_draws, "have variance|have mean", 100_000, **members)
 
 
 def _runs(family, rng):

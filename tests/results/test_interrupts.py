@@ -30,7 +30,6 @@ CASES: dict[str, tuple] = {
     "a trajectory for each delta": (EASY, je.BestArm(), je.LinGapE(), ONE),
     "two speeds": (EASY, je.BestArm(), je.TrackAndStop(), ONE),
 }  # fmt: skip
-SHIPPED = (("two devices", 6), ("a trajectory for each delta", 6))
 SLOW = ("a batch", "two devices", "a trajectory for each delta", "two speeds")
 
 
@@ -96,15 +95,9 @@ def wholes() -> dict[str, je.Result]:
     return {}
 
 
-def mark(case: str, poll: int):
-    if (case, poll) in SHIPPED:
-        return pytest.mark.shipped
-    return pytest.mark.slow if case in SLOW else ()
-
-
+@pytest.mark.parametrize("poll", [1, 6, 8])
 @pytest.mark.parametrize(
-    ("case", "poll"),
-    [pytest.param(case, poll, marks=mark(case, poll)) for case in CASES for poll in (1, 6, 8)],
+    "case", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in CASES]
 )
 def test_runs_that_were_started_are_kept(case, poll, wholes, tmp_path):
     whole = wholes.setdefault(case, simulated(case) if case not in wholes else None)
@@ -236,7 +229,6 @@ except je.Interrupted as error:
 """
 
 
-@pytest.mark.shipped
 def test_ctrl_c_in_another_process():
     process = subprocess.Popen(
         [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,0 +1,84 @@
+"""Instances of a check: the arms in other orders, and arms that nearly tie.
+
+On one instance alone a fixed answer may be right, and so may a stop after no evidence.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jaxelim.contracts import Family, Problem
+from jaxelim.errors import JaxelimError
+from jaxelim.families import Recorded
+from jaxelim.instances.instance import Instance
+
+MOST = 8
+"""Most orders of one instance's arms."""
+
+NEAR = 0.05
+"""Gaps of the instances with near ties, over those of the instance that they are made of."""
+
+
+def orders(problem: Problem, instance: Instance) -> list[Instance]:
+    """The instance, and its arms rotated: with up to `MOST` arms each is first once.
+
+    A batch gives its instances as they are. An order that the problem refuses is left out.
+    """
+    if instance.batched:
+        return list(instance)
+    shifts = np.unique(np.linspace(0, instance.K, MOST, endpoint=False).astype(int))
+    others = [rotated(instance, int(shift)) for shift in shifts if shift]
+    return [instance, *(one for one in others if accepted(problem, one))]
+
+
+def rotated(instance: Instance, shift: int) -> Instance:
+    """The instance with its arms, and settings of each arm, moved by `shift` places."""
+    order = np.roll(np.arange(instance.K), shift)
+    family = _in_order(instance.family, order)
+    if instance.structure == "unstructured":
+        return Instance(instance.arms, instance.theta[order], None, instance.name, family)
+    return Instance(instance.arms[order], instance.theta, None, instance.name, family)
+
+
+def _in_order(family: Family, order: np.ndarray) -> Family:
+    """The family with its settings of each arm in this order."""
+    if isinstance(family, Recorded):
+        stacks = [family.rewards[k] for k in order]
+        return Recorded(stacks, family.order, family=_in_order(family.family, order))
+    arms = len(order)
+    if family.for_arms(arms + 1) == family or not dataclasses.is_dataclass(family):
+        return family
+    fields = {one.name: getattr(family, one.name) for one in dataclasses.fields(family)}
+    moved = {
+        name: tuple(value[k] for k in order)
+        for name, value in fields.items()
+        if isinstance(value, tuple) and len(value) == arms
+    }
+    return dataclasses.replace(family, **moved)
+
+
+def accepted(problem: Problem, instance: Instance) -> bool:
+    """Whether the problem has a right answer there."""
+    try:
+        problem.check(instance.arms, instance.theta)
+    except JaxelimError:
+        return False
+    return True
+
+
+def near(problem: Problem, instance: Instance) -> Instance | None:
+    """The instance with its gaps times `NEAR`: the same answer, far from settled.
+
+    None for a problem that is not best arm, top m or signs, a batch, and recorded rewards.
+    """
+    known = problem.name in ("best-arm", "top-m", "thresholding")
+    if not known or instance.batched or isinstance(instance.family, Recorded):
+        return None
+    level = getattr(problem, "level", None)
+    if instance.structure == "linear":
+        if level:
+            return None
+        return Instance(instance.arms, NEAR * instance.theta, None, None, instance.family)
+    centre = instance.means.mean() if level is None else level
+    means = centre + NEAR * (instance.means - centre)
+    return Instance.unstructured(means, instance.family)

@@ -1,0 +1,346 @@
+"""Faulty rules, problems and families, planted to see which check finds each.
+
+docs/explanation/why-believe-the-numbers.md has the same list.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxelim as je
+from jaxelim.families.arm_evidence import ArmEvidence, PairEvidence, evidence_of
+from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.lanes import index_like
+from jaxelim.problems.lanewise import OrderedPairs, made_from
+from tests.families.family_cases import Geometric
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A planted fault.
+
+    `caught`: a part of the sentence that refuses it; empty: no check sees it.
+    """
+
+    kind: str  # rule, problem or family
+    thing: Any
+    caught: str = ""
+
+
+# Rules: Uniform with one method in place of the right one.
+
+
+def rule(**members: Any) -> Any:
+    """Uniform sampling with these members, for best arm among independent arms."""
+    traits = dataclasses.replace(
+        je.Uniform.traits, problems=("best-arm",), structures=("unstructured",),
+        **members.pop("traits", {}),
+    )  # fmt: skip
+    names = {"__doc__": "A faulty rule.", "traits": traits, **members}
+    kind = dataclasses.make_dataclass("Faulty", [], bases=(je.Uniform,), namespace=names,
+                                      frozen=True)  # fmt: skip
+    return jax.tree_util.register_static(kind)()
+
+
+NATIVE = {"traits": dict(stopping=("native",), uses_delta=True)}
+
+
+def _fixed(self, view, state):
+    return view.t > 20, index_like(view.means) + 0 * view.t == 0
+
+
+def _early(self, view, state):
+    return view.t > 20, view.public
+
+
+def _refuted(view, factor):
+    """Whether factor times the LLR of every piece is above the threshold."""
+    return ~view.lanes.any(view.shape.exists & (factor * view.llr <= view.beta))
+
+
+def _half(self, view, state):
+    return _refuted(view, 2.0), view.public
+
+
+def _tenth(self, view, state):
+    return _refuted(view, 1.1), view.public
+
+
+def _next_arm(self, view, state):
+    return _refuted(view, 1.0), jnp.roll(view.public, 1, 0)
+
+
+def _not_the_last(self, view, state):
+    known = jnp.where(index_like(view.means) < view.means.shape[0] - 1, view.means, -jnp.inf)
+    return _refuted(view, 1.0), index_like(view.means) == view.lanes.argmax(known)
+
+
+def _peeks(self, instance, problem, ridge):
+    return (instance.theta + 0.0,)
+
+
+def _other_lanes(self, view, state):
+    return jnp.full_like(view.t, jnp.argmin(jnp.sum(view.means.reshape(4, -1), 1))), state
+
+
+def _starves(self, view, state):
+    return (view.t % 2).astype(jnp.int32), state
+
+
+def _wrong_fast(self, view, state):
+    return (view.t + 1) % 4, state, jnp.full_like(view.t, je.OK)
+
+
+RULES = {
+    "stops at t = 20, answers arm 0": Fault("rule", rule(native=_fixed, **NATIVE), "errors in"),
+    "stops at t = 20, answers the best estimate": Fault(
+        "rule", rule(native=_early, **NATIVE), "errors in"),
+    "answers the arm after the best": Fault("rule", rule(native=_next_arm, **NATIVE), "errors in"),
+    "never answers the last arm": Fault("rule", rule(native=_not_the_last, **NATIVE), "errors in"),
+    "reads theta in prepare": Fault("rule", rule(prepare=_peeks), "prepare depends on theta"),
+    "reads other runs of its batch": Fault("rule", rule(choose=_other_lanes), "alone"),
+    "fast gives another arm than choose": Fault("rule", rule(fast=_wrong_fast), "fast"),
+    "stops at half the threshold": Fault("rule", rule(native=_half, **NATIVE)),
+    "LLRs too large by 10% in a native test": Fault("rule", rule(native=_tenth, **NATIVE)),
+    "never pulls some arms": Fault("rule", rule(choose=_starves)),
+}  # fmt: skip
+
+
+# Problems: best arm written for one run, with one method in place of the right one.
+
+
+@dataclasses.dataclass(frozen=True)
+class Best(je.Problem):
+    """Best arm, written for one run."""
+
+    name = "best-of-all"
+
+    def check(self, arms, theta):
+        means = np.sort(arms @ theta)
+        if means[-1] == means[-2]:
+            raise je.TieError("instance", "two best arms", "one best arm")
+
+    def answer(self, seen):
+        return jnp.argmax(seen.means)
+
+    def public(self, seen, answer):
+        return jnp.arange(len(seen.means)) == answer
+
+    def shape(self, seen, answer):
+        return je.Rows(answer, jnp.arange(len(seen.means)) != answer)
+
+
+def problem(**members: Any) -> Any:
+    """Best arm with these members."""
+    names = {"__doc__": "A faulty problem.", **members}
+    return dataclasses.make_dataclass("Faulty", [], bases=(Best,), namespace=names, frozen=True)()
+
+
+class _Pairs(OrderedPairs):
+    """Ordered pairs; what is left of a set has its class."""
+
+    def drop(self, seen, refuted):
+        return type(self)(super().drop(seen, refuted).left)
+
+    def drop_all(self, seen, beta):
+        return type(self)(super().drop_all(seen, beta).left)
+
+
+def pieces(**members: Any) -> Any:
+    """Best arm with a set of pieces of its own, with these members."""
+    names = {"__doc__": "A faulty set.", **members}
+    kind = dataclasses.make_dataclass("Set", [], bases=(_Pairs,), namespace=names,
+                                      frozen=True)  # fmt: skip
+    jax.tree_util.register_dataclass(kind, ["left"], [])
+
+    def full(self, seen, pair_times=False):
+        return kind(made_from(seen.shape, seen).left)
+
+    return problem(pieces=full)
+
+
+def _answers_0(self, seen):
+    return jnp.argmax(seen.means) * 0
+
+
+def _two_at_ties(self, seen, answer):
+    return seen.means == jnp.max(seen.means)
+
+
+def _no_tied_rival(self, seen, answer):
+    return je.Rows(answer, seen.means < jnp.max(seen.means))
+
+
+def _no_first_arm(self, seen, answer):
+    arms = jnp.arange(len(seen.means))
+    return je.Rows(answer, (arms != answer) & ((arms != 0) | (answer == 1)))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _WideRows(je.Rows):
+    """Margins that are too large by 5%, so LLRs by 10%."""
+
+    def margin(self, space, means, theta_hat):
+        return 1.05 * super().margin(space, means, theta_hat)
+
+
+def _wide(self, seen, answer):
+    return _WideRows(answer, jnp.arange(len(seen.means)) != answer)
+
+
+def _always(self, answers, truth, means):
+    return np.ones(answers.shape[:-1], bool)
+
+
+def _first_two(self, arms, theta):
+    if (arms @ theta)[0] == (arms @ theta)[1]:
+        raise je.TieError("instance", "two best arms", "one best arm")
+
+
+def _forgets(self, seen):
+    active = OrderedPairs.active(self, seen)
+    return active & (index_like(active) != active.shape[0] - 1)
+
+
+def _at_nine_tenths(self, seen, beta):
+    return _Pairs.drop_all(self, seen, 0.9 * beta)
+
+
+def _one_left(self, seen, full):
+    return seen.lanes.sum(self.active(seen)) <= 1
+
+
+def _reverse_too(self, seen, refuted):
+    left = OrderedPairs.drop(self, seen, refuted).left
+    return type(self)(left & (jnp.swapaxes(left, 0, 1) | (left == self.left)))
+
+
+PROBLEMS = {
+    "always answers arm 0": Fault("problem", problem(answer=_answers_0), "in a piece is True"),
+    "two answers where means tie": Fault(
+        "problem", problem(public=_two_at_ties), "in a piece is False"),
+    "no piece for a rival that ties": Fault(
+        "problem", problem(shape=_no_tied_rival), "in a piece is False"),
+    "no piece for the first arm": Fault(
+        "problem", problem(shape=_no_first_arm), "in a piece is False"),
+    "margins too large by 5%": Fault("problem", problem(shape=_wide), "not those of half_spaces"),
+    "correct is always True": Fault("problem", problem(correct=_always), "correct is True"),
+    "check sees ties of the first two arms alone": Fault(
+        "problem", problem(check=_first_two), "check accepts"),
+    "active forgets a piece": Fault("problem", pieces(active=_forgets), "lacks a piece"),
+    "full elimination at 0.9 beta": Fault(
+        "problem", pieces(drop_all=_at_nine_tenths), "drops a piece that is not refuted"),
+    "settled with one piece left": Fault("problem", pieces(settled=_one_left), "a piece left"),
+    "dropping a piece drops its reverse too": Fault("problem", pieces(drop=_reverse_too)),
+}  # fmt: skip
+
+
+# Families: unit Gaussians, or geometric rewards, with one method in place of the right one.
+
+
+class _Arms(GaussianByArm):
+    """Gaussians whose `for_arms` keeps the class."""
+
+    def for_arms(self, arms):
+        return type(self)(tuple(np.resize(self.std, arms).tolist()))
+
+    def __repr__(self):
+        return f"Faulty(std={self.std})"
+
+
+def family(**members: Any) -> Any:
+    """Unit Gaussians with these members."""
+    doc = "A faulty family.\n\nArgs:\n    std: as there."
+    names = {"name": "faulty", "__doc__": doc, "__repr__": _Arms.__repr__, **members}
+    kind = dataclasses.make_dataclass("Faulty", [], bases=(_Arms,), namespace=names, frozen=True,
+                                      repr=False)  # fmt: skip
+    return kind((1.0, 1.0))
+
+
+def _drawn(shape):
+    """Draws of mean mu that are shape(noise, pull) from it."""
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature["mean"], arm) + shape(noise, pull)
+
+    return draw
+
+
+def _laplace(u, pull):
+    half = jnp.maximum(u, 2.0**-54) - 0.5
+    return -jnp.sign(half) * jnp.log1p(-2 * jnp.abs(half)) / 2**0.5
+
+
+def _uniform(u, pull):
+    return 12**0.5 * (u - 0.5)
+
+
+def _mixed(z, pull):
+    return z * jnp.where(jax.lax.population_count(pull) % 2 == 0, 1.05**0.5, 0.95**0.5)
+
+
+def _better_at_first(z, pull):
+    return z + jnp.where(pull == 0, 0.5, 0.0)
+
+
+def _laplace_of_unknown(self, lanes, nature, arm, pull, noise):
+    mean, std = (lanes.take(nature[name], arm) for name in ("mean", "std"))
+    return mean + std * _laplace(noise, pull)
+
+
+def _two_points(self, lanes, nature, arm, pull, noise):
+    mu = lanes.take(nature, arm)
+    return jnp.where(noise < mu / (1 + 2 * mu), 1 + 2 * mu, 0.0)
+
+
+class _Large(PairEvidence):
+    """Evidence that is too large by 10%, and its gradient."""
+
+    def values(self):
+        return 1.1 * super().values()
+
+    def gradient(self, piece):
+        return 1.1 * super().gradient(piece)
+
+
+LARGE = jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(_Large))
+
+
+def _large(self, space, stats, shape) -> ArmEvidence:
+    right = evidence_of(self, space, shape, stats.means, stats.counts)
+    kind = LARGE if isinstance(right, PairEvidence) else type(right)
+    return kind(self, space, shape, stats.means, stats.counts)
+
+
+FAMILIES = {
+    "Laplace rewards of variance 1": Fault(
+        "family", family(draw=_drawn(_laplace), noise="uniform"), "not the likelihood"),
+    "uniform rewards of variance 1": Fault(
+        "family", family(draw=_drawn(_uniform), noise="uniform"), "not the likelihood"),
+    "two points of the variance of geometric rewards": Fault("family", dataclasses.make_dataclass(
+        "Faulty", [], bases=(Geometric,), frozen=True,
+        namespace={"name": "faulty", "__doc__": "Faulty.", "draw": _two_points})(),
+        "not the likelihood"),
+    "first rewards of an arm are better": Fault(
+        "family", family(draw=_drawn(_better_at_first)), "have mean"),
+    "evidence too large by 10%": Fault(
+        "family", family(evidence=_large), "not that of pair or level"),
+    "divergence too large by 10%, variance to match": Fault("family", family(
+        divergence=lambda self, x, y: 1.1 * (x - y) ** 2 / 2,
+        variance=lambda self, y: jnp.ones_like(y) / 1.1,
+        bracket=lambda self, mean, r: GaussianByArm.bracket(self, mean, r / 1.1),
+        pair=lambda self, *of: 1.1 * GaussianByArm.pair(self, *of)), "have variance"),
+    "Gaussians of two variances by turns, 0.95 and 1.05": Fault(
+        "family", family(draw=_drawn(_mixed))),
+    "Laplace rewards under unknown variance": Fault("family", dataclasses.make_dataclass(
+        "Faulty", [], bases=(je.GaussianUnknownVariance,), frozen=True, repr=False,
+        namespace={"name": "faulty", "noise": "uniform", "draw": _laplace_of_unknown,
+                   "__doc__": je.GaussianUnknownVariance.__doc__,
+                   "__repr__": lambda self: f"Faulty(std={self.std})"})()),
+}  # fmt: skip
+
+ALL = {**RULES, **PROBLEMS, **FAMILIES}
