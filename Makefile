@@ -27,6 +27,11 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $@
 
+DOCS := $(VENV)/.docs-installed
+$(DOCS): $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
 demo: install
 	$(BIN)/python -m experiments.demo
 
@@ -41,7 +46,7 @@ reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
 # The fast suite is mostly compiling. LLVM's first level, XLA's plainer emitter of loops, one
-# LLVM module a program and no expensive passes more than halve it and change no result; the
+# LLVM module a program and no expensive passes more than halve it. Tests marked `shipped`, the
 # slow suite and the digests run what ships.
 test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 \
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 \
@@ -49,16 +54,20 @@ test test-x64: export XLA_FLAGS ?= --xla_backend_optimization_level=1 \
 # Keep small programs too: the workers, and the next call, share them.
 test test-x64: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
+PYTEST := JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup
+
 test: install check
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" --durations=10 tests
+	env -u XLA_FLAGS $(PYTEST) -m shipped --durations=5 $$(grep -rlw --include='test_*.py' shipped tests)
+	$(PYTEST) -m "not slow and not shipped" --durations=10 tests
 
 test-x64: install
-	JAX_ENABLE_X64=1 JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m "not slow" tests/faces/test_public_face.py
+	JAX_ENABLE_X64=1 $(PYTEST) -m "not slow" tests/faces/test_public_face.py
 
-# Some rows start a notebook's kernel, of the extra `docs`.
-test-slow: install
-	$(BIN)/python -m pip install --quiet -e ".[docs]"
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m pytest -n $(CORES) --dist loadgroup -m slow tests
+# One part of at most 80 minutes on two cores, or all parts (docs/reference/slow-suite.md). Some
+# rows start a notebook's kernel, of the extra `docs`.
+PART ?= all
+test-slow: $(DOCS)
+	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m tests.slow_parts $(PART)
 
 # Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
 # docs/explanation/performance.md explains the figures.
@@ -80,11 +89,6 @@ check: install
 	$(BIN)/pyright jaxelim
 
 # The site, in build/docs/html: offline, warnings are errors, notebooks run once for each content.
-DOCS := $(VENV)/.docs-installed
-$(DOCS): $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet -e ".[docs]"
-	touch $@
-
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"

@@ -18,6 +18,7 @@ import pytest
 
 from jaxelim.engine import loop
 from jaxelim.simulation import drive
+from tests import slow_parts
 
 # A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -37,6 +38,22 @@ SLOW_ROWS = {
 }
 
 
+COLLECTED = pytest.StashKey[dict[str, list[str]]]()
+"""The slow tests and the shipped ones of a session, whatever `-m` leaves."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow-part", type=int, help="only the slow tests of this part")
+
+
+def chosen(config, item):
+    """Whether the flags and `--slow-part` leave an item: shipped tests run without flags alone."""
+    part = config.getoption("slow_part")
+    if item.get_closest_marker("shipped"):
+        return part is None and not os.environ.get("XLA_FLAGS")
+    return part is None or part in slow_parts.parts_of(item.nodeid)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark the rows of slow_rows.txt; a row that no longer exists is an error."""
@@ -47,6 +64,17 @@ def pytest_collection_modifyitems(config, items):
     missing = SLOW_ROWS - {item.nodeid for item in items}
     if HERE in files and missing:
         raise pytest.UsageError(f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
+    marked = {
+        name: [item.nodeid for item in items if item.get_closest_marker(name)]
+        for name in ("slow", "shipped")
+    }
+    config.stash[COLLECTED] = marked
+    both = set(marked["slow"]) & set(marked["shipped"])
+    if both:
+        raise pytest.UsageError(f"slow and shipped, of which a test is one: {sorted(both)}")
+    left = [item for item in items if not chosen(config, item)]
+    items[:] = [item for item in items if chosen(config, item)]
+    config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish():

@@ -1,6 +1,9 @@
 """`simulate` with executor, block and store gives the arrays of one process."""
 
 import multiprocessing
+import signal
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import ClassVar
 
@@ -117,6 +120,63 @@ def test_a_store_keeps_finished_blocks(tmp_path, monkeypatch):
     simple(store=tmp_path, seed=1, runs=1)
     assert seen[9:] == [0] and len(store.Store(tmp_path).cells()) == 2
     store.merge([tmp_path], tmp_path / "merged")
+
+
+LINEAR = """
+import os, signal, sys
+import numpy as np
+import jaxelim as je
+from jaxelim.simulation import blocks
+
+arms = np.random.default_rng(0).normal(size=(8, 4))
+
+def linear(**more):
+    return je.simulate(
+        je.Instance(arms, [0.2, 0.3, -0.6, 1.0]), je.BestArm(), je.LinGapE(), delta=0.05,
+        stopping=(je.LLR(), je.SelectiveElimination()), runs=40, seed=5, max_samples=5000, **more
+    )
+"""
+KILLED = """
+def killed(done, *_):
+    if done >= 40:  # two stopping rules: runs 10 to 19 are under way
+        os.kill(os.getpid(), signal.SIGKILL)
+
+linear(store=sys.argv[1], block=10, progress=killed)
+"""
+RESUMED = """
+compute = blocks.Simulation.compute
+
+def noted(self, runs, progress):
+    print(*runs)
+    return compute(self, runs, progress)
+
+blocks.Simulation.compute = noted
+linear(store=sys.argv[1], block=10)
+"""
+
+
+@pytest.mark.shipped
+def test_a_killed_call_is_resumed_by_another_process(tmp_path, monkeypatch):
+    """The blocks of a process that was killed, and those of the next, are one call's arrays."""
+
+    def process(source):
+        command = [sys.executable, "-c", LINEAR + source, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert process(KILLED).returncode == -signal.SIGKILL
+    before = {path: path.read_bytes() for path in (tmp_path / "blocks").glob("[!.]*")}
+    assert 0 < len(before) < 4
+    resumed = process(RESUMED)
+    assert resumed.returncode == 0, resumed.stderr
+    computed = [int(run) for run in resumed.stdout.split()]
+    assert computed == list(range(10 * len(before), 40))
+    assert all(path.read_bytes() == text for path, text in before.items())
+    here: dict = {}
+    exec(LINEAR, here)
+    seen, whole = asked(monkeypatch), here["linear"]()
+    same(whole, here["linear"](store=tmp_path))
+    assert seen == []
+    assert whole.stopped.all() and whole.samples.max() > 2 * whole.samples.min()
 
 
 def test_a_call_finds_the_blocks_of_a_cell(tmp_path, monkeypatch):

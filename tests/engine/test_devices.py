@@ -11,7 +11,10 @@ pytestmark = pytest.mark.devices
 
 @pytest.mark.parametrize(
     "layout",
-    [je.Engine(), pytest.param(je.Engine(vmapped=True), marks=pytest.mark.slow)],
+    [
+        pytest.param(je.Engine(), marks=pytest.mark.shipped),
+        pytest.param(je.Engine(vmapped=True), marks=pytest.mark.slow),
+    ],
     ids=["lanes", "vmapped"],
 )
 def test_two_devices_and_one(layout):

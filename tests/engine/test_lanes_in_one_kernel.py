@@ -12,7 +12,7 @@ from benchmarks.kernels import in_many_kernels
 from jaxelim import engine, scope
 from tests import digests
 from tests.engine.test_invariance import SELECTIVE
-from tests.engine.test_one_lane import check_kernels, compiled_text
+from tests.engine.test_one_lane import check_kernels, compiled_text, shipped, slow
 
 ANGLES = np.array([0.0, 0.9, 1.8, 2.7, 3.6])
 FIVE = je.Instance(np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1), [1.0, 0.3], name="five")
@@ -32,21 +32,17 @@ def specs(instance, problem, rule, backend=None, **more):
     return planned((instance, problem, rule), settings | more, backend)
 
 
-def slow(*row):
-    return pytest.param(*row, marks=pytest.mark.slow)
-
-
 @pytest.mark.parametrize(
     "instance, problem, rule",
     [
         slow(OTHERS, BEST, je.LinGapE()),
-        slow(OTHERS, TOP, je.LinGapE()),
+        shipped(OTHERS, TOP, je.LinGapE()),
         (EIGHT, BEST, je.EBTCI()),
         slow(FIVE, BEST, je.LinGapE()),
         slow(MORE_ARMS, BEST, je.LinGapE()),
-        slow(digests.D20, BEST, je.LinGapE()),
+        shipped(digests.D20, BEST, je.LinGapE()),
         slow(digests.D20, je.TopM(5), je.LinGapE()),
-        slow(digests.D20_SIGNS, SIGNS, je.LinGapE()),
+        shipped(digests.D20_SIGNS, SIGNS, je.LinGapE()),
         slow(digests.D20, BEST, je.Oracle()),
         slow(digests.D20_SIGNS, SIGNS, je.Oracle()),
         slow(OTHERS, BEST, je.Uniform()),
@@ -57,8 +53,8 @@ def slow(*row):
 def test_one_kernel_rounds_as_many(instance, problem, rule):
     """Every number of every lane's state after some chunks is the same, to the last bit.
 
-    Linear rows are slow ones: the fast suite compiles by an emitter that nothing ships,
-    which rounds their products otherwise.
+    Linear rows run as shipped: the plainer emitter of the fast suite rounds their products
+    otherwise.
     """
     states = []
     with scope.engine():

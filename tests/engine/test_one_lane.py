@@ -11,12 +11,21 @@ import pytest
 import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
+from jaxelim.cache import Cache
 from jaxelim.engine.state import NO_ARM
 from tests import digests
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
 pytestmark = pytest.mark.devices
 SMALL = je.Instance(np.random.default_rng(0).normal(size=(12, 5)), [1.0, 0.3, -0.2, 0.1, 0.0])
+
+
+def slow(*row):
+    return pytest.param(*row, marks=pytest.mark.slow)
+
+
+def shipped(*row):
+    return pytest.param(*row, marks=pytest.mark.shipped)
 
 
 def simulated(shrink, **more):
@@ -60,12 +69,22 @@ def test_on_one_device_and_on_all(stayed, layout):
     assert layout["chunk"] in {p.spec.chunk for p in alone()}
 
 
-def test_never(stayed):
+def test_never(stayed, monkeypatch):
     """`shrink=False` keeps the lanes, and compiles nothing else."""
+    layout = {"devices": 1, "lanes": 32}
+    moved, asked, call = simulated(True, layout=dict(layout)), [], Cache.__call__
+
+    def noted(self, *given):
+        asked.append(call(self, *given))
+        return asked[-1]
+
+    monkeypatch.setattr(Cache, "__call__", noted)
     before = set(engine.program.values())
-    assert all(p.spec.lanes > 1 for p in set(engine.program.values()) - before)
-    equal(stayed, simulated(False))
+    kept = simulated(False, layout=dict(layout))
+    assert {one.spec.lanes for one in asked if isinstance(one, engine.Program)} == {32}
     assert set(engine.program.values()) == before
+    equal(stayed, kept)
+    assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
 
 
 @jax.tree_util.register_static
@@ -151,7 +170,7 @@ def test_nothing_for_the_solves_is_made_in_a_step():
     [
         (je.LinGapE(), 1),
         pytest.param(je.LinGame(), 1, marks=pytest.mark.slow),
-        pytest.param(je.FWS(), 1, marks=pytest.mark.slow),
+        pytest.param(je.FWS(), 1, marks=pytest.mark.shipped),
         pytest.param(je.LazyTaS(), 3, marks=pytest.mark.slow),
     ],
     ids=repr,
@@ -264,17 +283,16 @@ def equal_lanes(one, many, index):
             np.testing.assert_array_equal(x[..., index], y[..., 0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "instance, problem, rule",
     [
-        (digests.D20, je.BestArm(), je.LinGapE()),
-        (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
-        (digests.D20, je.TopM(5), je.LinGapE()),
-        (digests.D20_SIGNS, je.Thresholding(), je.LinGapE()),
-        (digests.K40, je.BestArm(), je.LinGapE()),
-        (digests.D20, je.BestArm(), je.LinGame()),
-        (digests.D20, je.TopM(5), je.LinGame()),
+        shipped(digests.D20, je.BestArm(), je.LinGapE()),
+        slow(digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.LinGapE()),
+        slow(digests.D20, je.TopM(5), je.LinGapE()),
+        shipped(digests.D20_SIGNS, je.Thresholding(), je.LinGapE()),
+        slow(digests.K40, je.BestArm(), je.LinGapE()),
+        slow(digests.D20, je.BestArm(), je.LinGame()),
+        slow(digests.D20, je.TopM(5), je.LinGame()),
     ],
     ids=repr,
 )
@@ -294,16 +312,16 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
         assert compared > 50
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "instance, problem, rule, chunks",
     [
-        (digests.D20, je.BestArm(), je.FWS(), 10),
-        (digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
-        (digests.D20, je.TopM(5), je.FWS(), 10),
-        (digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
-        (digests.K40, je.BestArm(), je.FWS(), 15),
-        (digests.D20, je.BestArm(), je.LazyTaS(), 15),
+        shipped(SMALL, je.BestArm(), je.FWS(), 10),
+        slow(digests.D20, je.BestArm(), je.FWS(), 10),
+        slow(digests.scaled(digests.D10_TOP, 2.0), je.TopM(3), je.FWS(), 50),
+        slow(digests.D20, je.TopM(5), je.FWS(), 10),
+        slow(digests.D20_SIGNS, je.Thresholding(), je.FWS(), 10),
+        slow(digests.K40, je.BestArm(), je.FWS(), 15),
+        slow(digests.D20, je.BestArm(), je.LazyTaS(), 15),
     ],
     ids=repr,
 )

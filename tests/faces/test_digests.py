@@ -1,10 +1,11 @@
-"""Digest jobs cover the package; comparisons find differences. No job runs."""
+"""Digest jobs cover the package; comparisons find differences; ten jobs run as shipped."""
 
 import inspect
 import itertools
 import json
 
 import numpy as np
+import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
@@ -14,6 +15,25 @@ RUNS = [job for job in digests.JOBS if job.call in (digests.simulated, digests.t
 
 
 CLASSES = {one for name in je.__all__ if inspect.isclass(one := getattr(je, name))}
+
+
+SHIPPED = (
+    "lingape linear-d20", "lingape top-m pair times", "lingape two devices",
+    "lingape resets selective", "lingame deltas on one trajectory",
+    "lingame half-spaces at sampling",
+    "lazy-tas unstructured signs at sampling", "tas D wrapper", "lucb best-arm native",
+    "family bernoulli kl-lucb",
+)  # fmt: skip
+"""Jobs that `make test` runs in the programs that users get."""
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("name", SHIPPED)
+def test_digests_as_shipped(name):
+    """Every array of ten jobs, by tests/data/digests.json; without AVX-512 too."""
+    (job,) = (job for job in digests.JOBS if job.name == name)
+    recorded = json.loads((digests.ROOT / "tests" / "data" / "digests.json").read_text())
+    assert not digests.differences(recorded["jobs"][name], digests.run_job(job))
 
 
 def test_names_are_unique():

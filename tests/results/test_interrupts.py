@@ -30,6 +30,7 @@ CASES: dict[str, tuple] = {
     "a trajectory for each delta": (EASY, je.BestArm(), je.LinGapE(), ONE),
     "two speeds": (EASY, je.BestArm(), je.TrackAndStop(), ONE),
 }  # fmt: skip
+SHIPPED = (("two devices", 6), ("a trajectory for each delta", 6))
 SLOW = ("a batch", "two devices", "a trajectory for each delta", "two speeds")
 
 
@@ -95,9 +96,15 @@ def wholes() -> dict[str, je.Result]:
     return {}
 
 
-@pytest.mark.parametrize("poll", [1, 6, 8])
+def mark(case: str, poll: int):
+    if (case, poll) in SHIPPED:
+        return pytest.mark.shipped
+    return pytest.mark.slow if case in SLOW else ()
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in CASES]
+    ("case", "poll"),
+    [pytest.param(case, poll, marks=mark(case, poll)) for case in CASES for poll in (1, 6, 8)],
 )
 def test_runs_that_were_started_are_kept(case, poll, wholes, tmp_path):
     whole = wholes.setdefault(case, simulated(case) if case not in wholes else None)
@@ -229,6 +236,7 @@ except je.Interrupted as error:
 """
 
 
+@pytest.mark.shipped
 def test_ctrl_c_in_another_process():
     process = subprocess.Popen(
         [sys.executable, "-c", LONG], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

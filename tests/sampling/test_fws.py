@@ -28,11 +28,12 @@ def settings(at_sampling):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, marks=() if entry["file"] == QUICK else pytest.mark.slow)
+        pytest.param(
+            entry, marks=pytest.mark.shipped if entry["file"] == QUICK else pytest.mark.slow
+        )
         for entry in TRACES
     ],
     ids=lambda entry: entry["file"].removesuffix(".npz"),

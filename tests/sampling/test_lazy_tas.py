@@ -80,7 +80,7 @@ def test_every_trace_in_full(entry):
     reproduce(entry, 10**6)
 
 
-@pytest.mark.slow
+@pytest.mark.shipped
 def test_the_first_pulls_of_a_trace():
     (entry,) = (entry for entry in TRACES if entry["file"] == "linear-d20_bai_lts_both.npz")
     reproduce(entry, 4000)
