@@ -276,6 +276,11 @@ def _real_in_words(low: float | None, high: float | None, open_low: bool, open_h
     return "a finite real number"
 
 
+def shipped(thing: Any) -> bool:
+    """Whether the library defines the class of a rule, problem or family, and not a user."""
+    return type(thing).__module__.startswith("jaxelim.")
+
+
 def outside_span(rows: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, int]:
     """Which directions [n, d] have a part outside the span of rows [K, d], beyond rounding.
 

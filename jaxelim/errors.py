@@ -3,8 +3,9 @@
 Each names an argument, its value and what is allowed, or a file and what is
 wrong with it.
 
-Errors of arguments are raised on the host, before anything compiles. Only a rule's arm
-or an answer that is out of range is refused later, after the chunk in which it occurs.
+Errors of arguments are raised on the host, before anything compiles. Only an
+arm or an answer out of range, and a number that is not finite, are refused later: after
+the chunk in which they occur.
 Errors of arguments are `ValueError`s too. All survive pickling, so a worker process can
 send them to its parent.
 """
@@ -58,7 +59,8 @@ class RuleError(ArgumentError):
 
     A method that raises, or returns something that is not allowed, is refused before
     anything compiles. An arm out of range is refused after the chunk in which the
-    rule chose it.
+    rule chose it. So are a choice among scores with NaN, and a status of `fast` other
+    than ASK and OK.
 
     Args:
         rule: the sampling rule.
@@ -66,6 +68,7 @@ class RuleError(ArgumentError):
         note: what it did, in words.
         arm, t, run, instance: the arm out of range, the index t of its sample
             (`view.t`), the run and, in a batch, the instance; None for other faults.
+            Scores and status have no arm.
     """
 
     def __init__(
@@ -90,8 +93,30 @@ class RuleError(ArgumentError):
 class FamilyError(ArgumentError):
     """A reward family breaks its contract: a method raises, or what it returns is not allowed.
 
-    Refused before anything compiles.
+    Refused before anything compiles. Rewards, estimates and LLRs that are not finite are
+    refused after the chunk in which they came.
+
+    Args:
+        argument, given, allowed, note: as of an `ArgumentError`.
+        t, run, instance: where a number was not finite: samples, the run and, in a
+            batch, the instance; None for other faults.
     """
+
+    def __init__(
+        self,
+        argument: str,
+        given: Any,
+        allowed: str,
+        note: str = "",
+        t: int | None = None,
+        run: int | None = None,
+        instance: int | None = None,
+    ):
+        super().__init__(argument, given, allowed, note)
+        self.args = (argument, given, allowed, note, t, run, instance)
+        self.t = t
+        self.run = run
+        self.instance = instance
 
 
 class MemoryLimitError(ArgumentError):

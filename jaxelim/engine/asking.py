@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.checks import shipped
 from jaxelim.contracts import OK
 from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View, pieces_for_sampling
+from jaxelim.engine import scores
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
@@ -83,7 +85,10 @@ class Asking:
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
-        if spec.rule.traits.lanes_last and not spec.vmapped:
+        one_run = spec.vmapped or not spec.rule.traits.lanes_last
+        if one_run and name in ("choose", "fast") and not shipped(spec.rule):
+            method = scores.watched(method)
+        if not one_run:
             if not spec.per_lane_instances:  # shared arrays get an axis of lanes to broadcast
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)

@@ -250,7 +250,7 @@ class Loop:
         stepping = Stepping(self.spec, inputs, carry.lane, noise)
         stepped = one_lane.stepped if alone else self._stepped
         taken, steps = stepped(stepping, stepping.begun(carry))
-        lane = stepping.whole(steps.lane)
+        lane = self.step.watching.stepped(stepping.whole(steps.lane))
         if steps.pulled is not None:
             lane = records.pulls_at_stop(lane, steps.pulled, start, opened)
         samples = carry.samples + jnp.sum((lane.stats.t - start).astype(jnp.int64))

@@ -207,6 +207,14 @@ def _functions(params: dict[str, Any]) -> Iterator[Any]:
                 yield one
 
 
+def bound(equation: Any) -> Callable:
+    """The operation of an equation, a function of arrays."""
+    found = equation.primitive.get_bind_params(equation.params)
+    # By the version of JAX: the parameters, or functions and parameters.
+    functions, params = ((), found) if isinstance(found, dict) else found
+    return lambda *x: equation.primitive.bind(*functions, *x, **params)
+
+
 def _evaluated(closed: Any, flag: Array, leaves: list[Array]) -> list[Array]:
     """Evaluate a closed jaxpr, with its loops as kernels."""
     jaxpr = closed.jaxpr
@@ -214,13 +222,7 @@ def _evaluated(closed: Any, flag: Array, leaves: list[Array]) -> list[Array]:
     read = lambda v: v.val if isinstance(v, core.Literal) else values[v]  # noqa: E731
     for equation in jaxpr.eqns:
         given = [read(v) for v in equation.invars]
-        found = equation.primitive.get_bind_params(equation.params)
-        # By the version of JAX: the parameters, or functions and parameters.
-        functions, params = ((), found) if isinstance(found, dict) else found
-
-        def one(*x, bind=equation.primitive.bind, functions=functions, params=params):
-            return bind(*functions, *x, **params)
-
+        one = bound(equation)
         loop = equation.primitive.name in ("while", "scan")
         if loop and not any(blocking(inner) for inner in _functions(equation.params)):
             out = as_one_kernel(one, flag, *(at_run_time(x, flag) for x in given))

@@ -140,6 +140,7 @@ class Lane:
     chosen: Array  # [B] int32: the arm that `choose` has chosen, NO_ARM for none
     bad_arm: Array  # [B] int32: the arm out of range that ended the run; 0 for none
     bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
+    fault: Array  # [B] int32: what was not finite and ended the run, as in `watching`; 0: nothing
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
     log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
 
@@ -197,4 +198,4 @@ class Carry:
     samples: Array  # [] int64: samples drawn
     chooses: Array  # [] int64: calls of `choose`
     live: Array  # [] int32: runs in lanes and in the queue
-    failed: Array  # [] bool: an arm or an answer out of range has ended a run
+    failed: Array  # [] bool: a run has ended as `Lane.bad_arm`, `bad_answer` or `fault` says

@@ -26,6 +26,7 @@ from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.engine.watching import Watching
 from jaxelim.families import noise as random
 from jaxelim.lanes import LaneOps, where
 
@@ -81,6 +82,11 @@ class Step:
     def asking(self) -> Asking:
         """The calls of the sampling rule."""
         return Asking(self.spec)
+
+    @property
+    def watching(self) -> Watching:
+        """What finds numbers that are not finite."""
+        return Watching(self.spec)
 
     def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
@@ -150,7 +156,8 @@ class Step:
     def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Pulled:
         """Take one step of every lane.
 
-        An arm or an answer out of range ends a run, with observers still open.
+        An arm or an answer out of range ends a run, with observers still open. So does a
+        number that is not finite.
         """
 
         def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
@@ -158,9 +165,8 @@ class Step:
             return Entered(self.spec.family.update(seen, arm, reward, go), go, reward)
 
         found, entered = self._taken(inputs, lane, enter)
-        return Pulled(
-            found.lane, jnp.where(found.go, found.arm, -1), entered.reward, found.seen
-        )
+        lane = self.watching.sampled(found.lane, found.go, entered.reward)
+        return Pulled(lane, jnp.where(found.go, found.arm, -1), entered.reward, found.seen)
 
     def decide(self, inputs: Inputs, lane: Lane) -> Decided:
         """A step up to its reward: eliminate, end runs, choose the next arms."""
@@ -180,6 +186,7 @@ class Step:
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(seen, lane)
         view = self.asking.view(inputs, seen, lane, observed.states, sampling)
+        fault, live = self.watching.seen(view, lane, live)
         choice = self.asking.asked(view, lane)
         ending = self._ending(inputs, view, lane, live, observed, choice)
 
@@ -234,12 +241,15 @@ class Step:
             bad_answer=bad_answer,
             log_e=log_e,
             log_e_at=log_e_at,
+            fault=fault,
         )
+        if two_speed:
+            now = self.watching.answered(now, live & ~choice.decided, choice.status)
         return Decided(now, choice.arm, go, seen), entered
 
     def failed(self, lane: Lane) -> Array:
-        """Whether an arm or an answer out of range has ended a run: [] bool."""
-        found = jnp.any(lane.bad_arm != 0)
+        """Whether a run has ended as `bad_arm`, `bad_answer` or `fault` says: [] bool."""
+        found = jnp.any((lane.bad_arm != 0) | (lane.fault != 0))
         return found if lane.bad_answer is None else found | jnp.any(lane.bad_answer != 0)
 
     # The start of a run.
@@ -374,6 +384,8 @@ class Step:
             bad_answer=None if in_range else none,
             log_e=log_e,
             log_e_at=None if log_e is None else many(log_e.dtype, *log_e.shape[:-1]),
+            fault=none,
         )
+        lane = self.watching.begun(lane, rewards)
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view

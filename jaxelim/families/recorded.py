@@ -122,6 +122,11 @@ class Stacks(Family):
         return inside & (pull >= lanes.take(nature["length"], jnp.where(inside, arm, 0)))
 
 
+def tested_family(family: Family) -> Family:
+    """The family whose evidence a run has, where its rewards may be recorded ones."""
+    return family.family if isinstance(family, Stacks) else family
+
+
 @dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class Recorded(Stacks):
     """Recorded rewards of each arm, for trying a rule on past data.

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.checks import shipped
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import FamilyError, JaxelimError, in_words
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.families.recorded import Stacks
+from jaxelim.families.recorded import tested_family
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
@@ -53,9 +54,8 @@ def check(
     Raises:
         FamilyError: a method raises, or returns what its contract does not allow.
     """
-    if isinstance(family, Stacks):
-        family = family.family  # which may be a user's
-    if type(family).__module__.startswith("jaxelim."):
+    family = tested_family(family)
+    if shipped(family):
         return
     like = lambda *shape: jax.ShapeDtypeStruct((*shape, _LANES), dtype)  # noqa: E731
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))

@@ -39,7 +39,7 @@ class Turned(NamedTuple):
 
     lane: Lane  # with the rule's state before its choice
     state: Tree  # the rule's state after its choice
-    seen: Array  # [7] int32: see `Seen`
+    seen: Array  # [8] int32: see `Seen`
 
 
 class Seen(NamedTuple):
@@ -51,6 +51,7 @@ class Seen(NamedTuple):
     samples: int  # when
     bad_arm: int  # a choice out of range, 0 for none
     bad_answer: int  # likewise an answer
+    fault: int  # as `Lane.fault`
     t: int  # rewards so far
 
 
@@ -241,9 +242,7 @@ def varying(lane: Lane) -> Lane:
 
 
 def _whole(lane: Lane, of: Lane) -> Lane:
-    return dataclasses.replace(
-        lane, features=of.features, nature=of.nature, prepared=of.prepared
-    )
+    return dataclasses.replace(lane, features=of.features, nature=of.nature, prepared=of.prepared)
 
 
 def _seen(lane: Lane, arm: Array) -> Array:
@@ -251,7 +250,7 @@ def _seen(lane: Lane, arm: Array) -> Array:
     found = {
         "arm": arm, "over": lane.done, "stopped": lane.stopped[0, 0],
         "samples": lane.closed_at[0, 0], "bad_arm": lane.bad_arm, "bad_answer": bad_answer,
-        "t": lane.stats.t,
+        "fault": lane.fault, "t": lane.stats.t,
     }  # fmt: skip
     return jnp.stack([found[name][0].astype(jnp.int32) for name in Seen._fields])
 

@@ -16,7 +16,6 @@ from jaxelim.errors import (
     DamagedFileError,
     LiveFileWarning,
     OverError,
-    RuleError,
     UnsupportedError,
 )
 from jaxelim.files import writable_file
@@ -26,6 +25,7 @@ from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.report import Evidence
 from jaxelim.live.settings import arguments, encoded, versions
+from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.proven import proven
 from jaxelim.simulation.result import Summary
 from jaxelim.stopping.llr import LLR
@@ -181,15 +181,10 @@ class LiveRun:
         seen = self._moment.seen
         if seen is None or not seen.over:
             return
-        job, k = self._job.job, len(self._job.arms.features)
-        if seen.bad_arm:
-            note = f"it chose arm {seen.bad_arm} after {seen.t} rewards"
-            allowed = f"a rule that chooses arms from 0 to {k - 1}"
-            raise RuleError(job.rule, allowed, note, seen.bad_arm, seen.t, int(job.runs[0]))
-        if seen.bad_answer:
-            argument, allowed = job.problem.in_range(k)
-            note = f"it gave {seen.bad_answer} after {seen.t} rewards"
-            raise ArgumentError(argument, job.problem, allowed, note)
+        job = self._job.job
+        if seen.bad_arm or seen.bad_answer or seen.fault:
+            place = Place(seen.t, int(job.runs[0]), live=True)
+            raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
         raise OverError(self.answer_arms, seen.samples)
 
     # What is known.

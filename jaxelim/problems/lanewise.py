@@ -230,3 +230,8 @@ def in_lanes(problem: Problem) -> Problem:
     """The problem in the form that the engine takes."""
     complete = type(problem).pieces is not Problem.pieces
     return problem if problem.lanes_last and complete else Lanewise(problem)
+
+
+def unadapted(problem: Problem) -> Problem:
+    """The problem that `in_lanes` was given."""
+    return problem.of if isinstance(problem, Lanewise) else problem

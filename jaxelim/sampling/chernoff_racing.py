@@ -64,6 +64,9 @@ class ChernoffRacing(SamplingRule):
         if self.test not in TESTS:
             raise ArgumentError("test", self.test, '"llr" or "interval"')
 
+    def needs(self, family, problem):
+        return ("interval",) if self.test == "interval" else ()
+
     def init(self, view):
         every = jnp.ones_like(view.means, bool)
         return ChernoffRacingState(every, jnp.full_like(view.t, view.means.shape[0] - 1))

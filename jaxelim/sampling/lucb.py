@@ -54,6 +54,7 @@ class LUCB(SamplingRule):
         problems=("best-arm", "top-m", "thresholding"),
         structures=("unstructured",),
         families=None,
+        family_methods=("interval",),
         stopping=("llr", "selective", "full", "native"),
         slack=True,
         always_native=True,

@@ -51,6 +51,7 @@ class Racing(SamplingRule):
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
         families=None,
+        family_methods=("interval",),
         stopping=("native",),
         elimination=False,
         tests_pieces=False,

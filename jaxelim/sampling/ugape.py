@@ -46,6 +46,7 @@ class UGapE(SamplingRule):
         problems=("best-arm", "top-m"),
         structures=("unstructured",),
         families=None,
+        family_methods=("interval",),
         stopping=("llr", "selective", "full", "native"),
         elimination=False,
         always_native=True,

@@ -11,8 +11,9 @@ import numpy as np
 from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
 from jaxelim.engine.progress import Progress
-from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.errors import ArgumentError
 from jaxelim.simulation.drive import alone, in_turn
+from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.forecast import forecast_of
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.job import Job
@@ -43,7 +44,8 @@ def drive(
         The last carry, as NumPy arrays, and the timings of the work.
 
     Raises:
-        ArgumentError: an arm or an answer out of range; see `_failure`.
+        ArgumentError: an arm or an answer out of range, or a number that is not finite;
+            see `_failure`.
         KeyboardInterrupt: Ctrl-C while the first program compiled.
     """
     count = int(np.sum(queue.length))
@@ -300,7 +302,7 @@ def _cut_off(stage: _Stage) -> Carry:
 
 
 def _failure(job: Job, carry: Carry) -> ArgumentError:
-    """The error for an arm or an answer out of range.
+    """The error for an arm or an answer out of range, or a number that is not finite.
 
     Among the runs that failed in the earliest chunk it names the one of lowest index.
     """
@@ -310,23 +312,17 @@ def _failure(job: Job, carry: Carry) -> ArgumentError:
         "run": lane.run,
         "instance": lane.instance,
         "t": lane.stats.t,
+        "fault": lane.fault,
     }
     bad = lane.bad_answer
     found["answer"] = np.zeros_like(lane.bad_arm) if bad is None else bad
     found["steps"] = np.broadcast_to(np.asarray(carry.iterations)[..., None], lane.run.shape)
     found = {name: np.ravel(x) for name, x in found.items()}
-    failed = np.flatnonzero((found["arm"] != 0) | (found["answer"] != 0))
+    failed = np.flatnonzero(found["arm"] | found["answer"] | found["fault"])
     order = np.lexsort([found[name][failed] for name in ("instance", "run", "steps")])
-    arm, answer, t, run, instance = (
-        int(found[name][failed[order[0]]]) for name in ("arm", "answer", "t", "run", "instance")
+    arm, answer, fault, t, run, instance = (
+        int(found[name][failed[order[0]]])
+        for name in ("arm", "answer", "fault", "t", "run", "instance")
     )
-    where = f"run {run}" + (f" of instance {instance}" if job.instance.batched else "")
-    if arm == 0:
-        argument, allowed = job.problem.in_range(job.instance.K)
-        note = f"it gave {answer} after {t} samples of {where}"
-        return ArgumentError(argument, job.problem, allowed, note)
-    allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
-    note = f"it chose arm {arm} at t = {t} of {where}"
-    return RuleError(
-        job.rule, allowed, note, arm, t, run, instance if job.instance.batched else None
-    )
+    of = instance if job.instance.batched else None
+    return failure(job, arm, answer, fault, Place(t, run, of))

@@ -1,0 +1,99 @@
+"""Numbers of a run that are not finite, which end it and fail the call.
+
+The estimates of all lanes are read at the end of each chunk: a reward that was not finite
+has left its arm without a finite estimate. A user's family or problem may give such
+numbers at times only. In its runs each snapshot is read, and of a family each reward.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.checks import shipped
+from jaxelim.contracts import ASK, OK, Family
+from jaxelim.contracts.views import View
+from jaxelim.engine.state import Lane, Spec
+from jaxelim.families.draws import fold
+from jaxelim.families.recorded import tested_family
+from jaxelim.problems.lanewise import unadapted
+
+REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR, STATUS = range(1, 7)
+"""Values of `Lane.fault`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching:
+    """Finds numbers that are not finite, for one spec."""
+
+    spec: Spec
+
+    @property
+    def family(self) -> Family:
+        """The family whose evidence the runs have."""
+        return tested_family(self.spec.family)
+
+    def seen(self, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
+        """`lane.fault` after this snapshot, [B], and which lanes are live without one, [B]."""
+        family, any_of = self.family, view.lanes.any
+        if shipped(family) and shipped(unadapted(self.spec.problem)):
+            return lane.fault, live
+        found = {
+            MEANS: ~jnp.isfinite(view.means),
+            EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
+        }
+        if not shipped(family):
+            found |= {code: look() for code, look in self._asked_of_the_family(view).items()}
+        fault = lane.fault
+        for code, bad in found.items():
+            fault = jnp.where((fault == 0) & live & any_of(bad), code, fault)
+        return fault, live & (fault == 0)
+
+    def _asked_of_the_family(self, view: View) -> dict[int, Callable[[], Array]]:
+        """Where other numbers that the rule asks of the family are not as they must be: [K, B]."""
+        family, looks = view.family, {}
+        needs = self.spec.rule.needs(family, view.problem)
+
+        def interval() -> Array:
+            beta = jnp.log(view.time) if view.beta is None else view.beta
+            found = family.interval(view, view.means, beta)
+            return jnp.isnan(found.lower) | jnp.isnan(found.upper)
+
+        def posterior() -> Array:
+            # A rule's own first draw, where it takes its keys from `fold`.
+            assert view.key is not None
+            return ~jnp.isfinite(family.posterior(fold(view.key, 0), view.counts, view.means))
+
+        if "interval" in needs:
+            looks[INTERVAL] = interval
+        if "posterior" in needs and view.key is not None:
+            looks[POSTERIOR] = posterior
+        return looks
+
+    def sampled(self, lane: Lane, go: Array, reward: Array) -> Lane:
+        """The lanes after a sample; `go` [B] bool: whether there is one."""
+        if shipped(self.family):
+            return lane
+        return _ended(lane, go & ~jnp.isfinite(reward), REWARD)
+
+    def begun(self, lane: Lane, rewards: Array) -> Lane:
+        """The lanes at their first check; rewards [n K, B]."""
+        return _ended(lane, ~lane.done & jnp.any(~jnp.isfinite(rewards), 0), REWARD)
+
+    def stepped(self, lane: Lane) -> Lane:
+        """The lanes at the end of a chunk."""
+        taken = lane.item < self.spec.queue
+        return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
+
+    def answered(self, lane: Lane, asked: Array, status: Array) -> Lane:
+        """The lanes after `fast`, which has answered those `asked` [B] with a status [B]."""
+        if shipped(self.spec.rule):
+            return lane
+        return _ended(lane, asked & (status != OK) & (status != ASK), STATUS)
+
+
+def _ended(lane: Lane, bad: Array, code: int) -> Lane:
+    """The lanes, ended where `bad` [B] holds."""
+    fault = jnp.where(bad & (lane.fault == 0), code, lane.fault)
+    return dataclasses.replace(lane, fault=fault, done=lane.done | bad)

@@ -1,0 +1,186 @@
+"""A number of a run that is not finite ends the call, and the message says whose and where."""
+
+import dataclasses
+import pickle
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import OK
+from jaxelim.engine import scores
+
+SMALL = je.Engine(devices=1, chunk=64)
+LATE = 200  # samples before the first fault; fewer than any run here takes
+
+
+@dataclasses.dataclass(frozen=True)
+class Faulty(je.OneParameter):
+    """Unit Gaussians, of which one method gives `value` at times.
+
+    Args:
+        method: "draw", where pulls of an arm are 60; "update", after t samples; or
+            another method, where an estimate rests on as many pulls as to be near 0.
+        value: what it gives; traced, so that its values share a program.
+    """
+
+    method: str = ""
+    value: float = np.nan
+    name: ClassVar[str] = "faulty"
+    noise: ClassVar[str] = "normal"
+
+    def settled(self, **job: Any) -> "Faulty":
+        return dataclasses.replace(self, value=0.0) if self.method == "draw" else self
+
+    def nature(self, instance):
+        means = super().nature(instance)
+        return {"means": means, "value": np.full(len(means), instance.family.value)}
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        reward = lanes.take(nature["means"], arm) + noise
+        return jnp.where(pull == 60, nature["value"], reward) if self.method == "draw" else reward
+
+    def _at_times(self, method, right, where):
+        return jnp.where(where, self.value, right) if method == self.method else right
+
+    def update(self, seen, arm, reward, go):
+        stats = super().update(seen, arm, reward, go)
+        late = stats.t >= LATE
+        return dataclasses.replace(stats, means=self._at_times("update", stats.means, late))
+
+    def divergence(self, x, y):
+        return self._at_times("divergence", (x - y) ** 2 / 2, jnp.abs(x) < 0.01)
+
+    def variance(self, y):
+        return 0 * y + 1
+
+    def bracket(self, mean, radius):
+        wide = 1.1 * (2 * radius) ** 0.5
+        wide = self._at_times("bracket", wide, radius < 0.2)
+        return mean - wide, mean + wide
+
+    def posterior(self, key, counts, means):
+        drawn = means + 1 / jnp.sqrt(counts)
+        return self._at_times("posterior", drawn, counts > 20)
+
+
+def instance(family):
+    means = getattr(family, "means", [0.2, 0.1, 0.0])  # of recorded rewards
+    return je.Instance.unstructured(means, family)
+
+
+def fails(family, rule, kind: Any = je.FamilyError, problem=None, **settings):
+    settings = {"runs": 40, "max_samples": 3000, "delta": 1e-9, "engine": SMALL, **settings}
+    with pytest.raises(kind) as caught:
+        je.simulate(instance(family), problem or je.BestArm(), rule, **settings)
+    return caught.value
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_reward(value):
+    """Uniform sampling pulls arm 0 for the 61st time at t = 181."""
+    family = Faulty("draw", value)
+    error = fails(family, je.Uniform())
+    assert (error.argument, error.given) == ("family", family)
+    assert (error.t, error.run, error.instance) == (181, 0, None)
+    assert "a reward was not finite at t = 181 of run 0" in str(error)
+
+
+def test_an_estimate():
+    error = fails(Faulty("update"), je.Uniform())
+    assert (error.t, error.run) == (LATE, 0)
+    assert f"an estimate was not finite after {LATE} samples of run 0" in str(error)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_llr(value):
+    """Without the check these runs stop, and count as answers."""
+    error = fails(Faulty("divergence", value), je.Uniform())
+    assert "an LLR was not finite after" in str(error) and error.t > 3
+
+
+def test_an_interval():
+    error = fails(Faulty("bracket"), je.LUCB())
+    assert "an interval was not finite after" in str(error) and error.t > 3
+
+
+def test_a_draw_from_the_posterior():
+    error = fails(Faulty("posterior"), je.TTTS())
+    assert "a posterior draw was not finite after" in str(error) and error.t > 20
+
+
+def test_a_family_of_recorded_rewards():
+    """The rewards are recorded, and the evidence is the user's."""
+    stacks = [np.linspace(-1, 1, 999) + mean for mean in (0.2, 0.1, 0)]
+    error = fails(je.Recorded(stacks, family=Faulty("divergence")), je.Uniform())
+    assert "an LLR was not finite after" in str(error)
+
+
+def test_a_live_run():
+    run = je.LiveRun(["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("divergence"))
+    run.tell(run.ask(3), [0.5, 0.2, 0.1])
+    run.tell(run.ask(), 0.6)
+    run.tell(["c"] * 3, [0.0, 0.0, -0.1])
+    with pytest.raises(je.FamilyError, match="an LLR was not finite after 7 rewards"):
+        run.ask()
+
+
+def test_a_pickled_error_says_where():
+    error = je.FamilyError("family", 1, "finite", "nan", 5, 6, 7)
+    after = pickle.loads(pickle.dumps(error))
+    assert (after.t, after.run, after.instance, str(after)) == (5, 6, 7, str(error))
+
+
+# Scores of a rule
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored(je.SamplingRule):
+    """Pulls the arm of the largest score, which is NaN from LATE on; or has a wrong status."""
+
+    traits = je.Traits(uses_delta=False, uses_rewards=False, families=None)
+
+    def choose(self, view, state):
+        least = jnp.argmin(view.counts)
+        score = jnp.log(LATE - view.time) + view.means
+        return jnp.where(view.t % 2 == 0, jnp.argmax(score), least), state
+
+
+class Status(Scored):
+    traits = dataclasses.replace(Scored.traits, lanes_last=True)
+
+    def fast(self, view, state):
+        return jnp.argmin(view.counts, 0), state, jnp.where(view.t == LATE, 7, OK)
+
+
+def test_scores_of_a_rule():
+    """The scores are NaN from 201 on; the first choice that rests on them is at 202."""
+    error = fails(je.Gaussian(), Scored(), je.RuleError)
+    assert (error.t, error.run, error.arm) == (LATE + 2, 0, None)
+    assert "it chose among scores that are NaN at t = 202 of run 0" in str(error)
+
+
+def test_a_status():
+    error = fails(je.Gaussian(), Status(), je.RuleError)
+    assert (error.t, error.run) == (LATE - 1, 0) and "status is ASK or OK" in str(error)
+
+
+def test_a_choice_is_refused_only_where_it_rests_on_nan():
+    """An argmax that is not used may be over NaN, and nanargmax skips it."""
+
+    def f(x):
+        unused = jnp.argmax(jnp.where(x > 0, x, jnp.nan))
+        return {"arm": jnp.nanargmax(x), "or": jnp.where(x[0] > 0, unused, 1), "x": x * 2}
+
+    def g(x):
+        return jnp.argmin(x, 0), jnp.argmax(x)
+
+    x = jnp.array([-1.0, jnp.nan, 3.0])
+    both = [jax.vmap(each)(x[None]) for each in (f, scores.watched(f))]
+    np.testing.assert_array_equal(*(one["x"] for one in both))
+    assert [int(both[1][name][0]) for name in ("arm", "or")] == [2, 1]
+    assert [int(one) for one in scores.watched(g)(x)] == [scores.NO_NUMBER] * 2
+    assert [int(one) for one in scores.watched(g)(x[::2])] == [0, 1]
