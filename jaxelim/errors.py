@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+_NEAR = 0.65  # least similarity of a name that is suggested, from 0 to 1
 _LONGEST = 160  # most characters of a value in a message
 
 
@@ -164,14 +165,13 @@ class UnknownNameError(ArgumentError):
         argument: the argument's name.
         given: the unknown name.
         known: the known names. The attribute `nearest` is the one most similar to
-            `given`, or None.
+            `given`, or None where none is near.
     """
 
     def __init__(self, argument: str, given: Any, known: Iterable[str]):
         self.known = tuple(known)
         lowered = {name.lower(): name for name in reversed(self.known)}
-        # Cutoff 0: a poor suggestion does no harm, as the whole list follows it.
-        matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=0.0)
+        matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
         self.nearest = lowered[matches[0]] if matches else None
         allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
         super().__init__(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 class Family:
     """The contract of a reward family: a frozen dataclass of settings. Methods with an instance
-    run on the host. The others are traced, lanes last."""
+    run on the host. The others are traced, lanes last. Only `jaxelim.testing.check_family`
+    finds lanes that read each other."""
 
     name: ClassVar[str] = ""
     noise: ClassVar[str] = "uniform"  # what `draw` is given: on [0, 1), or "normal", or "run"

@@ -42,8 +42,8 @@ class Traits:
         tests_pieces: tests the active pieces at every pull.
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
-            and no lane reads another. Calls trust this;
-            `jaxelim.testing.check_sampling_rule` alone compares both forms.
+            and no lane reads another. Only `jaxelim.testing.check_sampling_rule`
+            compares both forms.
         one_lane: a lane alone makes the same choices as one of sixteen, to the last
             digit, so that runs may be taken one after the other: the last ones of a
             queue, or all (see `SamplingRule.in_turn`).

@@ -12,6 +12,7 @@ from jax import Array
 from jaxelim.contracts import looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
+from jaxelim.engine.stopping_contract import call
 from jaxelim.lanes import LaneOps
 from jaxelim.stopping.llr import Native
 from jaxelim.thresholds.piecewise import PieceThreshold
@@ -83,7 +84,7 @@ class Observing:
     def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
         for stopping, state in zip(self.spec.stopping, lane.observers, strict=True):
-            look = partial(stopping.observe, seen)
+            look = partial(call, stopping, "observe", seen)
             state, stop, tests = self.over_deltas(look, state, beta)
             states.append(state)
             stops.append(stop)
@@ -104,6 +105,14 @@ class Observing:
             return lane.sampling
         return elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
 
+    def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
+        """The public answers of runs that stop with these next states: [S, D, W, B]."""
+        each = []
+        for rule, state in zip(self.spec.stopping, states, strict=True):
+            answer = lambda state, _, rule=rule: call(rule, "answer", seen, state)  # noqa: E731
+            each.append(self.over_deltas(answer, state, beta))
+        return jnp.stack(each)
+
     def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
         """An answer out of range, [B], and which lanes are live without one, [B] bool."""
         live, found = ~lane.done, self.spec.problem.out_of_range(seen)
@@ -121,7 +130,7 @@ class Observing:
         """
         spec, states = self.spec, []
         for stopping in spec.stopping:
-            state = stopping.start(seen, spec.pair_times)
+            state = call(stopping, "start", seen, spec.pair_times)
             wide = lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape))  # noqa: E731
             states.append(jax.tree.map(wide, state))
         if spec.elimination is None or spec.elimination.shared:

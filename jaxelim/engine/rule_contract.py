@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.contracts import SamplingRule
+from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.views import Tree, View
-from jaxelim.errors import JaxelimError, RuleError, in_words
+from jaxelim.errors import JaxelimError, RuleError, abbreviate, in_words
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {
@@ -71,7 +71,7 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
     """What is wrong with the result of a method; empty if nothing is."""
     parts = {"choose": 2, "fast": 3, "native": 2}.get(method)
     if parts is not None and (not isinstance(given, tuple | list) or len(given) != parts):
-        return f"what {method} returned is {_described(given)}"
+        return f"what {method} returned is {described(given)}"
     if method == "init":
         return _no_arrays(given)
     if method in ("piece_tests", "solves"):
@@ -84,11 +84,11 @@ def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
         )
     fault = _no_scalar(f"the arm that {method} returned is", given[0], "iu", view)
     if not fault and method == "fast":
-        fault = _no_scalar("the status that fast returned is", given[2], "iu", view)
-    return fault or _changed(method, state[0], given[1])
+        fault = _no_status(given[2], view)
+    return fault or changed(method, state[0], given[1])
 
 
-def _described(x: Any) -> str:
+def described(x: Any) -> str:
     """Describe an array by dtype and shape, a sequence by length, other objects by type."""
     if isinstance(x, tuple | list):
         return f"a {type(x).__name__} of length {len(x)}"
@@ -97,7 +97,8 @@ def _described(x: Any) -> str:
     return "None" if x is None else f"of type {type(x).__name__}"
 
 
-def _array(x: Any) -> jax.Array | None:
+def array_of(x: Any) -> jax.Array | None:
+    """x as an array; None where it is none."""
     try:
         return jnp.asarray(x)
     except (TypeError, ValueError):
@@ -105,36 +106,45 @@ def _array(x: Any) -> jax.Array | None:
 
 
 def _no_scalar(what: str, x: Any, kinds: str, view: View) -> str:
-    array = _array(x)
+    array = array_of(x)
     if array is None or array.dtype.kind not in kinds or array.shape not in ((), view.t.shape):
-        return f"{what} {_described(x)}"
+        return f"{what} {described(x)}"
     return ""
 
 
+def _no_status(x: Any, view: View) -> str:
+    what = "the status that fast returned is"
+    known = isinstance(x, int | np.integer | np.ndarray) and not isinstance(x, bool)
+    if known and not np.isin(x, (ASK, OK)).all():
+        return f"{what} {abbreviate(x)}"
+    return _no_scalar(what, x, "iu", view)
+
+
 def _no_answer(x: Any, view: View) -> str:
-    array, width = _array(x), view.problem.width(view.means.shape[0])
+    array, width = array_of(x), view.problem.width(view.means.shape[0])
     shapes = (width,), (width, *view.t.shape)
     if array is None or array.dtype != jnp.bool_ or array.shape not in shapes:
-        return f"the answer that native returned is {_described(x)}"
+        return f"the answer that native returned is {described(x)}"
     return ""
 
 
 def _no_arrays(state: Tree) -> str:
     for leaf in jax.tree.leaves(state):
-        if _array(leaf) is None:
-            return f"a leaf of the state that init returned is {_described(leaf)}"
+        if array_of(leaf) is None:
+            return f"a leaf of the state that init returned is {described(leaf)}"
     return ""
 
 
-def _changed(method: str, old: Tree, new: Tree) -> str:
+def changed(method: str, old: Tree, new: Tree, first: str = "init") -> str:
+    """How the state that a method returned differs from that of `first`; empty if it does not."""
     before, after = jax.tree.structure(old), jax.tree.structure(new)
     if before != after:
-        return f"{method} returned a state of structure {after}, init one of {before}"
+        return f"{method} returned a state of structure {after}, {first} one of {before}"
     for (path, a), b in zip(
         jax.tree_util.tree_leaves_with_path(old), jax.tree.leaves(new), strict=True
     ):
-        array = _array(b)
+        array = array_of(b)
         if array is None or array.shape != a.shape or array.dtype != a.dtype:
             name = jax.tree_util.keystr(path)
-            return f"state{name} is {_described(a)} after init and {_described(b)} after {method}"
+            return f"state{name} is {described(a)} after {first} and {described(b)} after {method}"
     return ""

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.checks import shipped
 from jaxelim.contracts import OK, Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
@@ -121,11 +122,7 @@ class Step:
         """The public answers, with those of the runs that end at this step: [S, D, W, B]."""
 
         def close(answers):
-            each = []
-            for rule, state in zip(self.spec.stopping, observed.states, strict=True):
-                answer = lambda state, _, rule=rule: rule.answer(seen, state)  # noqa: E731
-                each.append(self.observing.over_deltas(answer, state, beta))
-            now = jnp.stack(each)
+            now = self.observing.answers(seen, observed.states, beta)
             if ending.native is not None:
                 now = jnp.where(ending.native[0][:, :, None], ending.native[1], now)
             now = jnp.where(ending.capped[:, :, None], seen.public, now)
@@ -257,10 +254,11 @@ class Step:
     def outline(self, inputs: Inputs) -> tuple[Lane, Outcome]:
         """Shapes and dtypes of the lanes and of their outcomes.
 
-        Traces every method of the rule, which checks them.
+        Traces every method of the rules, which checks them.
 
         Raises:
             RuleError: a method raises, or breaks its contract.
+            ArgumentError: likewise of a stopping rule.
         """
         spec, rule = self.spec, self.spec.rule
         each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
@@ -274,6 +272,10 @@ class Step:
 
         def traced(*given):
             lane, view = self._started(*given)
+            if not all(map(shipped, spec.stopping)):
+                seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
+                observed = self.observing.observed(seen, lane, beta)
+                self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane).state
             if rule.fast is not None:
                 self.asking.ask("choose", view, state)

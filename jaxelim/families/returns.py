@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim import scope
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.errors import FamilyError, JaxelimError, in_words
+from jaxelim.errors import FamilyError, JaxelimError, abbreviate, in_words
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.recorded import tested_family
 from jaxelim.lanes import LaneOps
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
 
 _LANES = 16
+_NOISE = ("uniform", "normal", "run")
 _TRACED = "; made of jax.numpy operations, with jnp.where for an if on a traced value"
 _ALLOWED = {
     "nature": "a nature(instance) that returns numbers in NumPy arrays [instance, ..]",
@@ -32,11 +34,37 @@ _ALLOWED = {
     "for each piece" + _TRACED,
     "update": "an update(seen, arm, reward, go) that returns statistics like those of start"
     + _TRACED,
+    "used_up": "a used_up(lanes, nature, arm, pull) that returns None or bools, one for each arm"
+    + _TRACED,
+    "costs": "a costs(means) that returns None or finite numbers above 0, an array like means"
+    + _TRACED,
     "divergence": "a divergence(x, y) that returns an array like x" + _TRACED,
     "variance": "a variance(y) that returns an array like y" + _TRACED,
     "bracket": "a bracket(mean, radius) that returns two arrays like mean" + _TRACED,
 }
 """The contract of each method, in words."""
+
+
+def check_settings(family: Family) -> None:
+    """Check the attributes of a user's family that a call reads first.
+
+    Raises:
+        FamilyError: one of them is not allowed.
+    """
+    family = tested_family(family)
+    if shipped(family):
+        return
+    pulls, scale = family.initial_pulls, family.scale
+    whole = isinstance(pulls, int | np.integer) and not isinstance(pulls, bool)
+    real = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
+    for name, given, allowed, good in (
+        ("noise", family.noise, "'uniform', 'normal' or 'run'", family.noise in _NOISE),
+        ("initial_pulls", pulls, "an integer >= 1", whole and pulls >= 1),
+        ("scale", scale, "a finite number > 0", real and 0 < scale < np.inf),
+    ):
+        if not good:
+            note = f"its {name} is {abbreviate(given)}"
+            raise FamilyError("family", family, f"a family whose {name} is {allowed}", note)
 
 
 def check(
@@ -70,8 +98,12 @@ def check(
             raise FamilyError("family", family, _ALLOWED["bracket"], f"it returned {_said(both)}")
         for one in both:
             _same(family, "bracket", one, means)
+        _check_costs(family, instance, means)
     reward = _traced(family, "draw", nature, arm, arm, like(), first=(lanes,))
     _same(family, "draw", reward, like())
+    none_left = _traced(family, "used_up", nature, arm, arm, first=(lanes,))
+    if none_left is not None:
+        _same(family, "used_up", none_left, go)
     try:
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
         features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
@@ -103,6 +135,21 @@ def check(
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(first)]
     for path, x, y in zip(paths, jax.tree.leaves(now), jax.tree.leaves(first), strict=True):
         _same(family, "update", x, y, f"{path[1:]} of ")
+
+
+def _check_costs(family: OneParameter, instance: "Instance", means: Any) -> None:
+    """Check the costs at the true means; means: estimates, [K, B] without values."""
+    costs = _traced(family, "costs", means)
+    if costs is None:
+        return
+    _same(family, "costs", costs, means)
+    with scope.engine():
+        for truth in instance.means.reshape(-1, instance.K):
+            found = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))
+            good = np.isfinite(found) & (found > 0)
+            if not good.all():
+                note = f"it returned {found[~good][0]:g} at the means of the instance"
+                raise FamilyError("family", family, _ALLOWED["costs"], note)
 
 
 def _nature(family: Family, instance: "Instance", dtype: Any) -> Any:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, known, settings_of
+from jaxelim.families import Gaussian, known, returns, settings_of
 from jaxelim.tables import as_html
 
 _FEW_COLUMNS = 6  # of features in a notebook's table
@@ -367,6 +367,7 @@ def _family_of(noise_std: float | None, family: Family | None) -> Family:
     if noise_std is not None:
         allowed = f"None with family={family!r}: noise_std is short for Gaussian(noise_std)"
         raise ArgumentError("noise_std", noise_std, allowed)
+    returns.check_settings(family)
     return family
 
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from jaxelim import engine
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
-from jaxelim.errors import ArgumentError
+from jaxelim.engine.rule_contract import described
+from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
 from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
@@ -108,7 +110,13 @@ def in_turn(job: Job) -> bool:
     layout = job.layout
     plain = layout.precision == "float64" and not layout.vmapped and layout.lanes is None
     allowed = job.rule.traits.one_lane and layout.shrink is not False
-    return plain and allowed and job.rule.in_turn(job.instance, job.problem)
+    if not plain or not allowed:
+        return False
+    found = job.rule.in_turn(job.instance, job.problem)
+    if not isinstance(found, bool | np.bool_):
+        told = f"what in_turn returned is {described(found)}"
+        raise RuleError(job.rule, "an in_turn(instance, problem) that returns True or False", told)
+    return bool(found)
 
 
 def alone(job: Job, spec: Spec) -> Spec:
@@ -175,14 +183,15 @@ def inputs_of(job: Job, spec: Spec) -> Inputs:
 
     Raises:
         ArgumentError: the rule's `prepare` refuses the instance or the problem.
+        RuleError: as `prepared_for`.
     """
-    instance, rule = job.instance, job.rule
+    instance = job.instance
 
     def real(x):
         x = np.asarray(x)
         return x.astype(spec.dtype) if x.dtype.kind == "f" else x
 
-    prepared = rule.prepare(instance, job.problem, job.ridge)
+    prepared = prepared_for(job)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
     cap = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
@@ -199,6 +208,29 @@ def inputs_of(job: Job, spec: Spec) -> Inputs:
         key=random.key(job.seed),
         noise=job.noise,  # type: ignore[arg-type]
     )
+
+
+def prepared_for(job: Job) -> Tree:
+    """The arrays of the rule's `prepare`.
+
+    Raises:
+        RuleError: it raises, or returns what is no array of numbers.
+    """
+    rule, instance = job.rule, job.instance
+    allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
+    allowed += ", [instance, ..] for a batch" if instance.batched else ""
+    try:
+        prepared = rule.prepare(instance, job.problem, job.ridge)
+        arrays = [np.asarray(x) for x in jax.tree.leaves(prepared)]
+    except JaxelimError:
+        raise
+    except Exception as error:
+        raise RuleError(rule, allowed, f"prepare raised {in_words(error)}") from error
+    for x in arrays:
+        short = instance.batched and x.shape[:1] != (instance.size,)
+        if x.dtype.kind not in "biuf" or short:
+            raise RuleError(rule, allowed, f"a leaf of what prepare returned is {described(x)}")
+    return prepared
 
 
 def checked_inputs_of(job: Job, spec: Spec) -> Inputs:

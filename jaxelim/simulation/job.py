@@ -270,6 +270,9 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
     for rule in rules:
         if not rule.name:
             raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+        if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
+            allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
+            raise ArgumentError("stopping", rule, allowed)
     if len({rule.name for rule in rules}) < len(rules):
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)

@@ -112,6 +112,14 @@ def test_a_draw_from_the_posterior():
     assert "a posterior draw was not finite after" in str(error) and error.t > 20
 
 
+def test_the_librarys_own_families():
+    """Of these the estimates are read at the end of each chunk, as a reward leaves its mark."""
+    kind = type("Own", (Faulty,), {"__module__": "jaxelim.families.own"})
+    error = fails(kind("draw", np.inf), je.Uniform())
+    assert 181 <= error.t <= 181 + SMALL.chunk and error.run == 0
+    assert f"an estimate was not finite within the first {error.t} samples of run 0" in str(error)
+
+
 def test_a_family_of_recorded_rewards():
     """The rewards are recorded, and the evidence is the user's."""
     stacks = [np.linspace(-1, 1, 999) + mean for mean in (0.2, 0.1, 0)]

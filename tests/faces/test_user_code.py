@@ -1,0 +1,224 @@
+"""What methods and attributes of one's own may return: else a sentence, before anything runs."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from tests.faces.refusals import nothing_compiles  # noqa: F401 (a fixture)
+
+ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
+BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.9, 0.0], [0.9, 1.0, 0.0]])
+
+
+def refused(argument, *words, kind: Any = je.ArgumentError, instance=lambda: ARMS, **given):
+    given = {"rule": je.Uniform(), "problem": je.BestArm(), "runs": 2, **given}
+    with pytest.raises(kind) as caught:
+        je.simulate(instance(), given.pop("problem"), given.pop("rule"), **given)
+    text = str(caught.value)
+    assert text.startswith(f"{argument}: got ") and "; allowed: " in text
+    for word in words:
+        assert word in text, text
+
+
+# Sampling rules
+
+
+@dataclasses.dataclass(frozen=True)
+class Even(je.SamplingRule):
+    """Pulls the arms in turn."""
+
+    traits = je.Traits(uses_delta=False, uses_rewards=False, one_lane=True)
+
+    def choose(self, view, state):
+        return view.t % 3, state
+
+
+def rule(**members):
+    return dataclasses.dataclass(frozen=True)(type("Mine", (Even,), members))()
+
+
+@pytest.mark.parametrize(
+    "value, told",
+    [
+        ("high", "a leaf of what prepare returned is"),
+        (["a", "b"], "a leaf of what prepare returned is"),
+        ({"x": object()}, "a leaf of what prepare returned is object[]"),
+        (np.array([1j]), "a leaf of what prepare returned is complex128[1]"),
+    ],
+)
+def test_prepare_returns_numbers(value, told):
+    mine = rule(prepare=lambda *_: value)
+    refused("rule", told, "numbers in NumPy arrays", kind=je.RuleError, rule=mine)
+
+
+def test_prepare_raises():
+    def prepare(self, instance, problem, ridge):
+        return 1 // 0
+
+    refused("rule", "prepare raised ZeroDivision", kind=je.RuleError, rule=rule(prepare=prepare))
+
+
+def test_prepare_of_a_batch_has_its_axis():
+    mine = rule(prepare=lambda *_: np.zeros(3))
+    told = "a leaf of what prepare returned is float64[3]", "[instance, ..]"
+    refused("rule", *told, kind=je.RuleError, rule=mine, instance=lambda: BATCH)
+
+
+@pytest.mark.parametrize("value", [7, np.int32(7), -1])
+def test_a_status_is_ask_or_ok(value):
+    mine = rule(fast=lambda self, view, state: (view.t % 3, state, value))
+    refused("rule", f"status that fast returned is {value}", kind=je.RuleError, rule=mine)
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_in_turn_is_true_or_false(value):
+    mine = rule(in_turn=lambda *_: value)
+    refused("rule", "what in_turn returned is", "True or False", kind=je.RuleError, rule=mine)
+
+
+# Stopping rules
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop(je.StoppingRule):
+    """Never stops."""
+
+    name: ClassVar[str] = "mine"
+
+    def start(self, seen, pair_times=False):
+        return seen.means
+
+    def observe(self, seen, state, beta):
+        return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
+
+
+def stopping(**members):
+    return dataclasses.dataclass(frozen=True)(type("Mine", (Stop,), members))()
+
+
+def observes(stops=None, tests=None, state=None):
+    def observe(self, seen, old, beta):
+        right = super(type(self), self).observe(seen, old, beta)
+        given = (state, stops, tests)
+        return tuple(x if f is None else f(seen, beta) for x, f in zip(right, given, strict=True))
+
+    return stopping(observe=observe)
+
+
+@pytest.mark.parametrize(
+    "mine, told",
+    [
+        (observes(stops=lambda seen, beta: beta - 1), "stops that observe returned are float64"),
+        (observes(stops=lambda seen, beta: jnp.any(beta > 9)), "stops that observe returned are b"),
+        (observes(stops=lambda seen, beta: False), "stops that observe returned are of type bool"),
+        (observes(tests=lambda seen, beta: beta), "tests that observe returned are float64"),
+        (observes(state=lambda seen, beta: seen.means[0]), "state is float64[3,16] after start"),
+        (observes(state=lambda seen, beta: None), "observe returned a state of structure"),
+        (stopping(observe=lambda self, seen, *_: seen.beta), "observe raised AttributeError"),
+        (stopping(observe=lambda self, seen, state, beta: beta > 1), "what observe returned is"),
+        (stopping(start=lambda *_: "none"), "a leaf of the state that start returned is"),
+        (stopping(start=lambda *_: 0.0), "a leaf of the state that start returned is"),
+        (stopping(answer=lambda self, seen, _: seen.public[:2]), "what answer returned is bool[2,"),
+        (stopping(answer=lambda self, seen, _: seen.means), "what answer returned is float64[3,"),
+    ],
+)
+@pytest.mark.parametrize("delta", [0.1, [0.1, 0.2]])
+def test_a_stopping_rule(mine, told, delta):
+    refused("stopping", told, stopping=mine, delta=delta)
+    refused("stopping", told, stopping=(je.LLR(), mine), delta=delta)
+
+
+def test_a_good_stopping_rule_is_traced():
+    """Its methods pass, so that the refusals above are of their faults."""
+    from jaxelim.simulation.drive import checked_inputs_of, spec_of
+    from jaxelim.simulation.job import Job
+
+    job = Job.checked(
+        ARMS, je.BestArm(), je.Uniform(), [0.1, 0.2], (je.LLR(), Stop()), None, je.Heuristic(), 2,
+        0, 100, None, None, (), je.Engine(),
+    )  # fmt: skip
+    with je.scope.engine():
+        checked_inputs_of(job, spec_of(job))
+
+
+@pytest.mark.parametrize("name", ["llr", "selective", "full", "native"])
+def test_a_name_of_the_librarys_is_taken(name):
+    refused("stopping", "which are taken", repr(name), stopping=stopping(name=name))
+
+
+# Families
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal(je.OneParameter):
+    """Unit Gaussians."""
+
+    name: ClassVar[str] = "normal"
+    noise: ClassVar[str] = "normal"
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        return lanes.take(nature, arm) + noise
+
+    def divergence(self, x, y):
+        return (x - y) ** 2 / 2
+
+    def variance(self, y):
+        return 0 * y + 1
+
+    def bracket(self, mean, radius):
+        wide = 1.1 * (2 * radius) ** 0.5
+        return mean - wide, mean + wide
+
+
+def family(**members):
+    return dataclasses.dataclass(frozen=True)(type("Mine", (Normal,), members))()
+
+
+@pytest.mark.parametrize(
+    "members, told",
+    [
+        ({"noise": "cauchy"}, "its noise is 'cauchy'"),
+        ({"noise": None}, "its noise is None"),
+        ({"initial_pulls": 0}, "its initial_pulls is 0"),
+        ({"initial_pulls": 1.5}, "its initial_pulls is 1.5"),
+        ({"initial_pulls": True}, "its initial_pulls is True"),
+        ({"scale": -2.0}, "its scale is -2"),
+        ({"scale": 0}, "its scale is 0"),
+        ({"scale": np.inf}, "its scale is inf"),
+        ({"scale": "large"}, "its scale is 'large'"),
+        ({"costs": lambda self, means: 0 * means - 1}, "it returned -1 at the means"),
+        ({"costs": lambda self, means: means / 0}, "it returned inf at the means"),
+        ({"costs": lambda self, means: means[0]}, "costs"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: pull / 2}, "not bool[16]"),
+        ({"used_up": lambda self, lanes, nature, arm, pull: nature > 0}, "not bool[16]"),
+    ],
+)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_family(members, told, recorded):
+    mine, means = family(**members), [0.5, 0.2, 0.0]
+
+    def instance():
+        if not recorded or "used_up" in members:  # recorded rewards have their own
+            return je.Instance.unstructured(means, mine)
+        stacks = [[mean, mean] for mean in means]
+        return je.Instance.unstructured(means, je.Recorded(stacks, family=mine))
+
+    refused("family", told, kind=je.FamilyError, instance=instance)
+
+
+# Suggestions
+
+
+def test_suggestions_are_near_or_none():
+    known = ("linear-d20-osi", "uniform", "lingape", "track-and-stop", "linear-d20")
+    near = {"lingap": "lingape", "linear-d2": "linear-d20", "UNIFROM": "uniform"}
+    for given in ("foo", "x", "", "zzz", "normal", "gk16"):
+        error = je.UnknownNameError("rule", given, known)
+        assert error.nearest is None and "nearest" not in str(error)
+        assert "'uniform'" in str(error)
+    for given, wanted in near.items():
+        assert je.UnknownNameError("rule", given, known).nearest == wanted
