@@ -274,7 +274,7 @@ def _workers(options: Options, blocks: int) -> int:
     if workers < 2 or jax.default_backend() != "cpu":
         return 0
     if importlib.util.find_spec("distributed") is None:
-        print("one process: more need `pip install 'jaxelim[cluster]'`", file=sys.stderr)
+        print("one process: more need `pip install '.[cluster]'`", file=sys.stderr)
         return 0
     return workers
 

@@ -116,7 +116,7 @@ THRESHOLDS = {
     ),
     "kaufmann-kalyanakrishnan": (
         "x + log x, racing x; x = log(k1 K t^alpha/delta)",
-        "one-parameter families; native tests of LUCB and Racing",
+        "one-parameter families; native tests of intervals, as those of LUCB and Racing",
     ),
 }
 """Thresholds by command-line name: the formula, and what it is proven for."""

@@ -4,7 +4,7 @@ with jaxelim.cluster.local() as client:
     result = je.simulate(instance, problem, rule, runs=10**6, executor=client)
 
 `local` starts workers on this machine, `connect` reaches a cluster that runs already.
-Both need the package distributed: `pip install 'jaxelim[cluster]'`. Workers get blocks of
+Both need the package distributed: in a checkout, `pip install '.[cluster]'`. Workers get blocks of
 runs. A run is a function of the arguments, the seed and its index, so a block is the
 same on every worker, and one whose worker dies is computed again.
 """

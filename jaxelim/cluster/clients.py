@@ -44,7 +44,8 @@ def _distributed() -> Any:
         return importlib.import_module("distributed")
     except ImportError as error:
         raise SetupError(
-            f"clusters need the package distributed: {error}", "pip install 'jaxelim[cluster]'"
+            f"clusters need the package distributed: {error}",
+            "pip install '.[cluster]' in a checkout of jaxelim",
         ) from error
 
 

@@ -90,6 +90,8 @@ class Call:
             methods = ("init", "fast", "choose", "native")
             known = _stated(type(rule), "native_test", methods)
             other = f"no proof of the native test of {type(rule).__name__} is known"
+            if rule.traits.elimination and not getattr(self.elimination, "shared", True):
+                known, other = False, "its native test passes over what the resets eliminated"
             found.append(rule.native_test() or other if known else other)
         return tuple(found)
 

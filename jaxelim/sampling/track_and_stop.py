@@ -32,7 +32,8 @@ class TrackAndStop(SamplingRule):
 
     w_t = argmax_w min_{p active} H_p(w), whenever it is due;
     D-tracking: arm = argmin_k N_k - (t - 1) w_k;
-    C-tracking: W += w, arm = argmin_k N_k - W_k.
+    C-tracking: W += w, arm = argmin_k N_k - W_k. Garivier & Kaufmann's first moves w to
+    the nearest weights that are all at least 1/(2 sqrt(K^2 + t)); this one does not.
 
     Exploration "wrapper": where some arms have N_k <= sqrt(t - 1) - K/2, uniform
     weights over them replace w. Exploration "paper": where some N_k < sqrt(t), pull

@@ -283,7 +283,7 @@ def test_bad_addresses(monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(clients.importlib, "import_module", missing)
-    with pytest.raises(je.SetupError, match=r"pip install 'jaxelim\[cluster\]'"), cluster.local(1):
+    with pytest.raises(je.SetupError, match=r"pip install '\.\[cluster\]'"), cluster.local(1):
         pass
 
 

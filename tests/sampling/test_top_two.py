@@ -328,6 +328,8 @@ def test_eb_tc_can_starve_an_arm():
 
 
 def test_names_of_papers():
+    assert je.EBTCEps() == je.TopTwo("eb", "tc", 0.5, "pairs")
+    assert catalogue.rule_with("ebtceps", ["share=ids"]) == je.EBTCEps("ids")
     assert PAPERS["tstc"] == je.T3C() and je.TTUCB().select == "tracking"
     assert {rule.share for rule in PAPERS.values()} == {0.5}
     for name, rule in PAPERS.items():

@@ -30,6 +30,10 @@ def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, 
     )  # fmt: skip
 
 
+def plain(t, delta):
+    return jnp.log(t / delta)
+
+
 def found(*given, **settings):
     return proven(checked(*given, **settings))
 
@@ -67,6 +71,15 @@ PROVEN = {
     "linear arms": (LINEAR, BEST, je.LinGapE(), KOOLEN.of(LINEAR, BEST), EVERY),
     "a ridge that is covered": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold.of(LINEAR), EVERY),
     "LUCB": (COINS, BEST, je.LUCB(), KOOLEN(2), LLR),
+    "at sampling": (COINS, BEST, je.LUCB(), KOOLEN(2), EVERY[1], EVERY[1]),
+    "resets": (
+        COINS,
+        BEST,
+        je.EBTCI(),
+        KOOLEN(2),
+        LLR,
+        je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9),
+    ),
     "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN.of(LINEAR, BEST), NATIVE),
     "intervals": (COINS, BEST, je.LUCB(pulls=2), INTERVALS(3), NATIVE),
     "rounds of intervals": (COINS, BEST, je.Racing(), INTERVALS(3, racing=True), NATIVE),
@@ -80,10 +93,6 @@ def test_proven(call):
     assert found(*call) is True
 
 
-def plain(t, delta):
-    return jnp.log(t / delta)
-
-
 NOT = {
     "from experience alone": (NORMAL, BEST, je.Uniform(), je.Heuristic(), LLR),
     "almost surely": (NORMAL, BEST, je.Uniform(), je.GK16(), LLR),
@@ -95,6 +104,10 @@ NOT = {
     "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
     "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
     "native test may end": (NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR),
+    "what the resets eliminated": (
+        COINS, BEST, je.LUCB(), KOOLEN(2), LLR,
+        je.Resets(je.SelectiveElimination(), alpha=lambda t, delta: plain(t, delta) / 9),
+    ),
     "its arms are 2": (COINS, BEST, je.LUCB(), INTERVALS(2), NATIVE),
     "its theta_bound is 0.5": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1, 0.5), LLR),
     "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 0.9, 2), LLR),

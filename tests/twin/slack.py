@@ -190,7 +190,7 @@ class Oracle(Tas):
 
 
 class TopTwo(Rule):
-    """EB-TC_eps: the best empirical arm leads half of its turns, by tracking."""
+    """EB-TC with slack: the best empirical arm leads half of its turns, by tracking."""
 
     share, penalty = 0.5, 0
 
@@ -213,11 +213,15 @@ class TopTwo(Rule):
             )
             q = own / (own + other)
             self.sure &= abs(self.taken[i] - self.due[i] - q) > 1e-9
+        return self.turn(i, j, q), None
+
+    def turn(self, i, j, q):
+        """Which of leader and challenger is pulled, at a share q of the leader."""
         self.due[i] += q
         if self.taken[i] > self.due[i]:
-            return j, None
+            return j
         self.taken[i] += 1
-        return i, None
+        return i
 
 
 class TopTwoIds(TopTwo):
@@ -226,9 +230,24 @@ class TopTwoIds(TopTwo):
     share, penalty = None, 1
 
 
+class TopTwoPairs(TopTwo):
+    """EB-TC_eps as its paper has it: a track of the challenger in each pair."""
+
+    def start(self, counts, truth):
+        self.due, self.taken = {}, {}
+
+    def turn(self, i, j, q):
+        pair = i, j
+        self.due[pair] = self.due.get(pair, 0) + 1 - q
+        if self.taken.get(pair, 0) > self.due[pair]:
+            return i
+        self.taken[pair] = self.taken.get(pair, 0) + 1
+        return j
+
+
 RULES = {
     "uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "tas": Tas, "oracle": Oracle,
-    "eb-tc": TopTwo, "eb-tci, ids": TopTwoIds,
+    "eb-tc": TopTwo, "eb-tc, pairs": TopTwoPairs, "eb-tci, ids": TopTwoIds,
 }  # fmt: skip
 
 
