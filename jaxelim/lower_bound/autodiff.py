@@ -31,10 +31,11 @@ from jaxelim.lower_bound.arms import (
     general,
     kind_of,
 )
+from jaxelim.lower_bound.certified import certified
 from jaxelim.lower_bound.derivatives import GAP, Inputs
 from jaxelim.lower_bound.information import product
-from jaxelim.lower_bound.optimum import scaled, solve_many
 from jaxelim.lower_bound.pieces import Pieces, combinations, half_spaces, pieces_of
+from jaxelim.lower_bound.solves import scaled
 
 _GAP_FLOAT32 = 3e-5
 # Where a weight and its slack are both below this, rounding could change the active set.
@@ -160,8 +161,8 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
         if family is not None:
             found = solve_many_arms(instance, pieces, None if extra is None else extra[None], gap)
         else:
-            extra = np.zeros(instance.K) if extra is None else extra
-            found = solve_many(*scaled(instance, pieces), extra[None], gap)
+            wide = None if extra is None else extra[None]
+            found, _ = certified(instance, problem, pieces, wide, gap)
         return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[
             function
         ][0]

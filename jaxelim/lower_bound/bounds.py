@@ -16,9 +16,10 @@ from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import GaussianByArm
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.optimum import complexity, scaled
+from jaxelim.lower_bound.optimum import complexity
 from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
+from jaxelim.lower_bound.solves import scaled
 
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]

@@ -1,26 +1,20 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
-import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxelim import checks, scope
+from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
+from jaxelim.lower_bound.certified import certified
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
-from jaxelim.lower_bound.solver import Solution, solve
+from jaxelim.lower_bound.solves import information_of, scaled
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.tables import as_html
-
-# Solves a call. On a CPU few, since finished solves wait for the slowest.
-_LANES_CPU, _LANES_OTHER = 8, 256
-_MAX_ITERATIONS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,78 +62,6 @@ class Complexity:
             order = np.argsort(-self.allocation, kind="stable")
             rows = [{"arm": int(k), "w*": float(self.allocation[k])} for k in order]
         return as_html(repr(self).strip("<>"), rows)
-
-
-@functools.partial(jax.jit, static_argnames="max_iterations")
-def _solve_lanes(arms, theta, directions, offsets, valid, bonus, gap, max_iterations) -> Solution:
-    return jax.vmap(
-        lambda a, t, y, c, v, b: solve(
-            a, t, y, c, valid=v, bonus=b, gap=gap, max_iterations=max_iterations
-        )
-    )(arms, theta, directions, offsets, valid, bonus)
-
-
-def solve_many(
-    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations=_MAX_ITERATIONS
-) -> Solution:
-    """`solve` for I instances of unit noise, in calls of one compiled shape; float64 NumPy.
-
-    Args:
-        arms: [I, K, d].
-        theta: [I, d].
-        pieces: of I instances.
-        bonus: [I, K] or None.
-        gap: relative duality gap.
-        max_iterations: bound on the interior-point steps of each solve.
-    """
-    size, K = arms.shape[:2]
-    lanes = 1 if size == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
-    bonus = np.zeros((size, K)) if bonus is None else bonus
-    given = (arms, theta, *pieces, bonus)
-    parts = []
-    with scope.float64():
-        for start in range(0, size, lanes):
-            index = np.minimum(np.arange(start, start + lanes), size - 1)
-            arrays = [jnp.asarray(array[index]) for array in given]
-            parts.append(_solve_lanes(*arrays, jnp.asarray(gap, jnp.float64), max_iterations))
-        parts = jax.device_get(parts)
-    return Solution(
-        *(
-            np.concatenate([np.asarray(x) for x in field])[:size]
-            for field in zip(*parts, strict=True)
-        )
-    )
-
-
-def scaled(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, Pieces]:
-    """Arms [I, K, d], theta [I, d] and pieces of the same instances, scaled to unit noise."""
-    arms = instance.arms.reshape(-1, instance.K, instance.d)
-    theta = instance.theta.reshape(-1, instance.d) / instance.noise_std
-    return arms, theta, pieces._replace(offsets=pieces.offsets / instance.noise_std)
-
-
-def information_of(
-    weights: np.ndarray, arms: np.ndarray, theta: np.ndarray, pieces: Pieces
-) -> np.ndarray:
-    """H_p(w) [..., P] of weights [..., K], for one instance of unit noise (host, NumPy).
-
-    Weights need not sum to 1. H_p is 0 for a direction outside the span of the arms
-    with weight.
-    """
-    directions, offsets = pieces.directions, pieces.offsets
-    gaps = np.maximum(directions @ theta - offsets, 0)
-    flat = weights.reshape(-1, weights.shape[-1])
-    out = np.zeros((len(flat), len(offsets)))
-    for index, w in enumerate(flat):
-        # The condition of sqrt(w) phi is the square root of that of V_w.
-        _, s, vt = np.linalg.svd(np.sqrt(w)[:, None] * arms, full_matrices=False)
-        kept = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
-        inside = directions @ vt[kept].T
-        norm = np.sum((inside / s[kept]) ** 2, axis=1)
-        left = np.linalg.norm(directions - inside @ vt[kept], axis=1)
-        reached = (left <= 1e-8 * np.linalg.norm(directions, axis=1)) & (norm > 0)
-        out[index] = np.where(reached, gaps**2 / (2 * np.where(reached, norm, 1)), 0)
-    return np.where(pieces.valid, out, np.inf).reshape(*weights.shape[:-1], -1)
 
 
 def informations(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
@@ -262,9 +184,10 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         bonus = np.broadcast_to(bonus, shape)
     if not isinstance(instance.family, Gaussian):
         solution = solve_many_arms(instance, pieces, bonus, gap)
+        weights = np.asarray(solution.allocation)[:, None]
+        information = arm_information(instance, pieces, weights)[:, 0]
     else:
-        solution = solve_many(*scaled(instance, pieces), bonus, gap)
-    information = informations(instance, pieces, np.asarray(solution.allocation)[:, None])[:, 0]
+        solution, information = certified(instance, problem, pieces, bonus, gap)
     found = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,

@@ -16,8 +16,8 @@ import numpy as np
 from jaxelim import scope
 from jaxelim.lower_bound.information import Information, coordinates, product
 from jaxelim.lower_bound.newton import State, newton
-from jaxelim.lower_bound.optimum import information_of
 from jaxelim.lower_bound.pieces import Pieces
+from jaxelim.lower_bound.solves import information_of
 
 # Least eps of a solve, as a share of H*. A larger eps gives a larger set and valid lower bounds.
 LEAST_SHARE = 1e-7

@@ -19,13 +19,14 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
 from jaxelim.lower_bound.derivatives import Inputs
 from jaxelim.lower_bound.information import product
-from jaxelim.lower_bound.optimum import allocation_value, complexity, scaled, solve_many
+from jaxelim.lower_bound.optimum import allocation_value, complexity
 from jaxelim.lower_bound.pieces import (
     combinations,
     pieces_of,
     refuse_other_families,
     refuse_slack,
 )
+from jaxelim.lower_bound.solves import scaled, solve_many
 
 _GAP = 1e-8  # of the solves inside a search
 

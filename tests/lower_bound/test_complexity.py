@@ -9,7 +9,7 @@ from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import allocation_value, complexity, oracle_weights
-from jaxelim.lower_bound.optimum import solve_many
+from jaxelim.lower_bound.solves import solve_many
 from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.lower_bound.complexity_cases import Box, information
@@ -222,7 +222,7 @@ def test_oracle_weights_and_the_value_of_a_fixed_allocation():
 
 
 def test_the_solve_is_compiled_once_per_shape():
-    from jaxelim.lower_bound.optimum import _solve_lanes
+    from jaxelim.lower_bound.solves import _solve_lanes
 
     complexity(small(3, seed=6), TopM(2))
     before = _solve_lanes._cache_size()
