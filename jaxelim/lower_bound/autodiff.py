@@ -31,8 +31,9 @@ from jaxelim.lower_bound.arms import (
     general,
     kind_of,
 )
-from jaxelim.lower_bound.certified import certified
+from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
 from jaxelim.lower_bound.derivatives import GAP, Inputs
+from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.pieces import Pieces, combinations, half_spaces, pieces_of
 from jaxelim.lower_bound.solves import scaled
@@ -267,7 +268,8 @@ class Gradients:
     allocation_theta: np.ndarray | None  # [K, d] dw*_k/dtheta
     allocation_arms: np.ndarray | None  # [K, K, d] dw*_k/dphi_j
     margin: np.ndarray  # [] strict complementarity of the active set, in [0, 1]; 0: none
-    stable: np.ndarray  # [] bool: w* is unique with a clear active set, so its derivatives exist
+    stable: np.ndarray  # [] bool: w* is unique with a clear active set, so its derivatives
+    # exist; and rounding leaves them 6 digits
 
     def __repr__(self) -> str:
         return f"<Gradients of H* = {self.value}, stable: {self.stable}>"
@@ -306,18 +308,21 @@ def complexity_gradients(
         return _arm_gradients(instance, pieces, extra, gap, jacobian)
     arms, theta, unit = scaled(instance, pieces)
     extra = np.zeros(K) if extra is None else extra
-    parts = []
+    parts, std, back = [], instance.noise_std, {}
     with scope.float64():
-        for i in range(len(arms)):
-            rows = combinations(
-                problem, instance.arms.reshape(arms.shape)[i], theta[i] * instance.noise_std
-            )
+        for i, ill in enumerate(ill_posed(instance, pieces)):
+            rows = combinations(problem, arms[i], theta[i] * std)
             P = len(unit.offsets[i])
             moves = np.zeros((P, K)) if rows is None else np.pad(rows, ((0, P - len(rows)), (0, 0)))
-            still = unit.directions[i] - moves @ arms[i]
-            given = map(jnp.asarray, (arms[i], theta[i], moves, still, unit.offsets[i], extra))
+            phi, point, y, offsets = arms[i], theta[i], unit.directions[i], unit.offsets[i]
+            if ill:
+                exact = exact_instance(instance, problem, pieces, i)
+                back[i] = exact, phi, point, y, moves, extra, std
+                phi, point, y, offsets = in_coordinates(exact, phi, point, P, std)
+            given = map(jnp.asarray, (phi, point, moves, y - moves @ phi, offsets, extra))
             parts.append(_gradients(*given, jnp.asarray(unit.valid[i], jnp.float64), gap, jacobian))
         parts = jax.device_get(parts)
+    parts = [moved_back(one, *back[i]) if i in back else one for i, one in enumerate(parts)]
     return _collected(instance, parts, instance.noise_std)
 
 

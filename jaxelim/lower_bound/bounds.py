@@ -16,10 +16,10 @@ from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import GaussianByArm
 from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.certified import conditioned
 from jaxelim.lower_bound.optimum import complexity
 from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
-from jaxelim.lower_bound.solves import scaled
 
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]
@@ -287,7 +287,7 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
         std = np.asarray(instance.family.std)  # type: ignore[attr-defined]
         arms, theta, unit = np.diag(1 / std)[None], instance.means[None], found.pieces
     else:
-        arms, theta, unit = scaled(instance, found.pieces)
+        arms, theta, unit = conditioned(instance, problem, found.pieces)
     return Region(
         arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation
     )

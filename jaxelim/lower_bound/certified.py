@@ -8,28 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.errors import TieError
+from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certificate import Bounds, bounds, exact_space, rounded_space
-from jaxelim.lower_bound.exact import ExactInstance
+from jaxelim.lower_bound.exact import CLEAR, EPS, ExactInstance, Integers, reached
 from jaxelim.lower_bound.pieces import Pieces, combinations
 from jaxelim.lower_bound.solver import Solution
 from jaxelim.lower_bound.solves import scaled, solve_many
+
+_LOST = 1e-11  # relative error of a product of features that is no loss
+_SPAN = "weights on arms that span, or clearly do not span, each direction"
+_WIDTH = 1e-10  # most relative width of the bounds of a value that is returned without them
 
 
 def exact_instance(instance: Instance, problem: Any, pieces: Pieces, i: int) -> ExactInstance:
     """Instance i of a batch, with its valid pieces, in exact coordinates.
 
     Raises:
+        ArgumentError: rounding decides the rank of the features.
         TieError: theta is in a piece or on its boundary, without rounding.
     """
     arms, theta = (x[i] for x in _stacked(instance))
+    label = f"instance {i}: " if instance.batched else ""
+    if reached(arms) is None:
+        note = f"{label}some coordinates depend on others but for rounding"
+        raise ArgumentError("instance", instance, CLEAR, note)
     valid = pieces.valid[i]
     directions, offsets = pieces.directions[i][valid], pieces.offsets[i][valid]
     rows = combinations(problem, arms, theta)
     found = ExactInstance.of(arms, theta, directions, offsets, rows)
     if (found.margins <= 0).any():
-        label = f"instance {i}: " if instance.batched else ""
         note = f"{label}a tie, H* = 0: theta is in piece {int(np.argmin(found.margins))}"
         allowed = "an instance with one correct answer, off the boundary of every piece"
         raise TieError("instance", instance, allowed, note)
@@ -79,6 +87,7 @@ def certified(
         [I, P], inf on padding.
 
     Raises:
+        ArgumentError: rounding decides the rank of the features.
         TieError: theta is in a piece or on its boundary, without rounding.
     """
     found = solve_many(*scaled(instance, pieces), bonus, gap)
@@ -110,5 +119,83 @@ def certified(
     known = (sure.lower > 0) & np.isfinite(sure.upper)
     reached = np.where(known, sure.upper / np.where(known, sure.lower, 1) - 1, np.inf)
     # A sum 1 + gap, and its product with the value, round as well.
-    reached = reached + 4 * np.finfo(np.float64).eps
+    reached = reached + 4 * EPS
     return Solution(w, q, sure.lower, reached, iterations, reached <= gap), sure.information
+
+
+def ill_posed(instance: Instance, pieces: Pieces) -> np.ndarray:
+    """The instances for which float64 products of features lose digits: [I] bool."""
+    arms, theta = _stacked(instance)
+    even = np.full(arms.shape[:2], 1 / instance.K)
+    space = rounded_space(arms, theta, pieces, even)
+    with np.errstate(all="ignore"):
+        size = np.linalg.norm(space.directions, axis=2)
+        error = np.linalg.norm(space.directions_error, axis=2)
+        lost = ~(error <= _LOST * size) | ~(space.gaps_error <= _LOST * np.abs(space.gaps))
+    spread = np.linalg.norm(space.design_error, axis=(1, 2)) > _LOST
+    return ~space.whole | spread | (lost & pieces.valid).any(1)
+
+
+def conditioned(
+    instance: Instance, problem: Any, pieces: Pieces
+) -> tuple[np.ndarray, np.ndarray, Pieces]:
+    """`scaled`, with instances that lose digits in coordinates where they do not."""
+    arms, theta, unit = scaled(instance, pieces)
+    ill = np.flatnonzero(ill_posed(instance, pieces))
+    if not ill.size:
+        return arms, theta, unit
+    arms, unit = np.array(arms), Pieces(*(np.array(x) for x in unit))
+    for i in ill:
+        exact = exact_instance(instance, problem, pieces, int(i))
+        P = pieces.valid.shape[1]
+        arms[i], theta[i], one = rounded_instance(exact, instance.d, P, instance.noise_std)
+        for old, new in zip(unit, one, strict=True):
+            old[i] = new
+    return arms, theta, unit
+
+
+def least_values(
+    instance: Instance, problem: Any, pieces: Pieces, weights: np.ndarray
+) -> np.ndarray:
+    """min_p H_p(w) of I instances of Gaussian rewards, [I], to 10 digits or more.
+
+    Args:
+        instance: one instance or a batch.
+        problem: what to identify.
+        pieces: of I instances.
+        weights: [I, K] on the simplex.
+
+    Raises:
+        ArgumentError: rounding decides which directions the arms with weight span.
+        TieError: theta is in a piece or on its boundary, without rounding.
+    """
+    space = rounded_space(*_stacked(instance), pieces, weights)
+    found = bounds(space, pieces.valid, weights, noise_std=instance.noise_std)
+    low, high = found.low.min(1), np.min(np.where(pieces.valid, found.high, np.inf), 1)
+    values = low + (high - low) / 2
+    for i in np.flatnonzero(~(high - low <= _WIDTH * low)):
+        exact, w = exact_instance(instance, problem, pieces, int(i)), weights[i]
+        if reached(_stacked(instance)[0][i][w > 0]) is None:
+            raise ArgumentError("weights", weights, _SPAN)
+        values[i] = _least_value(exact, w, instance.noise_std)
+    return values
+
+
+def _least_value(exact: ExactInstance, weights: np.ndarray, noise_std: float) -> float:
+    some = weights > 0
+    phi, y = exact.arms.rounded()[some], exact.directions.rounded()
+    _, s, vt = np.linalg.svd(phi, full_matrices=False)
+    basis = vt[s > 1e-10 * s[0]]
+    left = np.linalg.norm(y - y @ basis.T @ basis, axis=1)
+    if (left > 1e-6 * np.linalg.norm(y, axis=1)).any():
+        return 0.0  # some direction is clearly outside the span
+    if len(basis) < y.shape[1]:
+        if exact.unspanned(some).any():
+            raise ArgumentError("weights", weights, _SPAN)
+        exact = exact.moved(Integers.of(basis.T))
+    valid, w = np.ones((1, len(y)), bool), weights[some]
+    found = bounds(exact_space(exact.among(some), w), valid, w[None], noise_std=noise_std)
+    low, high = found.low.min(), found.high.min()
+    if not high - low <= _WIDTH * low:
+        raise ArgumentError("weights", weights, "weights for which V_w can be inverted")
+    return float(low + (high - low) / 2)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxelim.errors import ArgumentError
 
 EPS = float(np.finfo(np.float64).eps)
+CLEAR = "features whose rank is clear: change to coordinates that are independent"
 _NEAR = 0.1  # ||V_w - I|| at which coordinates are good enough
 _MOST_ROUNDS = 60
 _KEPT = 64  # bits that are read of an integer
@@ -88,25 +89,25 @@ class ExactInstance:
         """
         start = reached(arms)
         if start is None:
-            allowed = "features whose rank is clear; give these in as many coordinates as count"
             note = f"of {arms.shape[1]} coordinates some depend on others but for rounding"
-            raise ArgumentError("instance", arms, allowed, note)
+            raise ArgumentError("arms", arms, CLEAR, note)
         phi, start = Integers.of(arms), Integers.of(start)
         y = Integers.of(directions) if rows is None or not _simple(rows) else _sums(phi, rows)
         level = Integers.of(offsets[:, None])
         margins = (y @ Integers.of(theta[:, None]) - level).rounded()[:, 0]
         return cls(phi @ start, y @ start, margins, start).whitened()
 
-    def whitened(self, weights: np.ndarray | None = None) -> "ExactInstance":
+    def whitened(self, weights: np.ndarray | None = None, near: float = _NEAR) -> "ExactInstance":
         """The instance in coordinates in which V_w is nearly the identity.
 
         Args:
             weights: [K], above 0; None: 1.
+            near: the distance ||V_w - I|| that is near enough.
         """
         at = self
         for _ in range(_MOST_ROUNDS):
             gram = at.gram(weights).rounded()
-            if np.linalg.norm(gram - np.eye(len(gram))) < _NEAR:
+            if np.linalg.norm(gram - np.eye(len(gram))) < near:
                 break
             size = np.sqrt(np.diagonal(gram))
             if not size.all():
@@ -118,6 +119,38 @@ class ExactInstance:
             step[np.abs(step) < _NOUGHT * np.abs(step).max(0)] = 0
             at = at.moved(Integers.of(step))
         return at
+
+    def among(self, some: np.ndarray) -> "ExactInstance":
+        """The instance with the arms where `some` [K] only."""
+        return dataclasses.replace(self, arms=self.arms.rows(some))
+
+    def unspanned(self, some: np.ndarray) -> np.ndarray:
+        """The directions that the arms where `some` [K] do not span, without rounding: [P]."""
+        phi, y = self.arms.rows(some), self.directions
+        least = min(phi.power, y.power)
+        a, b = (x.whole << (x.power - least) for x in (phi, y))
+        rank = _rank(Integers(a, least))
+        return np.array([_rank(Integers(np.vstack([a, row]), least)) > rank for row in b])
+
+    def images(self, weights: np.ndarray, pieces: np.ndarray) -> tuple[np.ndarray, Integers]:
+        """The products V_w^-1 y_p, and the shares w_k phi_k' V_w^-1 y_p to twice float64.
+
+        Args:
+            weights: [K], for which the instance is `whitened`.
+            pieces: [n] indices of directions.
+
+        Returns:
+            [n, r] float64, and [n, K].
+        """
+        y, design = self.directions.rows(pieces), self.gram(weights)
+        inverse = np.linalg.inv(design.rounded())
+        first = Integers.of(y.rounded() @ inverse)
+        more = Integers.of((y - first @ design).rounded() @ inverse)
+        least = min(first.power, more.power)
+        both = sum(x.whole << (x.power - least) for x in (first, more))
+        v, some = Integers(both, least), Integers.of(weights)
+        cross = v @ Integers(self.arms.whole.T, self.arms.power)
+        return v.rounded(), Integers(cross.whole * some.whole, cross.power + some.power)
 
     def moved(self, step: Integers) -> "ExactInstance":
         """The instance with features mapped by [r, r']."""

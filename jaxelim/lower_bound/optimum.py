@@ -10,9 +10,9 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
-from jaxelim.lower_bound.certified import certified
+from jaxelim.lower_bound.certified import certified, conditioned, least_values
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
-from jaxelim.lower_bound.solves import information_of, scaled
+from jaxelim.lower_bound.solves import information_of
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.tables import as_html
 
@@ -64,11 +64,13 @@ class Complexity:
         return as_html(repr(self).strip("<>"), rows)
 
 
-def informations(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
+def informations(
+    instance: Instance, problem: Any, pieces: Pieces, weights: np.ndarray
+) -> np.ndarray:
     """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
     if not isinstance(instance.family, Gaussian):
         return arm_information(instance, pieces, weights)
-    arms, theta, unit = scaled(instance, pieces)
+    arms, theta, unit = conditioned(instance, problem, pieces)
     return np.stack([
         information_of(w, a, t, Pieces(*(x[i] for x in unit)))
         for i, (w, a, t) in enumerate(zip(weights, arms, theta, strict=True))
@@ -235,5 +237,8 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    least = np.min(informations(instance, pieces, weights[:, None]), axis=(1, 2))
+    if isinstance(instance.family, Gaussian):
+        least = least_values(instance, problem, pieces, weights)
+    else:
+        least = np.min(arm_information(instance, pieces, weights[:, None]), axis=(1, 2))
     return least if instance.batched else least[0]

@@ -79,7 +79,7 @@ def information_regret(
     steps = np.searchsorted(times, np.arange(1, times[-1] + 1))
     np.add.at(counts, (steps, arms[: times[-1]]), 1)
     counts = np.cumsum(counts, axis=0)
-    gathered = np.min(informations(instance, found.pieces, counts[None])[0], axis=-1)
+    gathered = np.min(informations(instance, problem, found.pieces, counts[None])[0], axis=-1)
     value = float(found.value)
     return InformationRegret(times, times * value - gathered, value)
 

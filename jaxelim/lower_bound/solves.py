@@ -41,7 +41,9 @@ def solve_many(
         like: solve in the program that a call of so many instances has; None: of I.
     """
     size, K = arms.shape[:2]
-    lanes = 1 if (like or size) == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
+    lanes = (
+        1 if (like or size) == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
+    )
     bonus = np.zeros((size, K)) if bonus is None else bonus
     given = (arms, theta, *pieces, bonus)
     parts = []

@@ -9,8 +9,8 @@ from jaxelim.errors import ArgumentError, TieError
 from jaxelim.instances import load_instance, two_dimensional
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import allocation_value, complexity, oracle_weights
-from jaxelim.lower_bound.solves import solve_many
 from jaxelim.lower_bound.pieces import Pieces
+from jaxelim.lower_bound.solves import solve_many
 from jaxelim.problems import BestArm, Thresholding, TopM
 from tests.lower_bound.complexity_cases import Box, information
 

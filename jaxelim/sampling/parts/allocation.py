@@ -23,9 +23,13 @@ from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound import centred_pair
 from jaxelim.lower_bound.centred_pair import Pair
+from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
 
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
+
+_LOST = 1e-10  # error of the entries of `unit` that is no loss of digits
+_IDENTITY = 1e-13  # distance of Phi' Phi from the identity
 
 
 class Frame(NamedTuple):
@@ -34,6 +38,7 @@ class Frame(NamedTuple):
     unit: Any  # [K, d] the features in these coordinates; 0 where no arm reaches
     map: Any  # [d, d]: unit = features @ map
     idle: Any  # [d] 1 on coordinates that no arm reaches, else 0
+    rest: Any = None  # [K, d] what rounding takes from `unit`; None: the features lose no digits
 
 
 @jax.tree_util.register_dataclass
@@ -92,18 +97,37 @@ def due(schedule: str | int, view: View) -> Array:
 
 def frames(instance: Instance) -> Frame:
     """Host: the frame of an instance; a batch has a leading axis."""
+    features = instance.arms.reshape(-1, instance.K, instance.d)
+    each, lost = zip(*map(_frame, features), strict=True)
+    if any(lost):
+        each = [_exact_frame(arms, frame) for arms, frame in zip(features, each, strict=True)]
+    return jax.tree.map(lambda *x: np.stack(x), *each) if instance.batched else each[0]
 
-    def one(arms):
-        u, s, vt = np.linalg.svd(arms, full_matrices=False)
-        reached = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
-        u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
-        d, rank = arms.shape[1], s.size
-        wide = lambda x: np.concatenate([x, np.zeros((len(x), d - rank))], 1)  # noqa: E731
-        idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
-        return Frame(wide(u), wide(basis.T), idle)
 
-    each = [one(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
-    return Frame(*(np.stack(x) for x in zip(*each, strict=True))) if instance.batched else each[0]
+def _frame(arms: np.ndarray) -> tuple[Frame, bool]:
+    """The frame of features [K, d], and whether it loses digits."""
+    u, s, vt = np.linalg.svd(arms, full_matrices=False)
+    reached = s > max(arms.shape) * EPS * s[0]
+    u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
+    d, rank = arms.shape[1], s.size
+    wide = lambda x: np.concatenate([x, np.zeros((len(x), d - rank))], 1)  # noqa: E731
+    idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
+    lost = d * EPS * np.max(np.abs(arms) @ np.abs(basis.T))
+    return Frame(wide(u), wide(basis.T), idle), bool(lost > _LOST)
+
+
+def _exact_frame(arms: np.ndarray, frame: Frame) -> Frame:
+    """The frame of features [K, d] without rounding; `frame` where their rank is unclear."""
+    if reached(arms) is None:
+        return frame._replace(rest=np.zeros_like(frame.unit))
+    none, zero = np.zeros((0, arms.shape[1])), np.zeros(arms.shape[1])
+    exact = ExactInstance.of(arms, zero, none, none[:, 0]).whitened(near=_IDENTITY)
+    unit, r = exact.arms.rounded(), exact.arms.whole.shape[1]
+    rest = (exact.arms - Integers.of(unit)).rounded()
+    unit, rest, map = (np.pad(x, ((0, 0), (0, arms.shape[1] - r))) for x in (
+        unit, rest, exact.map.rounded()
+    ))  # fmt: skip
+    return Frame(unit, map, (np.arange(arms.shape[1]) >= r).astype(np.float64), rest)
 
 
 def look(
@@ -186,14 +210,12 @@ def solve(
                 evaluations=1 + looks,
                 solves=jnp.ones_like(kept.solves),
             )
-            failed = dataclasses.replace(
-                kept, evaluations=new.evaluations, solves=new.solves
-            )
+            failed = dataclasses.replace(kept, evaluations=new.evaluations, solves=new.solves)
             return where_((gap < jnp.inf) & ~(gap > kept.gap), new, failed)
 
         return jax.lax.cond(holds, lambda: kept, solved)
 
-    frame = Frame(*(jnp.asarray(x, jnp.float64) for x in view.prepared))
+    frame = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), view.prepared)
     features = view.features.astype(jnp.float64)
     wide = None if bonus is None else bonus.astype(jnp.float64)
     given = at, wide, kept, holds, goal
@@ -265,6 +287,10 @@ def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:
     if type(shape) is Rows:
         features = run.features
         first = shape.first if shape.several else shape.first[None]
+        if frame.rest is not None:
+            unit, rest = frame.unit, frame.rest
+            y = (unit[first][:, None] - unit) + (rest[first][:, None] - rest)
+            return y.reshape(-1, features.shape[1])
         y = (features[first][:, None] - features[None]).reshape(-1, features.shape[1])
         return jnp.matmul(y, frame.map, precision="highest")
     if type(shape) is Levels:
