@@ -9,8 +9,9 @@ All parts run by default; name some to run fewer.
 - design: the hardest instance and the best extra arm.
 - regret: information regret of several rules, and the bounds it gives.
 - runs: stopping times between their bounds, and pulls beside w*.
+- practical: mean stopping times of the oracle over the practical bound.
 
-The last three, and w* itself, are drawn into OUTPUT.
+Parts design, regret and runs, and w* itself, are drawn into OUTPUT.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ SHIPPED = [
 DRAWN = {"bracket": ("allocation",), "design": ("design",), "regret": ("regret",),
          "runs": ("tau", "survival", "pulls")}  # fmt: skip
 """The figures of each part."""
-Part = Literal["bracket", "gradients", "example", "design", "regret", "runs"]
+Part = Literal["bracket", "gradients", "example", "design", "regret", "runs", "practical"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Allocations:
         "design",
         "regret",
         "runs",
+        "practical",
     )
     """Parts to run."""
     count: int = 200
@@ -290,8 +292,8 @@ def runs(config: Allocations) -> None:
     instance, problem, delta = je.load_instance("linear-d10"), je.BestArm(), 0.01
     found = je.complexity(instance, problem, 1e-10)
     lower, practical = (
-        je.sample_bound(delta, found.value),
-        je.practical_time(delta, float(found.value)),
+        je.sample_bound(delta, found),
+        je.practical_time(delta, found),
     )
     rules = {"LinGapE": je.LinGapE(), "Oracle": je.Oracle(), "Uniform": je.Uniform()}
     results = {
@@ -325,6 +327,24 @@ def price(instance, problem, result) -> np.ndarray:
     return je.price(instance, problem, share / share.sum())
 
 
+def practical(config: Allocations) -> None:
+    """Print the oracle's mean stopping time over the practical bound."""
+    two = je.Instance.unstructured([0.5, 0.0], name="two arms")
+    print(f"practical: mean tau of the oracle over T* beta, {config.runs} runs")
+    for instance in [*map(je.load_instance, ("linear-d10", "linear-d20", "unstructured-k40")), two]:
+        found = je.complexity(instance, je.BestArm())
+        for delta in (0.1, 0.01, 1e-4, 1e-8):
+            time = je.practical_time(delta, found, je.Heuristic())
+            done = je.simulate(
+                instance, je.BestArm(), je.Oracle(), delta=delta, runs=config.runs, seed=1
+            )
+            tau = done.samples / time
+            print(
+                f"  {instance.name:18s} delta = {delta:g}: {tau.mean():.3f} "
+                f"+- {tau.std() / tau.size**0.5:.3f}"
+            )
+
+
 def main(config: Allocations) -> None:
     make_folder(config.output)
     for name in [name for part in config.parts for name in DRAWN.get(part, ())]:
@@ -338,6 +358,7 @@ def main(config: Allocations) -> None:
             "design": design,
             "regret": regret,
             "runs": runs,
+            "practical": practical,
         }[name](config)
 
 

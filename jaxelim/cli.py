@@ -228,17 +228,17 @@ def _complexity(config: Hardness) -> None:
     instance = _instance(config)
     problem = _problem(config)
     found = complexity(instance, problem, gap=config.gap)
-    bound, kl = (float(f(config.delta, found.value)) for f in (sample_bound, kl_bound))
+    bound, kl = (float(f(config.delta, found)) for f in (sample_bound, kl_bound))
     slack = isinstance(problem, EpsilonBestArm)
     right = len(problem.right(instance.means)) if slack else 1
-    practical = practical_time(config.delta, float(found.value))
+    practical = practical_time(config.delta, found)
     print(f"{problem!r} on {config.instance}: K = {instance.K}, d = {instance.d}")
     print(
         f"  H* = {float(found.value):.8g} per sample, T* = {float(found.time):.6g}, "
         f"duality gap {float(found.gap):.1e} H*"
     )
     if right > 1:
-        kl = float(kl_bound(config.delta, found.value, right))
+        kl = float(kl_bound(config.delta, found, right))
         print(
             f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
             f"at delta = {config.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"

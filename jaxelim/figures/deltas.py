@@ -12,8 +12,8 @@ from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, numbers
 from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
-from jaxelim.lower_bound.bounds import heuristic
+from jaxelim.lower_bound import complexity
+from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.result import Result
 
@@ -157,10 +157,10 @@ def _draw_bounds(
     x = np.linspace(np.log(1 / deltas.max()), np.log(1 / deltas.min()), _POINTS)
     values = np.exp(-x)
     if right == 1:
-        word, lower = "log(1/(2.4 delta)) T*", sample_bound(values, 1 / time)
+        word, lower = "log(1/(2.4 delta)) T*", samples_at(values, 1 / time)
     else:
-        word, lower = f"kl((1 - delta)/{right}, delta) T*", kl_bound(values, 1 / time, right)
-    practical = np.array([practical_time(float(d), 1 / time, threshold) for d in values])
+        word, lower = f"kl((1 - delta)/{right}, delta) T*", kl_samples_at(values, 1 / time, right)
+    practical = np.array([practical_at(float(d), 1 / time, threshold) for d in values])
     bounds = ((f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
               ("practical bound T* beta", practical, ":"))  # fmt: skip
     for axes, unit in zip(panels, (1, x), strict=True):

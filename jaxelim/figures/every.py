@@ -66,14 +66,14 @@ def _solved(results: Results) -> Complexity:
 def _tau(results: Results) -> Figure:
     deltas = {float(one.deltas[0]) for one in results.values()}
     try:
-        value = float(_solved(results).value)
+        found = _solved(results)
     except JaxelimError:
         return tau_figure(results)
     if len(deltas) > 1:
         return tau_figure(results)
     delta = deltas.pop()
-    lower = float(sample_bound(delta, value))
-    practical = practical_time(delta, value, common_threshold(list(results.values())))
+    lower = float(sample_bound(delta, found))
+    practical = practical_time(delta, found, common_threshold(list(results.values())))
     return tau_figure(results, lower if lower > 0 else None, practical)
 
 

@@ -4,6 +4,9 @@ A plain call computes in float64 under any setting of jax_enable_x64, and return
 Under a transformation (jit, grad, vmap, ...) the inputs have the caller's precision. It
 must be float64 (jax_enable_x64 on), unless the caller requests float32.
 
+Under a transformation nothing bounds the rounding: derivatives of nearly collinear arms
+need `complexity_gradients`, which moves them to exact coordinates.
+
 For independent arms of a one-parameter family theta is the vector of means. At an end
 of the family's range a derivative in that mean is infinite; it is refused in a plain
 call of `complexity_gradients`, and meaningless under a transformation.

@@ -17,7 +17,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import GaussianByArm
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certified import conditioned
-from jaxelim.lower_bound.optimum import complexity
+from jaxelim.lower_bound.optimum import Complexity, complexity
 from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
 
@@ -33,28 +33,35 @@ def heuristic(t, delta):
     return math.log((1 + t) / delta)
 
 
-def sample_bound(delta, value):
+def sample_bound(delta, information):
     """The lower bound log(1/(2.4 delta))/H* on mean samples of delta-correct procedures.
 
     It holds where one answer is right; for others see `kl_bound`.
 
     Args:
         delta: error probabilities in (0, 1), any shape.
-        value: H* per sample, > 0, broadcast against delta.
+        information: a `Complexity`; or H* per sample, numbers in (0, 1], which broadcast
+            against delta. T* = 1/H* is refused where it is above 1. An instance so easy
+            that H* is above 1 has its `Complexity`.
 
     Returns:
         float64 samples; negative where delta > 1/2.4, where the bound is empty.
 
     Raises:
-        ArgumentError: delta or value is out of range.
+        ArgumentError: delta or information is out of range.
 
     Reference: Tirinzoni & Degenne (2022), section 2.
     """
+    return samples_at(delta, _information(information))
+
+
+def samples_at(delta, value):
+    """`sample_bound` for H* of any size above 0."""
     delta, value = _checked(delta, value)
     return np.log(1 / (2.4 * delta)) / value
 
 
-def kl_bound(delta, value, answers: int = 1):
+def kl_bound(delta, information, answers: int = 1):
     """The lower bound kl(delta, 1 - delta)/H*, the sharper form of `sample_bound`.
 
     kl is the Kullback-Leibler divergence between Bernoulli distributions. With n right
@@ -62,15 +69,31 @@ def kl_bound(delta, value, answers: int = 1):
     at least that probability. It is 0 where (1 - delta)/n < delta.
 
     Args:
-        delta, value: as there; Returns and Raises too.
+        delta, information: as there; Returns and Raises too.
         answers: the number n of right answers.
     """
+    return kl_samples_at(delta, _information(information), answers)
+
+
+def kl_samples_at(delta, value, answers: int = 1):
+    """`kl_bound` for H* of any size above 0."""
     delta, value = _checked(delta, value)
     answers = checks.integer("answers", answers, low=1)
     if answers == 1:
         return (1 - 2 * delta) * np.log((1 - delta) / delta) / value
     p = np.maximum((1 - delta) / answers, delta)
     return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
+
+
+def _information(given) -> np.ndarray:
+    """H* of a `Complexity`, or of numbers that can be H* rather than T*."""
+    if isinstance(given, Complexity):
+        return given.value
+    value = checks.real_array("information", given)
+    if (value <= 0).any() or (value > 1).any():
+        allowed = "a Complexity, or H* per sample in (0, 1]; not T* = 1/H*"
+        raise ArgumentError("information", given, allowed)
+    return value
 
 
 def _checked(delta, value):
@@ -82,19 +105,30 @@ def _checked(delta, value):
     return delta, value
 
 
-def practical_time(delta: float, value: float, threshold: Threshold = heuristic) -> int:
+def practical_time(delta: float, information, threshold: Threshold = heuristic) -> int:
     """The first integer t >= beta(t, delta)/H*.
 
-    LLR stopping then ends a run without noise that pulls in proportions w*.
+    LLR stopping ends a run without noise that pulls in proportions w* there. With noise
+    the piece of least evidence decides. Where many pieces bind at w*, mean times are
+    longer; their ratio to this tends to 1 as delta tends to 0.
 
     Args:
         delta: error probability in (0, 1).
-        value: H* per sample, > 0.
+        information: a `Complexity` of one instance, or H* per sample in (0, 1].
         threshold: beta, a callable of (t, delta).
 
     Raises:
         ArgumentError: an argument is none of these, or there is no such t up to 2^60.
     """
+    value = _information(information)
+    if np.ndim(value):
+        allowed = "a Complexity of one instance, or one number"
+        raise ArgumentError("information", information, allowed)
+    return practical_at(delta, float(value), threshold)
+
+
+def practical_at(delta: float, value: float, threshold: Threshold = heuristic) -> int:
+    """`practical_time` for H* of any size above 0."""
     delta = checks.real("delta", delta, low=0, high=1, open=True)
     value = checks.real("value", value, low=0, open=True)
     if not callable(threshold):

@@ -88,12 +88,12 @@ def _all(arms: np.ndarray, count: int) -> bool:
 def exact_space(instance: ExactInstance, weights: np.ndarray) -> Space:
     """The coordinates of an exact instance, for weights [K] above 0; with a leading axis 1."""
     at = instance.whitened(weights)
-    fields = []
-    for numbers in (at.arms, at.directions, at.gram(weights)):
-        one = numbers.rounded()
-        fields += [one[None], EPS * np.abs(one)[None]]
-    margins = at.margins[None]
-    return Space(*fields, margins, EPS * np.abs(margins), np.ones(1, bool))
+    given = (at.arms.rounded(), at.directions.rounded(), at.gram(weights).rounded(), at.margins)
+    phi, y, design, gaps = (one[None] for one in given)
+    phi_error, y_error, design_error, gaps_error = (EPS * np.abs(x) for x in (phi, y, design, gaps))
+    return Space(
+        phi, phi_error, y, y_error, design, design_error, gaps, gaps_error, np.ones(1, bool)
+    )
 
 
 def bounds(

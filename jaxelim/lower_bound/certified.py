@@ -14,7 +14,7 @@ from jaxelim.lower_bound.certificate import Bounds, bounds, exact_space, rounded
 from jaxelim.lower_bound.exact import CLEAR, EPS, ExactInstance, Integers, reached
 from jaxelim.lower_bound.pieces import Pieces, combinations
 from jaxelim.lower_bound.solver import Solution
-from jaxelim.lower_bound.solves import scaled, solve_many
+from jaxelim.lower_bound.solves import information_of, scaled, solve_many
 
 _LOST = 1e-11  # relative error of a product of features that is no loss
 _SPAN = "weights on arms that span, or clearly do not span, each direction"
@@ -172,10 +172,15 @@ def least_values(
     space = rounded_space(*_stacked(instance), pieces, weights)
     found = bounds(space, pieces.valid, weights, noise_std=instance.noise_std)
     low, high = found.low.min(1), np.min(np.where(pieces.valid, found.high, np.inf), 1)
-    values = low + (high - low) / 2
-    for i in np.flatnonzero(~(high - low <= _WIDTH * low)):
-        exact, w = exact_instance(instance, problem, pieces, int(i)), weights[i]
-        if reached(_stacked(instance)[0][i][w > 0]) is None:
+    arms, theta, unit = scaled(instance, pieces)
+    values = np.zeros(len(low))
+    for i, w in enumerate(weights):
+        if high[i] - low[i] <= _WIDTH * low[i]:
+            one = Pieces(*(x[i] for x in unit))
+            values[i] = information_of(w, arms[i], theta[i], one).min()
+            continue
+        exact = exact_instance(instance, problem, pieces, i)
+        if reached(arms[i][w > 0]) is None:
             raise ArgumentError("weights", weights, _SPAN)
         values[i] = _least_value(exact, w, instance.noise_std)
     return values

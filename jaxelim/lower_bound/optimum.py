@@ -146,6 +146,11 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     best arm is solved by Newton's method and signs have a closed form; their gap is near
     rounding, and `iterations` is 0.
 
+    For `Gaussian` rewards the certificate bounds all rounding, and holds for arms, theta and
+    pieces exactly as they are given. Where float64 loses the digits that `gap` needs, as
+    for nearly collinear arms, the features move to exact coordinates on the host. For
+    other families the gap leaves out the rounding of their divergences.
+
     For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
 
     Args:
@@ -163,8 +168,9 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
 
     Raises:
         TieError: the correct answer is not unique (H* = 0); the message names the arms.
-        ArgumentError: no pieces, features that do not span a direction of a piece, a
-            level out of the family's range, or an argument out of range.
+        ArgumentError: no pieces, features that do not span a direction of a piece,
+            features whose rank rounding decides, a level out of the family's range, or an
+            argument out of range.
         UnsupportedError: a family without divergence, or pieces it has no evidence about;
             slack with linear arms.
 

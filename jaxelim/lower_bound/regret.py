@@ -7,7 +7,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.bounds import sample_bound
+from jaxelim.lower_bound.bounds import samples_at
 from jaxelim.lower_bound.optimum import complexity, informations
 from jaxelim.lower_bound.pieces import refuse_slack
 
@@ -119,4 +119,4 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
             f"its shape is {pulls.shape}",
         )
     distance = np.sum(np.abs(pulls / samples[..., None] - allocation), axis=-1) / 2
-    return samples / sample_bound(delta, value), distance
+    return samples / samples_at(delta, value), distance

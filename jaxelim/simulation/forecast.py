@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.engine.progress import in_words
-from jaxelim.lower_bound import complexity, practical_time
+from jaxelim.lower_bound import complexity
+from jaxelim.lower_bound.bounds import practical_at
 
 LARGEST = 2**14
 """Most numbers in the arms of a call for which T* is computed: a solve then takes little."""
@@ -16,7 +17,7 @@ LARGEST = 2**14
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """Predicted samples of a call's runs.
+    """Predicted samples of a call's runs, without noise.
 
     Attributes:
         samples: float64 [instances, deltas], samples of a run, without the cap.
@@ -47,8 +48,8 @@ class Forecast:
         low, high = self.samples.min(), self.samples.max()
         each = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f} to {high:,.0f}"
         said = [
-            f"predicted by T* beta(t, delta): {each} samples a run, {self.total:,.0f} in all, "
-            f"{in_words(self.total / rate)} at this rate"
+            f"predicted by T* beta(t, delta), as without noise: {each} samples a run, "
+            f"{self.total:,.0f} in all, {in_words(self.total / rate)} at this rate"
         ]
         if high > self.cap:
             delta = self.deltas[np.argmax(self.samples.max(0) > self.cap)]
@@ -64,8 +65,9 @@ def forecast(
 ) -> Forecast:
     """Predict samples: of a run the first t >= T* beta(t, delta).
 
-    A rule that pulls in proportions w* needs about so many with LLR stopping. Other rules
-    need more.
+    A run without noise that pulls in proportions w* stops there with LLR stopping. With
+    noise the piece of least evidence decides. Where many pieces bind at w* the mean time
+    is longer, even for these proportions; as delta tends to 0 the ratio tends to 1.
 
     Args:
         times: [instances] T*, in samples.
@@ -76,10 +78,10 @@ def forecast(
         shared: whether all deltas are observed on one trajectory.
 
     Raises:
-        ArgumentError: as `practical_time`.
+        ArgumentError: as `jaxelim.practical_time`.
     """
     deltas = checks.deltas(deltas)
-    needed = [[practical_time(d, 1 / time, threshold) for d in deltas] for time in times]
+    needed = [[practical_at(d, 1 / time, threshold) for d in deltas] for time in times]
     return Forecast(np.array(needed, float), deltas, runs, cap, shared)
 
 

@@ -135,7 +135,8 @@ def test_the_forecast():
     apart = forecast(times, deltas, je.Heuristic(), 7, 10**6, False)
     assert apart.total == 7 * np.sum(samples)
     assert apart.lines(10.0) == [
-        f"predicted by T* beta(t, delta): {samples[0][0]} to {samples[1][1]} samples a run, "
+        "predicted by T* beta(t, delta), as without noise: "
+        f"{samples[0][0]} to {samples[1][1]} samples a run, "
         f"{apart.total:,.0f} in all, {in_words(apart.total / 10)} at this rate"
     ]
     cap = samples[1][1] - 1
