@@ -105,6 +105,10 @@ THRESHOLDS = {
     "heuristic": ("log((1 + t)/delta)", "-"),
     "gk16": ("log((1 + log t)/delta)", "-"),
     "log-log": ("f(C' t^2/delta), f(x) = log x + C log log x", "-"),
+    "mixture": (
+        "log(P/delta) for log e_p, the evidence of a mixture",
+        "all families, every rule, ridge 0; LLR, selective, full",
+    ),
     "linear": (
         "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",
         "Gaussian rewards, every rule; LLR, selective, full",
@@ -144,6 +148,7 @@ def find_threshold(
         "heuristic": thresholds.Heuristic,
         "gk16": thresholds.GK16,
         "log-log": thresholds.LogLogThreshold,
+        "mixture": thresholds.Mixture,
         "linear": lambda: thresholds.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
         "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
         "kaufmann-kalyanakrishnan": lambda: thresholds.KaufmannKalyanakrishnan.of(
