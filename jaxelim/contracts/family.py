@@ -50,6 +50,21 @@ class Family:
         """
         return f"no proof for rewards of {self!r} is known"
 
+    def stated_law(self) -> str:
+        """`law`, if it is that of the draws: or why proofs do not cover the rewards.
+
+        A class that draws otherwise than its base must have divergences of its own, or
+        state its law.
+        """
+        order = [vars(one) for one in type(self).__mro__]
+
+        def place(name: str) -> int:
+            return next((i for i, one in enumerate(order) if name in one), len(order))
+
+        if place("draw") < min(place("law"), place("divergence")):
+            return f"{type(self).__name__} draws otherwise than its base, and states no law"
+        return self.law()
+
     def for_arms(self, arms: int) -> Any:
         """The family for this number of arms, where its settings are those of each arm."""
         return self

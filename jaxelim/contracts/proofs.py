@@ -68,8 +68,8 @@ class Call:
 
     @property
     def law(self) -> str:
-        """`Family.law`: one of the laws above, or why proofs do not cover the rewards."""
-        return self.family.law()
+        """One of the laws above, or why proofs do not cover the rewards."""
+        return self.family.stated_law()
 
     def other_law(self, what: str) -> str:
         """The reason why a proof for `what`, some rewards, does not cover those of the call."""

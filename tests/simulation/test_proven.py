@@ -216,3 +216,28 @@ def test_the_bound_of_known_variances():
     level = float(made(jnp.asarray(1000.0), jnp.asarray(0.1)))
     other = float(KOOLEN(3, 2)(jnp.asarray(1000.0), jnp.asarray(0.1)))
     assert level == pytest.approx(15.8, abs=0.1) and other > 2 * level
+
+
+class LaplaceByArm(type(je.Gaussian(std=[1.0, 1.0]))):
+    """Draws of variance 1 under Gaussian evidence."""
+
+    def draw(self, lanes, nature, arm, pull, noise):
+        sign = jnp.where(noise > 0, 1.0, -1.0)
+        return lanes.take(nature["mean"], arm) - sign * jnp.log(jnp.abs(noise)) / 2**0.5
+
+
+class StatedByArm(LaplaceByArm):
+    def law(self):
+        return "gaussian"
+
+
+def test_a_family_that_draws_otherwise_than_its_base_has_no_law():
+    instance = je.Instance.unstructured([0.9, 0.1], LaplaceByArm((1.0, 1.0)))
+    threshold = KOOLEN.of(instance, BEST)
+    assert threshold.gaussian is False
+    result = je.simulate(instance, BEST, je.Uniform(), threshold=threshold, runs=1, max_samples=2)
+    assert "draws otherwise than its base" in result.proven
+    stated = je.Instance.unstructured([0.9, 0.1], StatedByArm((1.0, 1.0)))
+    assert KOOLEN.of(stated, BEST).gaussian is True
+    for family in (je.Bernoulli(), je.Poisson(), je.Gaussian(), je.GaussianUnknownVariance()):
+        assert family.stated_law() == family.law()
