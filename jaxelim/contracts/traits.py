@@ -47,6 +47,10 @@ class Traits:
         one_lane: a lane alone makes the same choices as one of sixteen, to the last
             digit, so that runs may be taken one after the other: the last ones of a
             queue, or all (see `SamplingRule.in_turn`).
+        basis_free: choices are the same in any coordinates of R^d, as those are that are
+            made of margins and of products phi_i' V^-1 phi_k. Linearly independent arms
+            without a ridge then are computed as an unstructured instance, where choices
+            that tie on paper tie to the last digit. Nothing checks it.
         one_kernel: structures on which the steps of all lanes are compiled into one
             kernel, for a rule without `fast`. Its choices must be those of many kernels,
             to the last digit. Steps with an operation that needs a library stay in many.
@@ -80,6 +84,7 @@ class Traits:
     counts_solves: bool = False
     lanes_last: bool = False
     one_lane: bool = False
+    basis_free: bool = False
     one_kernel: tuple[str, ...] = ()
     batch: int = 16
     patience: float = 0.0

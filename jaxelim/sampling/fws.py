@@ -75,6 +75,7 @@ class FWS(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         batch=32,
         patience=0.4,
         source="Wang et al. 2021",

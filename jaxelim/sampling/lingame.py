@@ -66,6 +66,7 @@ class LinGame(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         source="Degenne et al. 2020; Reda et al. 2021",
         name="lingame",
         aliases=("k-learner", "mislid"),

@@ -39,6 +39,7 @@ class LinGapE(SamplingRule):
         uses_rewards=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         one_kernel=("linear",),
         source="Xu et al. 2018; Reda et al. 2021",
         name="lingape",

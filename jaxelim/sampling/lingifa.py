@@ -37,6 +37,7 @@ class LinGIFA(SamplingRule):
         tests_pieces=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         source="Reda et al. 2021",
         name="lingifa",
     )

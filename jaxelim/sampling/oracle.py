@@ -42,6 +42,7 @@ class Oracle(SamplingRule):
         tests_pieces=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         one_kernel=("linear",),
         source="Tirinzoni & Degenne 2022",
     )

@@ -27,6 +27,7 @@ class Uniform(SamplingRule):
         tests_pieces=False,
         lanes_last=True,
         one_lane=True,
+        basis_free=True,
         one_kernel=("linear",),
         source="round robin",
     )

@@ -50,11 +50,11 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
     devices = min(used_devices(layout), items)
     each = -(-items // devices)
     family = job.instance.family.settled(
-        instance=job.instance,
+        instance=job.computed,
         problem=job.problem,
         ridge=job.ridge,
         max_samples=job.max_samples,
-        form=layout.form,
+        form=layout.form if job.computed.structure == job.instance.structure else None,
         sums=job.rule.traits.uses_rewards,
         theta=log > 0,
         tuned=backend == "cpu",
@@ -112,7 +112,7 @@ def in_turn(job: Job) -> bool:
     allowed = job.rule.traits.one_lane and layout.shrink is not False
     if not plain or not allowed:
         return False
-    found = job.rule.in_turn(job.instance, job.problem)
+    found = job.rule.in_turn(job.computed, job.problem)
     if not isinstance(found, bool | np.bool_):
         told = f"what in_turn returned is {described(found)}"
         raise RuleError(job.rule, "an in_turn(instance, problem) that returns True or False", told)
@@ -129,9 +129,9 @@ def _in_one_kernel(job: Job, family: Family) -> bool:
 
     Float32 and batches of instances stay in many: how one kernel rounds them is not tested.
     """
-    allowed = job.instance.structure in job.rule.traits.one_kernel and job.rule.fast is None
+    allowed = job.computed.structure in job.rule.traits.one_kernel and job.rule.fast is None
     plain = job.layout.precision == "float64" and not job.layout.vmapped
-    suits = family.one_kernel(job.instance, job.problem)
+    suits = family.one_kernel(job.computed, job.problem)
     return allowed and plain and not job.instance.batched and suits
 
 
@@ -185,7 +185,7 @@ def inputs_of(job: Job, spec: Spec) -> Inputs:
         ArgumentError: the rule's `prepare` refuses the instance or the problem.
         RuleError: as `prepared_for`.
     """
-    instance = job.instance
+    instance = job.computed
 
     def real(x):
         x = np.asarray(x)
@@ -216,7 +216,7 @@ def prepared_for(job: Job) -> Tree:
     Raises:
         RuleError: it raises, or returns what is no array of numbers.
     """
-    rule, instance = job.rule, job.instance
+    rule, instance = job.rule, job.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
     allowed += ", [instance, ..] for a batch" if instance.batched else ""
     try:
@@ -248,7 +248,7 @@ def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
     devices = jax.devices()[: spec.devices]
     memory.check(_needs(job, spec), devices)
     constants = _scaled_problem(job).constants()
-    returns.check(spec.family, spec.problem, constants, job.instance, spec.dtype)
+    returns.check(spec.family, spec.problem, constants, job.computed, spec.dtype)
     inputs = inputs_of(job, spec)
     memory.check(_needs(job, spec, inputs, *engine.outline(spec, inputs)), devices)
     return inputs

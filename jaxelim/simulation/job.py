@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,9 +14,9 @@ from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
-from jaxelim.problems import BestItem
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation import memory
+from jaxelim.simulation import float32, memory
+from jaxelim.simulation.basis import computed
 from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
@@ -25,13 +26,17 @@ from jaxelim.thresholds.piecewise import PieceThreshold
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "p_values")
 """What a call may record beside its arrays."""
-_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Layout of the work. No field but `precision` changes a result.
+    """Layout of the work. `precision` changes results, `form` and `vmapped` may.
+
+    These two round differently. That decides where choices tie on paper, and where
+    features of very different size let rounding grow. Scores of linearly independent
+    arms without a ridge tie to the last digit. The definitions, section 7, say which
+    rules' runs may change. No other field changes a run.
 
     Args:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
@@ -47,6 +52,8 @@ class Engine:
             which is faster and gives the same results. Where rounding alone decides,
             as where w* is not unique, the two forms may choose differently.
         form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
+            Where rounding alone decides, forms may choose differently. Linearly
+            independent arms without a ridge have the diagonal one, whatever is given.
         shrink: take the last runs of the queue one after the other in a single lane,
             which needs another compilation, for rules whose trait `one_lane` says that
             this changes nothing; None: on a CPU where it pays. All runs where the rule's
@@ -165,7 +172,7 @@ class Job:
             problem.check(one.arms, one.theta)
         instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if layout.precision == "float32":
-            _check_float32(instance, problem)
+            float32.check(instance, problem)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
         if isinstance(threshold, PieceThreshold):
             threshold = threshold.bound(
@@ -194,10 +201,15 @@ class Job:
             initial_pulls=initial_pulls,
         )
         if layout.form is not None:
-            _check_form(layout.form, instance, problem)
+            _check_form(layout.form, job.computed, problem)
         proven(job)  # refuses what contradicts the threshold's terms
         instance.family.warn(ridge, instance, threshold, float(deltas.max()))
         return job
+
+    @cached_property
+    def computed(self) -> Instance:
+        """The instance that the runs are computed on."""
+        return computed(self)
 
     @property
     def evidence(self) -> PieceThreshold | None:
@@ -277,28 +289,6 @@ def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
         allowed = "stopping rules of different `name`: results are told apart by it"
         raise ArgumentError("stopping", stopping, allowed)
     return tuple(rules)
-
-
-def _check_float32(instance: Instance, problem: Problem) -> None:
-    """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
-    if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
-        return
-    for i, one in enumerate(instance.unbatched):
-        directions, offsets = problem.half_spaces(one.arms, one.theta)
-        # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
-        size = np.abs(directions) @ np.abs(one.theta) + np.abs(offsets)
-        if problem.name in ("best-arm", "best-item", "top-m"):
-            compared = problem.items if isinstance(problem, BestItem) else one.arms
-            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(one.theta)))
-        margin = directions @ one.theta - offsets
-        lost = margin < _LEAST_GAP * size
-        if lost.any():
-            p = int(np.argmax(lost))
-            which = f"of instance {i} " if instance.batched else ""
-            terms = f"{margin[p]:.3g} between terms of {size[p]:.3g}"
-            note = f"the answer {which}rests on a gap of {terms}"
-            allowed = f"'float64', or 'float32' for gaps of at least {_LEAST_GAP:.1e} of the terms"
-            raise ArgumentError("precision", "float32", allowed, note)
 
 
 def _check_threshold(threshold: Any, deltas: np.ndarray, first: int, last: int) -> None:

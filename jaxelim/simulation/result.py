@@ -169,7 +169,7 @@ class Result:
             "noise": "given" if job.noise is not None else "seeded",
             **job.instance.family_settings,
             "precision": spec.precision,
-            **job.rule.report(job.instance, job.problem),
+            **job.rule.report(job.computed, job.problem),
             **origin(job),
             **({} if arrays.log_e is None else {"p_values": recorded(job)}),
             **({"interrupted": interrupted} if interrupted else {}),

@@ -1,0 +1,50 @@
+"""The instance that a job's runs are computed on."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.instances.instance import Instance
+
+if TYPE_CHECKING:
+    from jaxelim.simulation.job import Job
+
+
+def computed(job: "Job") -> Instance:
+    """The instance of a job in the coordinates of its computation.
+
+    Without a ridge, d linearly independent arms are the basis of other coordinates, of
+    which some may be there several times. In those coordinates theta is their means, V is
+    diagonal, and choices that tie on paper tie to the last digit. They are taken where
+    nothing reads coordinates: the rule, the problem and every stopping rule.
+    """
+    instance = job.instance
+    linear = instance.structure == "linear" and instance.family.has("design") and job.ridge == 0
+    free = job.rule.traits.basis_free and not job.problem.uses_theta
+    if not (linear and free and all(one.name in KNOWN_STOPPING for one in job.stopping)):
+        return instance
+    arms, theta = np.array(instance.arms), np.array(instance.theta)
+    for i in np.ndindex(arms.shape[:-2]):
+        kinds, kind = _kinds(arms[i])
+        if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
+            theta[i] = instance.means[i][kinds]
+            arms[i] = np.eye(instance.d)[kind]
+    if np.array_equal(arms, instance.arms):
+        return instance
+    return Instance(arms, theta, None, instance.name, instance.family)
+
+
+def given(job: "Job", theta_hat: np.ndarray) -> np.ndarray:
+    """An estimate [d] of theta in the coordinates of the job's instance, not a batch."""
+    if job.computed is job.instance:
+        return theta_hat
+    arms = job.instance.arms
+    return np.linalg.solve(arms[_kinds(arms)[0]], theta_hat)
+
+
+def _kinds(arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each set of equal arms, in order; and the place among them of each arm."""
+    _, first, kind = np.unique(arms, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[kind.reshape(-1)]

@@ -1,0 +1,170 @@
+"""Independent arms without a ridge are computed as an unstructured instance."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from benchmarks.calls import planned
+from jaxelim import scope
+from jaxelim.instances.instance import stack
+from tests import ties
+
+RNG = np.random.default_rng(0)
+THREE = je.Instance(RNG.normal(size=(3, 3)), RNG.normal(size=3))
+TWO = je.Instance(*(np.random.default_rng(1).normal(size=shape) for shape in ((2, 2), 2)))
+SIX = je.Instance(RNG.normal(size=(6, 3)), RNG.normal(size=3))
+COPY = je.Instance(np.concatenate([THREE.arms, THREE.arms[:1]]), THREE.theta)
+FOUR = je.Instance(RNG.normal(size=(4, 3)), RNG.normal(size=3))
+BATCH = je.Instance(RNG.normal(size=(2, 3, 3)), RNG.normal(size=(2, 3)))
+OPTIONS = {name: ties.OPTIONS[name] for name in ("form square", "vmapped")}
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Coordinates(je.LinGapE):
+    """LinGapE that keeps the coordinates of its arms."""
+
+    traits = dataclasses.replace(je.LinGapE.traits, basis_free=False)
+
+
+def changed(instance, rule, options):
+    """The runs that each option changes, of 24."""
+    found = ties.changed(instance, je.BestArm(), rule, options, runs=24)
+    return {name: runs for name, _, runs in found}
+
+
+@pytest.mark.parametrize(
+    "instance, rule",
+    [
+        pytest.param(THREE, je.LinGapE(), marks=pytest.mark.slow),
+        (COPY, je.LinGapE()),
+        pytest.param(THREE, je.LinGIFA(), marks=pytest.mark.slow),
+        pytest.param(COPY, je.LinGIFA(), marks=pytest.mark.slow),
+    ],
+)
+def test_no_option_changes_a_run(instance, rule):
+    """Scores of two arms that were pulled equally often tie on paper.
+
+    `tests/engine/test_ties.py` has more.
+    """
+    assert changed(instance, rule, OPTIONS) == dict.fromkeys(OPTIONS, 0)
+
+
+def test_no_option_changes_a_run_of_two_arms():
+    assert changed(TWO, je.LinGame(), {"vmapped": {"vmapped": True}}) == {"vmapped": 0}
+
+
+@pytest.mark.slow
+def test_rounding_decides_in_the_given_coordinates():
+    """The same rule there: its runs part, so the test above can fail."""
+    options = {name: ties.OPTIONS[name] for name in ("form square",)}
+    assert changed(THREE, Coordinates(), options)["form square"] > 12
+
+
+def test_runs_are_those_of_the_means():
+    """Every number of a run, and the estimate after the initial pulls in given coordinates."""
+    means = je.Instance.unstructured(THREE.means)
+    settings = dict(delta=0.1, max_samples=300)
+    found, known = (je.trace(one, je.BestArm(), je.LinGapE(), **settings) for one in (THREE, means))
+    np.testing.assert_array_equal(found.arms, known.arms)
+    np.testing.assert_array_equal(found.rewards, known.rewards)
+    expected = np.linalg.solve(THREE.arms, found.rewards[:3])
+    np.testing.assert_allclose(found.theta_hat_0, expected, rtol=1e-12)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Own(je.LLR):
+    """A stopping rule of one's own, which may read the coordinates."""
+
+    name: ClassVar[str] = "own"
+
+
+def test_copies_are_of_the_basis():
+    """Each of three arms is a coordinate, and its copy the same one."""
+    _, features = plan(COPY, je.BestArm(), je.LinGapE())
+    np.testing.assert_array_equal(features[0], np.eye(3)[[0, 1, 2, 0]])
+    _, features = plan(stack([COPY, FOUR]), je.BestArm(), je.LinGapE())
+    np.testing.assert_array_equal(features, [np.eye(3)[[0, 1, 2, 0]], FOUR.arms])
+
+
+def plan(*given, **settings):
+    """The form of the design, and the features that a program gets; compiles nothing."""
+    usual = dict(
+        delta=0.1, stopping=je.LLR(), elimination=None, runs=4, max_samples=300, ridge=0.0,
+        engine=ties.DEFAULT,
+    )  # fmt: skip
+    with scope.engine():
+        spec, inputs, _ = planned(given, usual | settings)
+    return spec.family.form, inputs.features
+
+
+@pytest.mark.parametrize(
+    "instance, problem, rule, more, form",
+    [
+        (THREE, je.BestArm(), je.LinGapE(), {}, "diagonal"),
+        (BATCH, je.TopM(2), je.LinGame(), {}, "diagonal"),
+        (THREE, je.Thresholding(0.1), je.TrackAndStop(), {}, "diagonal"),
+        (THREE, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "arms"),
+        (THREE, je.BestArm(), je.LinGapE(), {"stopping": Own()}, "arms"),
+        (THREE, je.BestArm(), je.LazyTaS(), {}, "arms"),
+        (THREE, je.BestArm(), Coordinates(), {}, "arms"),
+        (THREE, je.BestArm(items=SIX.arms), je.LinGapE(), {}, "square"),
+        (SIX, je.BestArm(), je.LinGapE(), {}, "arms"),
+        (COPY, je.BestArm(), je.LinGapE(), {"ridge": 1.0}, "arms"),
+    ],
+)
+def test_which_jobs_are(instance, problem, rule, more, form):
+    found, features = plan(instance, problem, rule, **more)
+    assert found == form
+    same = np.array_equal(features.reshape(instance.arms.shape), instance.arms)
+    assert same == (form != "diagonal")
+
+
+def test_the_form_of_the_basis_is_diagonal():
+    """Whatever is asked for. Of copies it is what is asked for."""
+    for form in ("diagonal", "square", "arms"):
+        given = je.Engine(form=form)
+        assert plan(THREE, je.BestArm(), je.LinGapE(), engine=given)[0] == "diagonal"
+    assert plan(COPY, je.BestArm(), je.LinGapE(), engine=je.Engine(form="square"))[0] == "square"
+
+
+def in_both(rule, turned):
+    """24 runs in given coordinates, and in others: samples, pulls and answers."""
+    theta = 0.3 * SIX.theta
+    other = je.Instance(SIX.arms @ turned, np.linalg.solve(turned, theta))
+    given = je.Instance(SIX.arms, theta), other
+    return (ties.simulated(one, je.BestArm(), rule, ties.DEFAULT, runs=24) for one in given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [rule for rule in ties.RULES if rule.traits.basis_free], ids=repr)
+def test_the_trait_holds(rule):
+    """Runs in other coordinates are equal; random arms do not tie.
+
+    24 runs on six arms, of 10 to 300 samples.
+    """
+    one, two = in_both(rule, np.random.default_rng(3).normal(size=(3, 3)))
+    np.testing.assert_array_equal(one, two)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class FirstCoordinate(je.SamplingRule):
+    """Pulls an arm in proportion to its first coordinate."""
+
+    traits = je.Traits(uses_delta=False, uses_rewards=False)
+
+    def choose(self, view, state):
+        return jnp.argmax(jnp.abs(view.features[:, 0]) / view.counts).astype(jnp.int32), state
+
+
+@pytest.mark.slow
+def test_a_rule_that_reads_coordinates_is_found():
+    one, two = in_both(FirstCoordinate(), np.random.default_rng(3).normal(size=(3, 3)))
+    assert (one != two).any(1).mean() > 0.5
