@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.instances.instance import Instance
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim.simulation.job import Job
@@ -17,11 +18,13 @@ def computed(job: "Job") -> Instance:
     Without a ridge, d linearly independent arms are the basis of other coordinates, of
     which some may be there several times. In those coordinates theta is their means, V is
     diagonal, and choices that tie on paper tie to the last digit. They are taken where
-    nothing reads coordinates: the rule, the problem and every stopping rule.
+    nothing reads coordinates: the rule, the problem and every stopping rule. Thresholds
+    by piece keep the given ones, as they have another test for unstructured instances.
     """
     instance = job.instance
     linear = instance.structure == "linear" and instance.family.has("design") and job.ridge == 0
     free = job.rule.traits.basis_free and not job.problem.uses_theta
+    free = free and not isinstance(job.threshold, PieceThreshold)
     if not (linear and free and all(one.name in KNOWN_STOPPING for one in job.stopping)):
         return instance
     arms, theta = np.array(instance.arms), np.array(instance.theta)

@@ -1,6 +1,7 @@
 """Independent arms without a ridge are computed as an unstructured instance."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import ClassVar
 
 import jax
@@ -12,6 +13,7 @@ import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import scope
 from jaxelim.instances.instance import stack
+from jaxelim.simulation.basis import computed
 from tests import ties
 
 RNG = np.random.default_rng(0)
@@ -124,6 +126,16 @@ def test_which_jobs_are(instance, problem, rule, more, form):
     assert found == form
     same = np.array_equal(features.reshape(instance.arms.shape), instance.arms)
     assert same == (form != "diagonal")
+
+
+def test_a_threshold_by_piece_keeps_the_coordinates():
+    """Its test of linear arms is another than that of unstructured ones."""
+    for threshold, kept in ((je.Heuristic(), False), (je.Mixture(), True)):
+        job = SimpleNamespace(
+            instance=THREE, problem=je.BestArm(), rule=je.LinGapE(), ridge=0.0,
+            stopping=(je.LLR(),), threshold=threshold,
+        )  # fmt: skip
+        assert (computed(job) is THREE) == kept
 
 
 def test_the_form_of_the_basis_is_diagonal():
