@@ -16,7 +16,7 @@ from jaxelim.families.one_parameter import OneParameter, itakura
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p
+from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -84,7 +84,8 @@ class Exponential(OneParameter):
         else:
             a, scaled = c + 1, c
         total, off = n + a, n * ((m - y) / y)
-        value = off - total * log1p((off + (scaled - a)) / total) - log1p(n / a) / 2
+        ratio = log_ratio(scaled + n * (m / y), total, off + (scaled - a))
+        value = off - total * ratio - log1p(n / a) / 2
         return value + a * log(scaled / a) + remainder(total) - remainder(a)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:

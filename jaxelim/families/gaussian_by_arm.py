@@ -14,9 +14,11 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.families import draws, gaussian_mixtures
+from jaxelim.families import draws
+from jaxelim.families.gaussian_mixtures import of_arms
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
+from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
@@ -133,14 +135,17 @@ class GaussianByArm(OneParameter):
     def check_prior(self, grid: Grid) -> None:
         """Any mean and standard deviation will do."""
 
+    def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
+        """What each prior makes of the arms: [K, J]."""
+        return gaussian.weighed(grid, counts, means, self.costs(means), self._unit)
+
     def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
         """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [K, J], one row an arm."""
-        given = grid, counts, means, self.costs(means), self._unit
-        return gaussian_mixtures.log_mixture(*given, at)
+        return self.weighed(grid, counts, means).log_mixture(means, at)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        given = grid, self.costs(stats.means), self._unit
-        return gaussian_mixtures.of_arms(space, stats, shape, *given)
+        arms = self.weighed(grid, stats.counts, stats.means)
+        return of_arms(space, stats, shape, grid, arms)
 
     def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         return jnp.full(shape.exists.shape, jnp.inf)

@@ -14,22 +14,11 @@ from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid
 
 
-def log_mixture(
-    grid: Grid, counts: Array, means: Array, costs: Array | float, unit: float, at: Array
-) -> Array:
-    """log M_j of arms at the means `at` [..]: [.., J]; others as in `gaussian.weighed`."""
-    arms = gaussian.weighed(grid, counts, means, costs, unit)
-    off = (means - at)[..., None]
-    return arms.precision * (off * off / 2) - arms.price
-
-
 def of_arms(
-    space: Any, stats: Statistics, shape: Shape, grid: Grid, costs: Array | float,
-    unit: float,
+    space: Any, stats: Statistics, shape: Shape, grid: Grid, arms: gaussian.Weighed
 ) -> Array:  # fmt: skip
     """log e of pieces of independent arms of one run: [Q]."""
     means, theta_hat = stats.means, stats.estimated_theta
-    arms = gaussian.weighed(grid, stats.counts, means, costs, unit)
     if isinstance(shape, Rows):
         sides = both_sides(shape, space.lanes, means)
         precision, price = (both_sides(shape, space.lanes, x) for x in (arms.precision, arms.price))
@@ -52,16 +41,19 @@ class GaussianMixtures(Family):
     def check_prior(self, grid: Grid) -> None:
         """Any mean and standard deviation will do, for independent arms."""
 
+    def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
+        """What each prior makes of arms; means in units of std: [..]."""
+        return gaussian.weighed(grid, counts, means, 1.0, self.std)
+
     def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
         """N^2 (m - at)^2/(2 (N + c)) - log(1 + N/c)/2, means in units of std: [.., J]."""
-        return log_mixture(grid, counts, means, 1.0, self.std, at)
+        return self.weighed(grid, counts, means).log_mixture(means, at)
 
     def log_e(self, space: Any, stats: Any, shape: Shape, grid: Grid) -> Array:
         """Closed forms; the design has no ridge. Linear arms: see `jaxelim.mixtures.linear`."""
         if isinstance(stats.design, DiagonalDesign):
-            return of_arms(space, stats, shape, grid, 1.0, self.std)
+            arms = self.weighed(grid, stats.counts, stats.means)
+            return of_arms(space, stats, shape, grid, arms)
         margin = shape.margin(space, stats.means, stats.theta_hat)
-        found = linear.half_spaces(
-            grid, margin, shape.directions(space), space.features, stats.counts
-        )
-        return jnp.where(shape.exists, found, -jnp.inf)
+        given = grid, margin, shape.directions(space), space.features, stats.counts
+        return jnp.where(shape.exists, linear.half_spaces(*given), -jnp.inf)

@@ -17,7 +17,7 @@ from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p
+from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -95,7 +95,7 @@ class Poisson(OneParameter):
         else:
             a, own, rest = b * y, 0.0, 0.0
         total, off = n * m + a, n * (m - y)
-        ratio = log1p((off + rest) / ((n + b) * y))
+        ratio = log_ratio(total, (n + b) * y, off + rest)
         half = log(total / a) if grid.prior is not None else ratio + log1p(n / b)
         return total * ratio - off + own - half / 2 + remainder(total) - remainder(a)
 

@@ -12,12 +12,15 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
-from jaxelim.contracts.shapes import Shape, SymmetricInterval
+from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
+from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.student_evidence import StudentEvidence, pair
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.mixtures import student
+from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
@@ -159,6 +162,41 @@ class GaussianUnknownVariance(Family):
         assert isinstance(stats, StudentStatistics)
         given = stats.means, stats.variances, self.freedom(stats.counts)
         return StudentEvidence.of(space, shape, *given)
+
+    def log_mixture(
+        self, counts: Array, means: Array, variances: Array, at: Array, grid: Grid
+    ) -> Array:
+        """log M_j at the means `at`: [.., J]; 0 where v = 0 or N < 2. Arguments [..]."""
+        known = (variances > 0) & (counts >= 2)
+        ratio = jnp.abs(means - at) / jnp.sqrt(jnp.where(known, variances, 1))
+        found = student.components(counts, jnp.where(known, ratio, 0), grid)
+        return jnp.where(known[..., None], found, 0)
+
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        """Levels: of the arm's mixture. Pairs: y - log(1 + y), y of `student.pair`."""
+        return self._of_pieces(space, stats, shape, grid, student.pair)
+
+    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        """The same at common means that share the distance by variance over count, for pairs."""
+        return self._of_pieces(space, stats, shape, grid, student.pair_above)
+
+    def _of_pieces(
+        self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid, pair: Callable
+    ) -> Array:
+        assert isinstance(stats, StudentStatistics)
+        n, m, v = stats.counts, stats.means, stats.variances
+        if isinstance(shape, Levels):
+            known = (v > 0) & (n >= 2) & shape.exists
+            far = jnp.where(shape.above, m - shape.level, shape.level - m)
+            known = known & (far > 0)
+            ratio = jnp.where(known, far, 0) / jnp.sqrt(jnp.where(known, v, 1))
+            return jnp.where(known, student.log_arm(n, ratio, grid), -jnp.inf)
+        rows = Rows.of(shape)
+        n, m, v = (jnp.stack(both_sides(rows, space.lanes, x)) for x in (n, m, v))
+        known = jnp.all((v > 0) & (n >= 2), 0) & (m[0] > m[1]) & shape.exists
+        gap, v = jnp.where(known, m[0] - m[1], 1), jnp.where(known[None], v, 1)
+        y = pair(grid, n, gap[None] / jnp.sqrt(v))
+        return jnp.where(known, student.converted(y), -jnp.inf)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

@@ -14,6 +14,7 @@ after any number of steps.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -61,16 +62,28 @@ class Boundary:
 
     Args:
         low, high: the range of means.
-        slack: at least 0.
+        slack: a number of at least 0; or [Q], of any sign, where the coordinate is the mean.
         reciprocal: whether the coordinate is 1/mean; else it is the mean.
         variance: V(mean), by which Newton's steps are scaled.
     """
 
     low: float
     high: float
-    slack: float
+    slack: float | Array
     reciprocal: bool
     variance: Callable[[Array], Array]
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is no slack."""
+        return isinstance(self.slack, float | int) and not self.slack
+
+    @property
+    def range(self) -> tuple[Any, Any]:
+        """The least and the largest u."""
+        if isinstance(self.slack, float | int):
+            return self.low, self.high - self.slack
+        return self.low - jnp.minimum(self.slack, 0), self.high - jnp.maximum(self.slack, 0)
 
     def inside(self, u: Array) -> Array:
         """u, kept off the finite ends of the range."""
@@ -88,21 +101,19 @@ class Boundary:
     def scale(self, u: Array) -> Array:
         """V(u) V(u + slack)/(V(u) + V(u + slack)), or V(u)/2 without slack."""
         here = self.variance(u)
-        if not self.slack:
+        if self.plain:
             return here / 2
         there = self.variance(self.inside(u + self.slack))
         return here * there / (here + there)
 
     def coordinate(self, u: Array, of_b: bool) -> tuple[Array, Array]:
         """The coordinate of arm a or b at u, and du by it."""
-        mean = self.inside(u + self.slack) if of_b and self.slack else u
+        mean = self.inside(u + self.slack) if of_b and not self.plain else u
         return (1 / mean, -mean * mean) if self.reciprocal else (mean, jnp.ones_like(mean))
 
-    def end(self, upper: bool, of_b: bool) -> float:
+    def end(self, upper: bool, of_b: bool) -> Any:
         """The coordinate of arm a or b at an end of the range of u."""
-        mean = self.high if upper else self.low
-        mean = mean - self.slack if upper and not of_b else mean
-        mean = mean + self.slack if of_b and not upper else mean
+        mean = self.range[upper] + (self.slack if of_b else 0.0)
         if not self.reciprocal:
             return mean
         return np.inf if mean == 0 else 1 / mean
@@ -128,8 +139,7 @@ class Boundary:
         b_rises = (~left.known | (left.by_b >= 0)) & (~right.known | (right.by_b >= 0))
         a_falls = (~left.known | (left.by_a <= 0)) & (~right.known | (right.by_a <= 0))
         by_a, by_b = self.lower(left, right, False), self.lower(left, right, True)
-        found = jnp.maximum(jnp.where(b_rises, by_a, -jnp.inf), jnp.where(a_falls, by_b, -jnp.inf))
-        return jnp.where(jnp.isnan(found), -jnp.inf, found)
+        return jnp.maximum(jnp.where(b_rises, by_a, -jnp.inf), jnp.where(a_falls, by_b, -jnp.inf))
 
 
 def _followed(value: Array, slope: Array, way: Array) -> Array:
@@ -170,7 +180,12 @@ def sloped(component: Component, at: Array) -> tuple[Array, Array]:
 
 
 def infimum(
-    boundary: Boundary, components: Component, start: Array, reach: Array, needed: Array
+    boundary: Boundary,
+    components: Component,
+    start: Array,
+    reach: Array,
+    needed: Array,
+    equal: bool = False,
 ) -> Array:
     """A lower bound on F over the piece, equal to its infimum up to `ENOUGH` where that is above 0.
 
@@ -182,11 +197,12 @@ def infimum(
         start: the first u, inside the range: [Q].
         reach: a length to begin a search with, above 0: [Q].
         needed: which entries to compute; others are -inf: [Q] bool.
+        equal: the piece is {mu_b = mu_a + slack} alone.
     """
-    low, high = boundary.low, boundary.high - boundary.slack
+    low, high = boundary.range
 
-    def unknown(end: float) -> Tangent:
-        at = jnp.full_like(start, np.clip(end, -1e300, 1e300))
+    def unknown(end: Any) -> Tangent:
+        at = jnp.broadcast_to(jnp.clip(jnp.asarray(end, start.dtype), -1e300, 1e300), start.shape)
         zero = jnp.zeros_like(start)
         return Tangent(at, zero, zero, zero, jnp.zeros_like(needed))
 
@@ -213,7 +229,9 @@ def infimum(
         halved = jnp.where(left.known, jnp.where(right.known, middle, near_high), near_low)
         # Where the range has no end on the side of the root: farther and farther.
         open_end = jnp.where(
-            falls, ~right.known & ~np.isfinite(high), ~left.known & ~np.isfinite(low)
+            falls,
+            ~right.known & ~np.isfinite(boundary.high),
+            ~left.known & ~np.isfinite(boundary.low),
         )
         far = u + jnp.where(falls, 1, -1) * (reach + 2 * jnp.abs(u - start))
         new = jnp.where(inside, new, jnp.where(open_end, far, halved))
@@ -230,4 +248,5 @@ def infimum(
 
     carry = jnp.int32(0), start, unknown(low), unknown(high), needed
     _, _, left, right, _ = jax.lax.while_loop(unfinished, body, carry)
-    return jnp.where(needed, boundary.bound(left, right), -jnp.inf)
+    found = boundary.lower(left, right, False) if equal else boundary.bound(left, right)
+    return jnp.where(needed & ~jnp.isnan(found), found, -jnp.inf)

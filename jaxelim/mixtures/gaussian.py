@@ -29,9 +29,10 @@ class Weighed:
     precision: Array  # n'
     price: Array
 
-    def at(self, take) -> "Weighed":
-        """Both, indexed or reshaped by `take`."""
-        return Weighed(take(self.precision), take(self.price))
+    def log_mixture(self, means: Array, at: Array) -> Array:
+        """log M_j at the means `at` [..]: [.., J]."""
+        off = (means - at)[..., None]
+        return self.precision * (off * off / 2) - self.price
 
 
 def weighed(grid: Grid, counts: Array, means: Array, costs: Array | float, unit: float) -> Weighed:

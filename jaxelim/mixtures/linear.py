@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from jaxelim.mixtures.gaussian import apart
+from jaxelim.errors import ArgumentError
+from jaxelim.mixtures.gaussian import Weighed, apart
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
 
@@ -26,6 +27,19 @@ def whitened(features: Array, counts: Array) -> tuple[Array, Array, Array]:
     return lower, s, vectors
 
 
+def weighed(grid: Grid, y: Array, features: Array, counts: Array) -> Weighed:
+    """Precision and price of directions y [Q, d]: [Q, J] each; others as of `half_spaces`."""
+    lower, s, vectors = whitened(features, counts)
+    squares = solve_triangular(lower, y.T, lower=True)
+    squares = jnp.square(jnp.matmul(squares.T, vectors, precision="highest"))  # [Q, d]
+    c, s = grid.over(s)
+    price = jnp.sum(log1p(s / c), 0)[None] / 2
+    norm = jnp.matmul(squares, (s + c) / (s * s), precision="highest")
+    exists = norm > 0
+    precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
+    return Weighed(precision, jnp.broadcast_to(price, precision.shape))
+
+
 def half_spaces(grid: Grid, margin: Array, y: Array, features: Array, counts: Array) -> Array:
     """log e of half-spaces {lambda : y . lambda <= c0}: [Q].
 
@@ -35,13 +49,11 @@ def half_spaces(grid: Grid, margin: Array, y: Array, features: Array, counts: Ar
         y: the directions: [Q, d].
         features: of the arms, which span R^d: [K, d].
         counts: pulls, above 0: [K].
+
+    Raises:
+        ArgumentError: the grid has a fixed prior.
     """
-    lower, s, vectors = whitened(features, counts)
-    squares = solve_triangular(lower, y.T, lower=True)
-    squares = jnp.square(jnp.matmul(squares.T, vectors, precision="highest"))  # [Q, d]
-    c, s = grid.over(s)
-    price = jnp.sum(log1p(s / c), 0)[None] / 2
-    norm = jnp.matmul(squares, (s + c) / (s * s), precision="highest")
-    exists = norm > 0
-    precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
-    return apart(grid, margin, precision, jnp.broadcast_to(price, precision.shape))
+    if grid.prior is not None:
+        raise ArgumentError("prior", grid.prior, "None for linear arms")
+    of_y = weighed(grid, y, features, counts)
+    return apart(grid, margin, of_y.precision, of_y.price)

@@ -53,6 +53,13 @@ def _log1p_jvp(of, toward):
     return log1p(of[0]), toward[0] / (1 + of[0])
 
 
+def log_ratio(x: Array, y: Array, difference: Array) -> Array:
+    """log(x/y) of positive numbers, from x - y where they are near each other; any shape."""
+    near = 2 * x > y
+    r = jnp.where(near, difference, 0) / jnp.where(near, y, 1)
+    return jnp.where(near, log1p(r), log(jnp.where(near, 1, x) / jnp.where(near, 1, y)))
+
+
 def _of_normal(x: Array) -> Array:
     """The logarithm of positive, finite, normal numbers."""
     bits = jax.lax.bitcast_convert_type(x, jnp.uint64) + (_ONE - _ROOT_HALF)

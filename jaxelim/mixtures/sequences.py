@@ -1,0 +1,177 @@
+"""Confidence sequences: the means at which a mixture stays below a level.
+
+{u : log mean_j M_j(u) < log_level} holds the true mean at all times together, but for a
+probability of at most exp(-log_level). (Ville 1939; Robbins 1970) For K means together at
+error delta, log_level = log(K/delta). The functions are made of jax.numpy operations and
+take float64, in the units of a run.
+
+Bisections end between two neighbouring floats, and give the outer one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.mixtures import common_mean, linear
+from jaxelim.mixtures.common_mean import Boundary
+from jaxelim.mixtures.grid import Grid
+
+_FAR = 1e150
+"""The farthest point of a search; its square is finite."""
+_NEAR = 1e-200
+"""The nearest point of a search to an end of the range at 0."""
+_SIGN = np.int64(2**63 - 1)
+_STEPS = 64
+Pair = tuple[Array, Array]
+
+
+def interval(
+    family: Any, counts: Array, means: Array, grid: Grid, log_level: Array | float,
+    variances: Array | None = None,
+) -> Pair:  # fmt: skip
+    """The ends of the means' confidence sequences, valid at all times: [..] each.
+
+    Args:
+        family: a family with `log_mixture`.
+        counts: pulls N, above 0: [..]; [K] for a family with settings for each arm.
+        means: m: of the same shape, in the units of a run.
+        grid: the priors.
+        log_level: log(P/delta), above 0.
+        variances: v of the rewards, for Gaussian rewards of unknown variance.
+    """
+    own = () if variances is None else (variances,)
+
+    def value(at: Array) -> Array:
+        found = grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
+        return jnp.where(jnp.isnan(found), jnp.inf, found)  # so only at the ends of the range
+
+    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
+    inside = jnp.clip(means, _first(low), _last(high))
+    ends = (jnp.full_like(means, one) for one in (_first(low), _last(high)))
+    lower, upper = (crossing(lambda x: value(x) < log_level, inside, one) for one in ends)
+    return jnp.where(lower <= _first(low), low, lower), jnp.where(upper >= _last(high), high, upper)
+
+
+def difference(
+    family: Any, counts: Array, means: Array, a: Array, b: Array, grid: Grid,
+    log_level: Array | float, variances: Array | None = None,
+) -> Pair:  # fmt: skip
+    """The ends of a confidence sequence of mu_a - mu_b, valid at all times: [P] each.
+
+    All d with inf over mu_a - mu_b = d of log sum_j w_j M_{a,j} M_{b,j} below the level: in
+    closed form for Gaussian arms, by a search where `log_mixture` is convex in the mean.
+    Elsewhere, from the intervals of both arms at half the error each: exponential rewards,
+    and Gaussian ones of unknown variance.
+
+    Args:
+        family, counts, means, grid, log_level, variances: as in `interval`, of arms [K].
+        a, b: the arms, [P] integers.
+    """
+    if hasattr(family, "weighed"):
+        arms = family.weighed(grid, counts, means)
+        n = arms.precision[a], arms.precision[b]
+        reach = radius(
+            grid, n[0] * (n[1] / (n[0] + n[1])), arms.price[a] + arms.price[b], log_level
+        )
+        return means[a] - means[b] - reach, means[a] - means[b] + reach
+    if variances is not None or family.convex_in != "mean":
+        lower, upper = interval(family, counts, means, grid, log_level + np.log(2), variances)
+        return lower[a] - upper[b], upper[a] - lower[b]
+    n, m = (jnp.stack([x[a], x[b]]) for x in (counts, means))
+
+    def below(d: Array) -> Array:
+        return _least(family, n, m, d, grid) < log_level
+
+    wide = family.high - family.low
+    most = wide * (1 - 1e-12) if np.isfinite(wide) else _FAR
+    middle = jnp.clip(m[0] - m[1], -most, most)
+    lower, upper = (crossing(below, middle, jnp.full_like(middle, one)) for one in (-most, most))
+    return jnp.where(lower <= -most, -wide, lower), jnp.where(upper >= most, wide, upper)
+
+
+def directions(
+    grid: Grid, centres: Array, y: Array, features: Array, counts: Array, log_level: Array | float
+) -> Pair:
+    """The ends of sequences of y . theta for linear Gaussian arms, valid for all y together.
+
+    Args:
+        grid: the strengths.
+        centres: y . theta_hat, theta_hat without a ridge: [Q].
+        y: the directions: [Q, d].
+        features: [K, d].
+        counts: pulls [K].
+        log_level: log(1/delta), whatever the number of directions.
+    """
+    of_y = linear.weighed(grid, y, features, counts)
+    reach = radius(grid, of_y.precision, of_y.price, log_level)
+    return centres - reach, centres + reach
+
+
+def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float) -> Array:
+    """The r at which log mean_j exp(precision_j r^2/2 - price_j) is the level: [Q]."""
+
+    def below(r: Array) -> Array:
+        return grid.log_mean_exp((r * r / 2)[..., None] * precision - price) < log_level
+
+    zero = jnp.zeros_like(price[..., 0])
+    found = crossing(below, zero, jnp.full_like(zero, _FAR))
+    return jnp.where(found >= _FAR, jnp.inf, found)
+
+
+def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Array:
+    """The first float from `inside` towards `end` at which `below` does not hold, or the end.
+
+    Args:
+        below: points [..] -> [..] bool; it holds up to some point on the way, and not beyond.
+        inside: a point at which it holds.
+        end: where the search ends.
+    """
+    near, far = _ordered(inside), _ordered(end)
+
+    def halved(_: int, ends: Pair) -> Pair:
+        near, far = ends
+        middle = (near & far) + ((near ^ far) >> np.int64(1))
+        holds = below(_ordered_back(middle))
+        return jnp.where(holds, middle, near), jnp.where(holds, far, middle)
+
+    near, far = jax.lax.fori_loop(0, _STEPS, halved, (near, far))
+    return jnp.where(below(end), end, _ordered_back(far))
+
+
+def _ordered(x: Array) -> Array:
+    """int64 in the order of the floats."""
+    bits = jax.lax.bitcast_convert_type(x + 0.0, jnp.int64)
+    return jnp.where(bits < 0, bits ^ _SIGN, bits)
+
+
+def _ordered_back(places: Array) -> Array:
+    bits = jnp.where(places < 0, places ^ _SIGN, places)
+    return jax.lax.bitcast_convert_type(bits, jnp.float64)
+
+
+def _first(low: float) -> float:
+    """The least mean of a search."""
+    return -_FAR if np.isinf(low) else low + _NEAR if low == 0 else float(np.nextafter(low, np.inf))
+
+
+def _last(high: float) -> float:
+    return _FAR if np.isinf(high) else float(np.nextafter(high, -np.inf))
+
+
+def _least(family: Any, counts: Array, means: Array, difference: Array, grid: Grid) -> Array:
+    """A lower bound on the least log sum_j w_j M_{a,j} M_{b,j} over mu_a - mu_b = difference."""
+    boundary = Boundary(family.low, family.high, -difference, False, family.variance)
+    first, last = boundary.range
+    (n_a, n_b), (a, b) = counts, means
+    p, q = (jnp.clip(x, first, last) for x in (a, b + difference))
+    start = q + (p - q) * (n_a / (n_a + n_b))
+    reach = jnp.maximum(jnp.abs(p - q), 1e-3)
+    near = 1e-3 * jnp.minimum(reach, last - first)
+    start = jnp.where(start <= first, first + near, jnp.where(start >= last, last - near, start))
+    components = lambda at: family.log_mixture(counts, means, at, grid)  # noqa: E731
+    needed = jnp.ones_like(start, bool)
+    return common_mean.infimum(boundary, components, start, reach, needed, equal=True)

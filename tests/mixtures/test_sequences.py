@@ -1,0 +1,152 @@
+"""Confidence sequences: their ends solve the equation, and lie where the definition says."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.mixtures import sequences
+from jaxelim.mixtures.grid import Grid
+from tests.mixtures import cases
+
+LEVEL = np.log(5 / 0.05)
+
+
+@functools.cache
+def programs(family, grid):
+    """Jitted: intervals of [R] arms; differences of arms 2r and 2r + 1; log M."""
+
+    def interval(*x):
+        return sequences.interval(family, x[0], x[1], grid, LEVEL, *x[2:])
+
+    def difference(*x):
+        a = jnp.arange(0, x[0].shape[0], 2)
+        return sequences.difference(family, *x[:2], a, a + 1, grid, LEVEL, *x[2:])
+
+    def value(*x):
+        return grid.log_mean_exp(family.log_mixture(*x, grid))
+
+    return [jax.jit(f) for f in (interval, difference, value)]
+
+
+def solved(value, end, inside, low, high):
+    """Whether the value at an end is the level to 1e-10, or steps over it between two floats."""
+    before = np.nextafter(end, inside)
+    hits = np.abs(value(end) - LEVEL) <= 1e-10 * (1 + LEVEL)
+    steps = (value(end) >= LEVEL) & (value(before) < LEVEL)
+    return hits | steps | (end == low) | (end == high)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_ends_solve_the_equation(name, fixed):
+    rng, family = np.random.default_rng(3), cases.FAMILIES[name]
+    grid = Grid(prior=cases.PRIORS[name]) if fixed else Grid()
+    counts, means = cases.random_arms(name, rng, 200, 6)
+    interval, _, value = programs(family, grid)
+    low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
+    with scope.engine():
+        lower, upper = map(np.asarray, interval(jnp.asarray(counts), jnp.asarray(means)))
+        at = lambda x: np.asarray(value(*map(jnp.asarray, (counts, means, x))))  # noqa: E731
+        with np.errstate(all="ignore"):
+            below, above = solved(at, lower, means, low, high), solved(at, upper, means, low, high)
+    assert np.all(lower <= means) and np.all(means <= upper)
+    assert below.all() and above.all()
+    inside = np.isfinite(lower) & np.isfinite(upper)
+    assert (inside & (counts > 100) & (means > low)).sum() > 60
+    assert np.all(inside | (counts < 100))
+
+
+def test_differences_of_gaussian_arms_solve_the_equation():
+    rng, grid = np.random.default_rng(4), Grid()
+    counts, means = cases.random_arms("gaussian", rng, 200)
+    _, difference, _ = programs(je.Gaussian(), grid)
+    with scope.engine():
+        lower, upper = map(np.asarray, difference(jnp.asarray(counts), jnp.asarray(means)))
+    middle = means[::2] - means[1::2]
+    np.testing.assert_allclose(upper - middle, middle - lower, rtol=1e-9, atol=1e-300)
+    n, c = counts[:, None] * counts[:, None] / (counts[:, None] + cases.STRENGTHS), cases.STRENGTHS
+    price = np.log1p(counts[:, None] / c) / 2
+    n, price = n[::2] * n[1::2] / (n[::2] + n[1::2]), price[::2] + price[1::2]
+    value = cases.mean_exp(n * (upper - middle)[:, None] ** 2 / 2 - price)
+    finite = np.isfinite(upper)
+    assert finite.sum() > 80
+    np.testing.assert_allclose(value[finite], LEVEL, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+def test_differences_are_those_of_the_joint_region(name):
+    """Of all pairs of means with F below the level, on a grid, none has a difference outside."""
+    rng, family, grid = np.random.default_rng(5), cases.FAMILIES[name], Grid()
+    counts, means = cases.random_arms(name, rng, 40)
+    counts[:2], means[:2] = 50.0, (0.0, 1.0)
+    _, difference, _ = programs(family, grid)
+    mixture = jax.jit(lambda *x: family.log_mixture(*x, grid))
+    with scope.engine():
+        lower, upper = map(np.asarray, difference(jnp.asarray(counts), jnp.asarray(means)))
+        spread = np.sqrt(np.maximum(family.variance(means), 1e-2) / counts)
+        t = means[:, None] + spread[:, None] * np.linspace(-14, 14, 801)
+        t = np.clip(t, 1e-9, 1 - 1e-9) if name == "bernoulli" else np.maximum(t, 1e-9)
+        row = lambda x: jnp.broadcast_to(jnp.asarray(x)[:, None], t.shape)  # noqa: E731
+        g = np.asarray(mixture(row(counts), row(means), jnp.asarray(t)))
+    assert np.all(lower < upper)
+    for p in range(20):
+        x, y = t[2 * p], t[2 * p + 1]
+        total = cases.mean_exp(g[2 * p][:, None] + g[2 * p + 1][None])
+        held = (x[:, None] - y[None])[total < LEVEL]
+        assert lower[p] <= held.min() and held.max() <= upper[p]
+        step = 3 * max(np.diff(x).max(), np.diff(y).max()) + 1e-6
+        if np.isfinite(upper[p] - lower[p]) and counts[2 * p : 2 * p + 2].min() > 30:
+            assert held.min() - lower[p] < step and upper[p] - held.max() < step
+
+
+def test_differences_of_other_families_are_of_two_intervals():
+    counts, means = np.array([400.0, 900.0]), np.array([1.0, 2.0])
+    for family, own in ((je.Exponential(), ()), (je.GaussianUnknownVariance(), ([1.0, 2.0],))):
+        grid, args = Grid(), [np.asarray(x) for x in (counts, means, *own)]
+        with scope.engine():
+            args = [jnp.asarray(x) for x in args]
+            lower, upper = map(np.asarray, programs(family, grid)[1](*args))
+            half = jax.jit(
+                lambda *x, family=family, grid=grid: sequences.interval(
+                    family, x[0], x[1], grid, LEVEL + np.log(2), *x[2:]
+                )
+            )
+            first, last = map(np.asarray, half(*args))
+        np.testing.assert_allclose([lower[0], upper[0]], [first[0] - last[1], last[0] - first[1]])
+
+
+def test_unknown_variance_solves_the_equation_or_is_unbounded():
+    counts = np.array([1.0, 2.0, 5.0, 40.0, 3000.0, 7.0])
+    means, variances = np.array([1.0, 0, -1, 2, 0.5, 1]), np.array([0, 1, 2.0, 0.3, 1, 0])
+    interval, _, value = programs(je.GaussianUnknownVariance(), Grid())
+    with scope.engine():
+        given = tuple(map(jnp.asarray, (counts, means, variances)))
+        lower, upper = map(np.asarray, interval(*given))
+        found = np.asarray(value(*given, jnp.asarray(np.clip(upper, -1e9, 1e9))))
+    assert np.isinf(upper[[0, 1, 5]]).all() and np.isinf(lower[[0, 1, 5]]).all()
+    finite = np.isfinite(upper)
+    assert finite[[3, 4]].all()
+    np.testing.assert_allclose(found[finite], LEVEL, rtol=1e-9)
+    np.testing.assert_allclose((upper - means)[finite], (means - lower)[finite], rtol=1e-7)
+
+
+def test_directions_of_linear_arms():
+    """Inverted by hand for one strength, with dense matrices."""
+    rng, c = np.random.default_rng(6), 10.0
+    features, counts = rng.normal(size=(7, 4)), np.floor(10 ** rng.uniform(0, 3, 7))
+    y, centres = np.concatenate([features, features[:1] - features[1:]]), rng.normal(size=13)
+    with scope.engine():
+        given = (jnp.asarray(x) for x in (centres, y, features, counts))
+        lower, upper = map(np.asarray, sequences.directions(Grid((c,)), *given, np.log(1 / 0.05)))
+    g, v = features.T @ features, features.T @ (counts[:, None] * features)
+    inverse = np.linalg.inv(v)
+    norm = np.einsum("qi,ij,qj->q", y, inverse + c * inverse @ g @ inverse, y)
+    price = np.linalg.slogdet(np.eye(4) + np.linalg.solve(c * g, v))[1] / 2
+    known = np.sqrt(2 * norm * (np.log(1 / 0.05) + price))
+    np.testing.assert_allclose(upper - centres, known, rtol=1e-9)
+    np.testing.assert_allclose(centres - lower, known, rtol=1e-9)
