@@ -70,10 +70,10 @@ def integrated(name, counts, means, at, prior):
         value = (s + a) * log_expit(t) + (n - s + b) * log_expit(-t) - betaln(a, b)
         value = value - s * np.log(y) - (n - s) * np.log1p(-y)
     elif name == "poisson":
-        value = (s + a) * t - (n + b) * np.exp(t) + a * np.log(b) - gammaln(a)
+        value = (s + a) * t - (n + b) * np.exp(np.minimum(t, 600)) + a * np.log(b) - gammaln(a)
         value = value - s * np.log(y) + n * y
     elif name == "exponential":
-        value = (n + a) * t - (s + b) * np.exp(t) + a * np.log(b) - gammaln(a)
+        value = (n + a) * t - (s + b) * np.exp(np.minimum(t, 600)) + a * np.log(b) - gammaln(a)
         value = value + n * np.log(y) + s / y
     else:
         value = n * (t - y) * (m - (t + y) / 2)

@@ -2,13 +2,16 @@
 
 import functools
 
+import hypothesis
+import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from jaxelim import scope
-from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Statistics
 from jaxelim.lanes import LaneOps
@@ -35,8 +38,7 @@ def test_equals_the_integral_over_the_prior(name, fixed):
     with scope.engine():
         given = map(jnp.asarray, (counts, means, at))
         found = np.asarray(cases.FAMILIES[name].log_mixture(*given, grid))
-    with np.errstate(over="ignore"):
-        known = cases.components(name, counts, means, at, grid)
+    known = cases.components(name, counts, means, at, grid)
     assert found.shape == known.shape == (200, grid.size)
     np.testing.assert_array_less(np.abs(found - known), 1e-10 * (1 + np.abs(known)))
 
@@ -49,8 +51,8 @@ def programs(name, fixed, slack):
 
     def pair(counts, means):
         shape = SlackRows(first, exists, slack=slack) if slack else Rows(first, exists)
-        stats = Statistics(t=first, counts=counts, means=means, reward_sums=None)
-        return [f(SPACE, stats, shape, grid)[1] for f in (family.log_e, family.log_e_above)]
+        given = Statistics(t=first, counts=counts, means=means, reward_sums=None)
+        return [f(SPACE, given, shape, grid)[1] for f in (family.log_e, family.log_e_above)]
 
     mixture = jax.jit(lambda counts, means, at: family.log_mixture(counts, means, at, grid))
     return jax.jit(jax.vmap(pair)), mixture
@@ -100,3 +102,124 @@ def test_the_infimum_of_a_pair_is_that_of_a_grid_search(name, fixed, slack):
     equal = outside & (known > 1e-6) & (inside >= known)
     assert equal.sum() > (15 if fixed else 60)
     np.testing.assert_array_less((known - found)[equal], rounding[equal])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_the_mixture_at_the_truth_has_mean_one(name, fixed):
+    """Sums over all rewards of Bernoulli and Poisson arms, and quadrature elsewhere."""
+    grid, family = grid_of(name, fixed), cases.FAMILIES[name]
+    for n, mean in ((1, 0.3), (4, 0.7), (60, 0.1), (700, 0.5)):
+        if name == "bernoulli":
+            s = np.arange(n + 1.0)
+            weight = stats.binom.logpmf(s, n, mean)
+        elif name == "poisson":
+            s = np.arange(40 * n + 300.0)
+            weight = stats.poisson.logpmf(s, n * mean)
+        else:  # s or log s at t = width sinh(v), by the trapezoidal rule
+            v = np.linspace(-7, 7, 20001)
+            width = n**-0.5 if name == "exponential" else n**0.5
+            t = width * np.sinh(v)
+            if name == "exponential":
+                kept = (t > -60) & (t < 12)  # the tails have less than 1e-12
+                s, v = n * mean * np.exp(t[kept]), v[kept]
+                weight = stats.gamma.logpdf(s, n, scale=mean) + np.log(s)
+            else:
+                s = n * mean + t
+                weight = stats.norm.logpdf(t / n**0.5) - np.log(n) / 2
+            weight = weight + np.log(width * np.cosh(v) * 14 / 20000)
+        with scope.engine():
+            given = (jnp.asarray(x) for x in (np.full_like(s, n), s / n, np.full_like(s, mean)))
+            value = np.asarray(family.log_mixture(*given, grid))
+        total = np.exp(value + weight[:, None]).sum(0)
+        np.testing.assert_allclose(total, 1, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_levels_are_the_mixture_at_the_level(name):
+    rng, grid, family = np.random.default_rng(5), Grid(), cases.FAMILIES[name]
+    counts, means = cases.random_arms(name, rng, 300)
+    level, above = 0.4, rng.random(300) < 0.5
+    with scope.engine():
+        given = dict(counts=jnp.asarray(counts), means=jnp.asarray(means))
+        statistics = Statistics(t=jnp.int32(0), reward_sums=None, **given)
+        shape = Levels(jnp.asarray(above), jnp.ones(300, bool), level)
+        found = np.asarray(family.log_e(SPACE, statistics, shape, grid))
+        upper = np.asarray(family.log_e_above(SPACE, statistics, shape, grid))
+    side = np.where(above, -1, 1)  # from the level into the piece
+    at = level + side[:, None] * np.geomspace(1e-9, 0.39, 200)
+    rows = (np.broadcast_to(x[:, None], at.shape) for x in (counts, means))
+    rows = [*rows, at]
+    with scope.engine():
+        inside = cases.mean_exp(np.asarray(family.log_mixture(*map(jnp.asarray, rows), grid)))
+    known = cases.mean_exp(cases.components(name, counts, means, np.full(300, level), grid))
+    beyond = np.where(above, means > level, means < level)
+    assert np.all(np.isneginf(found[~beyond]))
+    binds = beyond & np.isfinite(found)
+    error = np.abs(found - known) / (1 + np.abs(known))
+    assert binds.sum() > 60 and error[binds].max() < 1e-10
+    assert np.all(found <= inside.min(1) + 1e-9 * (1 + np.abs(known)))
+    assert np.all(found <= upper + 1e-10 * (1 + np.abs(known)))
+    assert np.all(np.isfinite(found[beyond & (counts > 50)]))
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_at_most_the_likelihood_ratio(name):
+    """e_p <= exp(LLR), as a mixture of likelihoods is at most the largest."""
+    rng, family = np.random.default_rng(6), cases.FAMILIES[name]
+    counts, means = cases.random_arms(name, rng, (400, 2), 7)
+    with scope.engine():
+        given = jnp.asarray(counts), jnp.asarray(means)
+        for slack in (0.0, 0.07):
+            found = np.asarray(programs(name, False, slack)[0](*given)[0])
+            (n, k), (a, b) = given[0].T, given[1].T
+            llr = family.slack_pair(n, a, k, b, slack) if slack else family.pair(n, a, k, b)
+            llr = np.asarray(llr)
+            assert not np.isnan(found).any()
+            assert np.all(found <= llr + 1e-9 * (1 + llr))
+            assert np.all(found[llr > 40] > 0)  # so the bound is not -inf by accident
+
+
+def test_extreme_statistics_give_numbers():
+    counts = np.array([1, 1, 2, 1e7, 1e7, 1e7, 5, 1, 1e7, 3.0])
+    means = {
+        "bernoulli": np.array([0, 1, 0.5, 0, 1, 0.3, 1, 0, 1e-7, 1]),
+        "poisson": np.array([0, 1, 0.5, 0, 1000, 0.3, 7, 0, 1e-7, 0]),
+        "exponential": np.array([1e-9, 1, 0.5, 1e-3, 1e6, 0.3, 7, 5, 1e-7, 1]),
+    }
+    pairs = np.array([(i, j) for i in range(10) for j in range(10)])
+    for name in CURVED:
+        for slack in (0.0, 0.07):
+            with scope.engine():
+                given = (jnp.asarray(x[pairs]) for x in (counts, means[name]))
+                found, above = map(np.asarray, programs(name, False, slack)[0](*given))
+            assert not np.isnan(found).any() and not np.isnan(above).any()
+            assert np.all(found < np.inf)
+
+
+@hypothesis.given(
+    st.lists(st.tuples(st.integers(1, 5000), st.floats(0.05, 4)), min_size=4, max_size=4),
+    st.floats(0.01, 100), st.permutations(range(4)),
+)  # fmt: skip
+@hypothesis.settings(max_examples=30)
+def test_exponential_scale_and_order_of_arms(arms, scale, order):
+    """A unit of rewards changes no e-value; permuted arms have permuted ones."""
+    counts, means = np.array(arms, float).T
+    order = list(order)
+    with scope.engine():
+        first, second, third = (
+            np.asarray(of_four(*map(jnp.asarray, x)))
+            for x in ((counts, means), (counts, means * scale), (counts[order], means[order]))
+        )
+    np.testing.assert_allclose(second, first, rtol=1e-9, atol=1e-9)
+    if len(set(means)) == 4:
+        np.testing.assert_allclose(third, first[order], rtol=1e-9, atol=1e-9)
+
+
+@jax.jit
+def of_four(counts, means):
+    first = jnp.argmax(means).astype(jnp.int32)
+    shape = Rows(first, jnp.arange(4, dtype=jnp.int32) != first)
+    statistics = Statistics(t=first, counts=counts, means=means, reward_sums=None)
+    value = cases.FAMILIES["exponential"].log_e(SPACE, statistics, shape, Grid())
+    return jnp.maximum(value, 0)  # below 0 a search may end early

@@ -1,0 +1,238 @@
+"""Mixtures of Gaussian arms, independent and linear, against their formulas in NumPy."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.items import Items
+from jaxelim.contracts.shapes import Directions, Levels, Rows
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.errors import ArgumentError
+from jaxelim.families.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.families.gaussian import LinearStatistics
+from jaxelim.lanes import LaneOps
+from jaxelim.mixtures.grid import Grid
+from tests.mixtures import cases
+
+C = np.array(cases.STRENGTHS)
+
+
+def statistics(counts, means, design=None, theta_hat=None):
+    given = (jnp.asarray(x) for x in (counts, means))
+    counts, means = given
+    return LinearStatistics(
+        t=jnp.int32(0), counts=counts, means=means, reward_sums=None,
+        design=design or DiagonalDesign(1 / counts), lost=None, products=None,
+        theta_hat=means if theta_hat is None else jnp.asarray(theta_hat),
+    )  # fmt: skip
+
+
+def space_of(features, constants=()):
+    return LinearContext(LaneOps(), jnp.asarray(features), constants)
+
+
+def arms_of(rng, k=6):
+    counts = np.floor(10 ** rng.uniform(0, 4, k))
+    return counts, rng.normal(size=k)
+
+
+def by_strength(counts, std=1.0):
+    """n' and the price of arms: [K, J] each."""
+    n = counts[:, None]
+    return n * n / (n + C) / np.broadcast_to(std, counts.shape)[:, None] ** 2, np.log1p(n / C) / 2
+
+
+def pair_value(margin, n, price, i):
+    """log e of arm i against all, the infimum inside the sum."""
+    middle = n[i] * n / (n[i] + n)
+    value = cases.mean_exp(middle * margin[:, None] ** 2 / 2 - price[i] - price)
+    return np.where(margin > 0, value, -np.inf)
+
+
+@pytest.mark.parametrize("std", [None, (1.0, 2.0, 0.5, 1.5, 3.0, 1.0)])
+def test_pairs_slack_rows_and_levels(std):
+    rng = np.random.default_rng(0)
+    counts, means = arms_of(rng)
+    family = je.Gaussian() if std is None else je.Gaussian(list(std))
+    n, price = by_strength(counts, 1.0 if std is None else np.array(std))
+    others = np.arange(6) != 2
+    with scope.engine():
+        space, stats = space_of(np.eye(6)), statistics(counts, means)
+        e = lambda shape: np.asarray(family.log_e(space, stats, shape, Grid()))  # noqa: E731
+        exists = jnp.asarray(others)
+        one = e(Rows(jnp.int32(2), exists))
+        slack = e(SlackRows(jnp.int32(2), exists, slack=0.3))
+        several = e(Rows(jnp.asarray([2, 4], jnp.int32), jnp.tile(exists, 2)))
+        above = jnp.asarray(means > 0.1)
+        level = e(Levels(above, jnp.ones(6, bool), 0.1))
+        wrong = e(Levels(~above, jnp.ones(6, bool), 0.1))
+    known = [pair_value(means[i] - means, n, price, i) for i in (2, 4)]
+    np.testing.assert_allclose(one[others], known[0][others], rtol=1e-12)
+    known_slack = pair_value(means[2] - means + 0.3, n, price, 2)
+    np.testing.assert_allclose(slack[others], known_slack[others], rtol=1e-12)
+    np.testing.assert_allclose(
+        several.reshape(2, 6)[:, others], np.array(known)[:, others], rtol=1e-12
+    )
+    known = cases.mean_exp(n * (means - 0.1)[:, None] ** 2 / 2 - price)
+    np.testing.assert_allclose(level, known, rtol=1e-12)
+    assert np.all(np.isneginf(wrong))
+
+
+def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
+    """Each strength's infimum is that of a grid search; so is the whole, from below."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        counts, means = arms_of(rng, 2)
+        means = np.sort(means)[::-1]
+        u = np.linspace(means[1], means[0], 200001)
+        n, price = by_strength(counts)
+        off = (means[:, None] - u) ** 2 / 2
+        each = np.stack([(n[:, j] @ off) - price[:, j].sum() for j in range(C.size)], -1)
+        with scope.engine():
+            shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+            args = space_of(np.eye(2)), statistics(counts, means), shape
+            for j, c in enumerate(C):
+                found = np.asarray(je.Gaussian().log_e(*args, Grid((c,))))[1]
+                assert abs(found - each[:, j].min()) < 1e-6 * (1 + abs(found))
+            found = np.asarray(je.Gaussian().log_e(*args, Grid()))[1]
+        assert found <= cases.mean_exp(each).min() + 1e-9
+
+
+def test_a_fixed_prior_in_units_of_the_rewards():
+    """std = 2: the prior's units are those of rewards, the statistics' those of std."""
+    rng = np.random.default_rng(2)
+    counts, means = arms_of(rng)
+    at, prior = rng.normal(size=6), (0.3, 0.7)
+    known = cases.integrated("gaussian", counts, means, at, (0.15, 0.35))
+    with scope.engine():
+        given = [jnp.asarray(x) for x in (counts, means, at)]
+        found = np.asarray(je.Gaussian(2.0).log_mixture(*given, Grid(prior=prior)))[:, 0]
+        by_arm = je.Gaussian([2.0] * 6).settled()
+        other = np.asarray(by_arm.log_mixture(*given, Grid(prior=prior)))[:, 0]
+        shape = Rows(jnp.int32(0), jnp.asarray([False] + [True] * 5))
+        args = space_of(np.eye(6)), statistics(counts, means), shape, Grid(prior=prior)
+        pair = np.asarray(je.Gaussian(2.0).log_e(*args))[1:]
+    np.testing.assert_allclose(found, known, rtol=1e-10)
+    np.testing.assert_allclose(other, known, rtol=1e-10)
+    for k in range(1, 6):
+        u = np.linspace(*sorted(means[[0, k]]), 100001)
+        with scope.engine():
+            both = [
+                np.asarray(
+                    je.Gaussian(2.0).log_mixture(
+                        *(jnp.asarray(x) for x in (0 * u + counts[i], 0 * u + means[i], u)),
+                        Grid(prior=prior),
+                    )
+                )[:, 0]
+                for i in (0, k)
+            ]
+        least = (both[0] + both[1]).min() if means[0] > means[k] else -np.inf
+        assert pair[k - 1] == least or abs(pair[k - 1] - least) < 1e-7 * (1 + abs(least))
+
+
+def test_half_spaces_of_independent_arms():
+    rng = np.random.default_rng(3)
+    counts, means = arms_of(rng)
+    y, offsets = rng.normal(size=(5, 6)), rng.normal(size=5)
+    y[0, 2:] = 0
+    n, price = by_strength(counts)
+    margin = y @ means - offsets
+    value = margin[:, None] ** 2 / (2 * (y**2 @ (1 / n))) - (y != 0) @ price
+    with scope.engine():
+        shape = Directions(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
+        args = space_of(np.eye(6)), statistics(counts, means), shape, Grid()
+        found = np.asarray(je.Gaussian().log_e(*args))
+    known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
+    assert np.isfinite(known).any()
+    np.testing.assert_allclose(found, known, rtol=1e-10)
+
+
+def linear_value(features, counts, y, margin):
+    """The formula of one prior in R^d, by dense matrices."""
+    g, v = features.T @ features, features.T @ (counts[:, None] * features)
+    inverse = np.linalg.inv(v)
+    near = np.einsum("qi,ij,qj->q", y, inverse, y)
+    wide = np.einsum("qi,ij,qj->q", y, inverse @ g @ inverse, y)
+    value = [
+        margin**2 / np.maximum(2 * (near + c * wide), 1e-300)
+        - np.linalg.slogdet(np.eye(len(g)) + np.linalg.solve(c * g, v))[1] / 2
+        for c in C
+    ]
+    return np.where(margin > 0, cases.mean_exp(np.stack(value, -1)), -np.inf)
+
+
+def test_linear_arms_items_and_half_spaces():
+    rng = np.random.default_rng(4)
+    features, items = rng.normal(size=(9, 4)), rng.normal(size=(7, 4))
+    counts, theta = np.floor(10 ** rng.uniform(0, 4, 9)), rng.normal(size=4)
+    v = features.T @ (counts[:, None] * features)
+    v_inv = np.linalg.inv(v)
+    means = features @ theta
+    g = np.einsum("ki,ij,kj->k", features, v_inv, features)
+    first, best = int(means.argmax()), int((items @ theta).argmax())
+    y, offsets = rng.normal(size=(5, 4)), rng.normal(size=5)
+    with scope.engine():
+        design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
+        stats = statistics(counts, means, design, theta)
+
+        @jax.jit
+        def e(space, shape):
+            return je.Gaussian().log_e(space, stats, shape, Grid())
+
+        plain, others = space_of(features), jnp.arange(9) != first
+        found = {
+            "rows": e(plain, Rows(jnp.int32(first), others)),
+            "levels": e(plain, Levels(jnp.asarray(means > 0.2), jnp.ones(9, bool), 0.2)),
+            "directions": e(plain, Directions(*map(jnp.asarray, (y, offsets)), jnp.ones(5, bool))),
+            "items": e(
+                space_of(features, jnp.asarray(items)),
+                Items(jnp.int32(best), jnp.arange(7) != best, 6),
+            ),
+        }
+        with pytest.raises(ArgumentError, match="prior"):
+            je.Gaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
+    sign = np.where(means > 0.2, 1, -1)
+    known = {
+        "rows": (features[first] - features, means[first] - means),
+        "levels": (sign[:, None] * features, np.abs(means - 0.2)),
+        "directions": (y, y @ theta - offsets),
+        "items": (items[best] - items, (items[best] - items) @ theta),
+    }
+    for name, (direction, margin) in known.items():
+        value = linear_value(features, counts, direction, margin)
+        assert np.isfinite(value).sum() > 1
+        np.testing.assert_allclose(np.asarray(found[name]), value, rtol=1e-9)
+
+
+def test_linear_identity_features_have_the_prior_of_all_arms():
+    """With the identity the determinant counts all arms; independent arms pay for two."""
+    counts, means = np.array([50.0, 80.0, 20.0]), np.array([1.0, 0.2, 0.0])
+    with scope.engine():
+        shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
+        space, stats = space_of(np.eye(3)), statistics(counts, means)
+        alone = np.asarray(je.Gaussian().log_e(space, stats, shape, Grid((10.0,))))
+        square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))
+        stats = dataclasses.replace(stats, design=square)
+        linear = np.asarray(je.Gaussian().log_e(space, stats, shape, Grid((10.0,))))
+    price = np.log1p(counts / 10) / 2
+    np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
+
+
+def test_grids_refuse_what_is_no_prior():
+    for bad in ((), (1.0, 0.0), ("x",), 3.0, (1.0, np.inf)):
+        with pytest.raises(ArgumentError, match="strengths"):
+            Grid(bad)
+    for bad in ((1.0,), (1.0, 0.0), "ab", (1.0, 2.0, 3.0), 2.0):
+        with pytest.raises(ArgumentError, match="prior"):
+            Grid(prior=bad)
+    for family in (je.Bernoulli(), je.Poisson(), je.Exponential(), je.GaussianUnknownVariance()):
+        with pytest.raises(ArgumentError, match="prior"):
+            family.check_prior(Grid(prior=(-1.0, 2.0)))
+        family.check_prior(Grid())
+    je.Gaussian().check_prior(Grid(prior=(-1.0, 2.0)))
+    assert Grid([3, 10]) == Grid((3.0, 10.0)) and hash(Grid()) == hash(Grid())
