@@ -294,7 +294,8 @@ class OverError(JaxelimError, RuntimeError):
     """A live run that has ended was asked for an arm.
 
     Args:
-        answer: the arms of its answer, as the caller named them.
+        answer: the arms of its answer, as the caller named them; empty if it was ended by
+            hand.
         samples: rewards until the run ended.
     """
 
@@ -304,8 +305,9 @@ class OverError(JaxelimError, RuntimeError):
         self.samples = samples
 
     def __str__(self) -> str:
-        found = abbreviate(list(self.answer))
-        return f"the run ended after {self.samples} rewards, with the answer {found}; ask no more"
+        found = f"with the answer {abbreviate(list(self.answer))}"
+        how = found if self.answer else "by hand"
+        return f"the run ended after {self.samples} rewards, {how}; ask no more"
 
 
 class ResultFileError(StoreError):

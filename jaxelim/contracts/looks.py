@@ -102,6 +102,11 @@ def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
     return jnp.maximum(so_far, _log_e(seen, _may_look(seen), f))
 
 
+def of_answer(seen: "Snapshot", wanted: Array) -> Array:
+    """log e of the answer's pieces now, -inf of the runs that are not `wanted`: [Q]."""
+    return _log_e(seen, wanted, lambda one: _test(one).log_e(one))
+
+
 def none_so_far(seen: "Snapshot") -> Array:
     """What `largest_log_e` begins with: 0, for e = 1.
 
@@ -246,6 +251,6 @@ def _alone(seen: "Snapshot") -> "Snapshot":
 
 
 __all__ = [
-    "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "refuted",
-    "refuted_pairs", "refuted_shape",
+    "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
+    "refuted", "refuted_pairs", "refuted_shape",
 ]  # fmt: skip

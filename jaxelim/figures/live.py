@@ -10,42 +10,54 @@ from jaxelim.figures.style import GREY, STYLES, Drawing
 
 def live_figure(
     pieces: Sequence[str],
-    llr: np.ndarray,
-    beta: float,
+    values: np.ndarray,
+    level: float,
     active: np.ndarray,
     arms: Sequence[str],
     means: np.ndarray,
     counts: np.ndarray,
+    words: str = "LLR",
+    ends: tuple[np.ndarray, np.ndarray, float] | None = None,
 ) -> Figure:
-    """The LLRs of P pieces beside beta, and the means and pulls of K arms.
+    """The evidence against P pieces beside its level, and intervals and pulls of K arms.
 
     Args:
         pieces: P labels.
-        llr: [P], the LLRs.
-        beta: the threshold.
+        values: [P], their LLRs or log e.
+        level: what they are compared with.
         active: [P] bool; eliminated pieces are grey.
         arms: K labels.
         means: [K], in the units of the rewards.
         counts: [K], pulls.
+        words: what the values are.
+        ends: the ends of the arms' intervals, [K] each, and their level; None: there are
+            none.
     """
     rows = max(len(pieces), len(arms))
     figure = Drawing(figsize=(8, 1.4 + 0.3 * min(rows, 40)), layout="constrained")
     left, right = figure.subplots(1, 2)
     blue, orange = STYLES[0][0], STYLES[1][0]
     places = np.arange(len(pieces))
-    left.barh(places, llr, color=[blue if one else GREY for one in active])
-    left.axvline(beta, color=orange, linestyle="--", label=f"beta = {beta:.3g}")
+    lengths = np.where(np.isfinite(values), values, 0)
+    left.barh(places, lengths, color=[blue if one else GREY for one in active])
+    name = "beta" if words == "LLR" else "level"
+    left.axvline(level, color=orange, linestyle="--", label=f"{name} = {level:.3g}")
     left.set_yticks(places, pieces)
-    left.set_xlabel("LLR")
+    left.set_xlabel(words)
     left.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
-    places = np.arange(len(arms))
+    places, label = np.arange(len(arms)), "mean, with the number of pulls"
     right.plot(means, places, "o", color=blue)
+    if ends is not None:
+        low, high, share = ends
+        known = np.isfinite(low) & np.isfinite(high)
+        right.hlines(places[known], low[known], high[known], color=blue, linewidth=1.5)
+        label = f"mean, interval at {share:.4g}, pulls"
     for k, (mean, count) in enumerate(zip(means, counts, strict=True)):
         right.annotate(f"{int(count)}", (mean, k), (0, 5), textcoords="offset points",
                        ha="center", fontsize=8)  # fmt: skip
     right.set_yticks(places, arms)
     right.margins(y=0.15)
-    right.set_xlabel("mean, with the number of pulls")
+    right.set_xlabel(label)
     for axes in (left, right):
         axes.invert_yaxis()
         axes.grid(alpha=0.25, linewidth=0.5)

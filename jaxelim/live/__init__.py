@@ -1,5 +1,8 @@
 """Live runs: a sampling rule chooses arms, and the rewards come from outside."""
 
-from jaxelim.live.run import Evidence, LiveRun
+from jaxelim.live.evidence import Evidence
+from jaxelim.live.forecast import LiveForecast
+from jaxelim.live.intervals import Intervals
+from jaxelim.live.run import LiveRun
 
-__all__ = ["Evidence", "LiveRun"]
+__all__ = ["Evidence", "Intervals", "LiveForecast", "LiveRun"]

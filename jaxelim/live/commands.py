@@ -1,5 +1,6 @@
-"""`jaxelim live new|ask|tell|show FILE`: a live run in a file, from the shell."""
+"""`jaxelim live new|ask|tell|show|stop FILE`: a live run in a file, from the shell."""
 
+import csv
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,8 +63,8 @@ class New(Compiles):
     """At sampling: none, selective or full."""
     delta: float = 0.05
     """Error probability."""
-    threshold: str = "heuristic"
-    """heuristic, gk16, log-log, kaufmann-koolen or kaufmann-kalyanakrishnan."""
+    threshold: str = "mixture"
+    """mixture, heuristic, gk16, log-log, kaufmann-koolen or kaufmann-kalyanakrishnan."""
     ridge: float | None = None
     """The ridge lambda of the design matrix, for linear arms; default: 0."""
     initial_pulls: int | None = None
@@ -90,18 +91,31 @@ class Tell(Compiles):
 
     file: File
     """The file of the run."""
-    rewards: Annotated[tuple[str, ...], tyro.conf.Positional]
+    rewards: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """An arm and its reward, or several: ARM REWARD ARM REWARD .."""
+    csv: Path | None = None
+    """In place of them: a CSV file with a row for each reward, the arm and the reward. A
+    first row of two names is passed over."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Show(Compiles):
-    """Print arms, means, pulls and the evidence; change nothing."""
+    """Print arms, intervals, p-values and the evidence; change nothing."""
 
     file: File
     """The file of the run."""
+    forecast: bool = False
+    """Say how many more rewards the run needs, by simulating on from the estimates."""
     figure: Path | None = None
     """Draw the evidence into this file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop(Compiles):
+    """End the run by hand: there is no answer then; intervals and p-values hold."""
+
+    file: File
+    """The file of the run."""
 
 
 _named = tyro.conf.subcommand
@@ -116,6 +130,7 @@ class Live:
         | Annotated[Ask, _named("ask")]
         | Annotated[Tell, _named("tell")]
         | Annotated[Show, _named("show")]
+        | Annotated[Stop, _named("stop")]
     ]
 
     @property
@@ -136,6 +151,9 @@ def act(config: Live) -> None:
             _compact(run)
     elif isinstance(action, Tell):
         _tell(action)
+    elif isinstance(action, Stop):
+        with LiveRun.load(action.file) as run:
+            print(run.stop())
     else:
         _show(action)
 
@@ -148,9 +166,7 @@ def _new(config: New) -> None:
     items = None
     if config.problem == "best-item" and config.features is not None:
         items = instances.load_items(config.features)
-    problem = catalogue.find_problem(
-        config.problem, config.m, config.level, config.epsilon, items
-    )
+    problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
     rule = catalogue.rule_with(config.rule, config.setting)
     if config.threshold == "linear":
         allowed = "another threshold: this one needs a bound on theta, which nobody knows here"
@@ -183,7 +199,7 @@ def _arms(config: New) -> tuple[np.ndarray, tuple[str, ...] | None]:
 
 
 def _tell(config: Tell) -> None:
-    given = config.rewards
+    given = config.rewards if config.csv is None else _of_csv(config)
     if len(given) % 2 or not given:
         raise ArgumentError("rewards", given, "an arm and a reward, as often as you like")
     with LiveRun.load(config.file) as run:
@@ -193,16 +209,46 @@ def _tell(config: Tell) -> None:
         print(run.summary().notes[0])
 
 
+def _of_csv(config: Tell) -> tuple[str, ...]:
+    """The arms and rewards of a CSV file, in turn.
+
+    Raises:
+        ArgumentError: the file cannot be read, or has other rows; or rewards are given too.
+    """
+    assert config.csv is not None
+    if config.rewards:
+        raise ArgumentError("rewards", config.rewards, "none beside --csv")
+    try:
+        with config.csv.open(newline="", encoding="utf-8-sig") as file:
+            rows = [[one.strip() for one in row] for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ArgumentError("csv", str(config.csv), "a readable CSV file", str(error)) from error
+    for n, row in enumerate(rows, 1):
+        if len(row) != 2:
+            note = f"row {n} has {len(row)} columns"
+            raise ArgumentError("csv", str(config.csv), "rows of an arm and a reward", note)
+    if rows and not _is_number(rows[0][1]):
+        rows = rows[1:]
+    return tuple(one for row in rows for one in row)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _arm(run: LiveRun, text: str) -> Any:
     """An arm by its name; by its number where arms have no names."""
     return int(text) if isinstance(run.names[0], int) and text.isdigit() else text
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError("reward", text, "a number") from None
+    if not _is_number(text):
+        raise ArgumentError("reward", text, "a number")
+    return float(text)
 
 
 def _compact(run: LiveRun) -> None:
@@ -215,12 +261,23 @@ def _show(config: Show) -> None:
     if config.figure is not None:
         figure_file("figure", config.figure)
     run = LiveRun.load(config.file, attach=False)
-    print(run.summary())
+    print(run.summary(config.forecast))
     if run.answer is not None:
-        found = run.evidence
-        for piece, llr, active in zip(found.labels, found.llr, found.active, strict=True):
-            left = "" if active else "  eliminated"
-            print(f"  {piece}: LLR {llr:.4g}, beta {found.beta:.4g}{left}")
+        _show_pieces(run)
     if config.figure is not None:
         write(run.figure(), config.figure)
         print(f"wrote {config.figure}")
+
+
+def _show_pieces(run: LiveRun) -> None:
+    """Print the evidence against each piece of the answer."""
+    found = run.evidence
+    values, words, level = found.llr, "LLR", "beta"
+    if found.log_e is not None:
+        values, words, level = found.log_e, "log e", "level"
+    for n, piece in enumerate(found.labels):
+        p = "" if found.p_values is None else f", p {found.p_values[n]:.2g}"
+        left = "" if found.active[n] else "  eliminated"
+        print(f"  {piece}: {words} {values[n]:.4g}, {level} {found.beta:.4g}{p}{left}")
+    if found.p_values is not None:
+        print("  p: of each piece, if it was named before the run.")

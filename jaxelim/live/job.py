@@ -9,13 +9,19 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.items import Items
+from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian, Recorded
 from jaxelim.instances.instance import Instance
+from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
 from jaxelim.simulation.job import LONGEST, Engine, Job
+from jaxelim.thresholds.mixture import Mixture
 
+MOST_WITH_P_VALUES = 64
+"""Most arms of a run that keeps p-values; the work of a look grows with their square."""
 _TRIES = 40
 """Stand-ins for theta to try until one has a unique answer."""
 
@@ -126,7 +132,8 @@ class LiveJob:
             )  # fmt: skip
 
         job = _with_a_stand_in(arms.features, family, checked)
-        changes: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
+        changes: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False,
+                            evidence=_kept(job))  # fmt: skip
         spec = dataclasses.replace(spec_of(job), **changes)
         with scope.engine():
             inputs = checked_inputs_of(job, spec)
@@ -140,9 +147,19 @@ class LiveJob:
         return self.job.initial_pulls * len(self.arms.features)
 
 
-def _with_a_stand_in(
-    features: np.ndarray, family: Any, checked: Callable[[Instance], Job]
-) -> Job:
+def _kept(job: Job) -> Mixture | None:
+    """The mixture whose largest log e of each piece is kept, for p-values; None: nothing is.
+
+    It is that of the threshold, for pieces that have an index of their own.
+    """
+    shape = traced_shape(job.problem, job.instance.K, job.instance.d)
+    indexed = isinstance(shape, Levels | Rows | Items)
+    count = shape.exists.shape[0] if isinstance(shape, Items) else job.instance.K
+    known = isinstance(job.threshold, Mixture) and indexed and count <= MOST_WITH_P_VALUES
+    return job.threshold if known else None
+
+
+def _with_a_stand_in(features: np.ndarray, family: Any, checked: Callable[[Instance], Job]) -> Job:
     """The job of an instance whose theta is made up; nothing that a live run does reads it."""
     tie: TieError | None = None
     for attempt in range(_TRIES):

@@ -43,6 +43,14 @@ class Moment:
         """Whether the run has ended."""
         return self.seen is not None and bool(self.seen.over)
 
+    @property
+    def ended_by_hand(self) -> bool:
+        """Whether `Moments.ended` has ended the run."""
+        seen = self.seen
+        if seen is None or not seen.over:
+            return False
+        return not (seen.stopped or seen.bad_arm or seen.bad_answer or seen.fault)
+
 
 class Moments:
     """The transitions of one live run."""
@@ -143,8 +151,20 @@ class Moments:
             moment = dataclasses.replace(moment, lane=lane, asked=(*moment.asked, arm))
         return moment
 
+    def ended(self, moment: Moment) -> Moment:
+        """The moment at which a person ends the run: nothing is checked from here on."""
+        assert moment.lane is not None and moment.seen is not None
+        t = moment.lane.stats.t
+        with scope.engine():
+            closed = jax.numpy.broadcast_to(t, moment.lane.closed_at.shape)
+            lane = dataclasses.replace(
+                moment.lane, done=jax.numpy.ones_like(moment.lane.done), closed_at=closed
+            )
+        seen = moment.seen._replace(over=1, samples=int(t[0]), t=int(t[0]))
+        return dataclasses.replace(moment, lane=lane, seen=seen, asked=())
+
     def look(self, moment: Moment) -> dict[str, np.ndarray]:
-        """LLRs, beta and answer of the present statistics; see `look` of the program."""
+        """Evidence, beta and answer of the present statistics; see `look` of the program."""
         with scope.engine():
             return jax.tree.map(np.asarray, self.program.look(self.job.inputs, moment.lane))
 
@@ -178,4 +198,3 @@ class Moments:
             ))  # fmt: skip
             lane = dataclasses.replace(bare, item=idle[0], done=idle[1], prepared=prepared)
         return lane, state
-

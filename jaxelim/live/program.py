@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.cache import KEPT, Cache, Jitted
+from jaxelim.contracts import looks
 from jaxelim.contracts.views import Snapshot, Tree, View
 from jaxelim.engine import Inputs, Lane, Queue, Spec, compiler_options
 from jaxelim.engine.asking import Asking, Choice
@@ -201,7 +202,7 @@ class _Functions:
         return choice.state, jnp.stack([choice.arm[0], known])
 
     def look(self, inputs: Inputs, lane: Lane) -> dict[str, Any]:
-        """What a run shows of its state: LLRs [Q], their beta, the answer [W]."""
+        """What a run shows of its state: LLRs and log e [Q], their beta, the answer [W]."""
         self.count()
         step = Step(self.spec)
         stats = dataclasses.replace(lane.stats, t=lane.stats.t - lane.done.astype(jnp.int32))
@@ -216,6 +217,8 @@ class _Functions:
             "public": seen.public,
             "beta": step.observing.betas(lane)[0],
         }
+        if seen.threshold is not None:
+            found["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.lanes) == 0)
         pairs = _pairs(seen)
         if pairs is not None:
             found["pairs"] = pairs

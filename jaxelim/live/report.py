@@ -1,94 +1,192 @@
-"""What a live run shows: its evidence, a table and a figure."""
+"""What a live run shows: a table and a figure."""
 
-import dataclasses
-from collections.abc import Callable
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim.contracts.shapes import Levels
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.live import intervals
+from jaxelim.problems.best_arm import BestArm
+from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.proven import sentence
 from jaxelim.simulation.result import Summary
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from jaxelim.live.forecast import LiveForecast
     from jaxelim.live.run import LiveRun
 
-
-@dataclasses.dataclass(frozen=True)
-class Evidence:
-    """The pieces of the empirical answer, and the evidence against them.
-
-    Attributes:
-        pieces: P pairs (better arm, rival) as the caller names arms, one arm twice for a
-            level; indices of pieces where they are not made of arms.
-        llr: [P], the LLR of each piece.
-        beta: the threshold at the present t.
-        active: [P] bool, which pieces the stopping rule has not eliminated.
-    """
-
-    pieces: tuple
-    llr: np.ndarray
-    beta: float
-    active: np.ndarray
-
-    @staticmethod
-    def of(found: dict[str, np.ndarray], name: Callable[[int], Any] | None) -> "Evidence":
-        """From the arrays of `Moments.look`; `name`: what an arm is called, None for no arms."""
-        exists = found["exists"]
-        pieces: tuple = tuple(np.flatnonzero(exists).tolist())
-        if "pairs" in found and name is not None:
-            pieces = tuple((name(i), name(k)) for i, k in found["pairs"][exists])
-        return Evidence(
-            pieces, found["llr"][exists], float(found["beta"]), found["active"][exists]
-        )
-
-    @property
-    def labels(self) -> list[str]:
-        """The pieces in words."""
-        each = [one if isinstance(one, tuple) else (one, one) for one in self.pieces]
-        return [str(i) if i == k else f"{i} > {k}" for i, k in each]
+EQUAL = 1.0
+"""The LLR of two arms below which they look equal: 1.4 standard errors apart."""
+_FEW = 30
+"""Fewest rewards of each arm before arms look equal."""
 
 
-def summary(run: "LiveRun") -> Summary:
+def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
     """A table with a row for each arm, and the state of the run in words."""
-    counts, means, times = run.counts, run.means, run.elimination_times
-    answer, rows = run.answer, []
-    for k, name in enumerate(run.names):
-        row = {"arm": name, "pulls": int(counts[k]), "mean": float(means[k])}
-        if times is not None and times.shape == counts.shape:
-            row["out at"] = int(times[k]) or "-"
-        if answer is not None and answer.size == counts.size:
-            row["answer"] = "x" if answer[k] else ""
-        rows.append(row)
     given = run.settings
     title = f"{given['rule']!r}, {given['problem']!r}, delta = {given['delta']:g}"
-    return Summary(title, tuple(rows), _notes(run))
-
-
-def _notes(run: "LiveRun") -> tuple[str, ...]:
-    if run.answer is None:
-        return (f"{run.told} rewards; {run.first} are needed for the first check.",)
-    found = ", ".join(map(str, run.answer_arms))
-    guarantee = sentence(run.settings["threshold"], run.proven)
-    if run.stopped:
-        more = run.told - run.samples
-        after = f" {more} rewards came after that." if more else ""
-        ended = f"The run stopped after {run.samples} rewards. The answer: {found}.{after}"
-        return ended, guarantee
-    now = run.evidence
-    least = float(np.min(now.llr[now.active], initial=np.inf))
-    state = f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
-    return (
-        f"The run is open after {run.told} rewards: {state}.",
-        f"The empirical answer, without guarantee: {found}.",
-        guarantee,
-    )
+    shown = _Shown(run)
+    return Summary(title, tuple(shown.rows()), tuple(shown.notes(forecast)))
 
 
 def figure(run: "LiveRun") -> "Figure":
-    """The LLRs of the pieces beside beta, and the arms' means and pulls."""
+    """The evidence beside the level, and the arms' intervals and pulls."""
     from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
     now, arms = run.evidence, [str(one) for one in run.names]
-    return live_figure(now.labels, now.llr, now.beta, now.active, arms, run.means, run.counts)
+    found = None if intervals.missing(run._job) else run.intervals()
+    ends = None if found is None else (found.low, found.high, found.level)
+    values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
+    given = now.labels, values, now.beta, now.active, arms, run.means, run.counts
+    return live_figure(*given, words, ends)
+
+
+class _Shown:
+    """The parts of a summary."""
+
+    def __init__(self, run: "LiveRun"):
+        self.run, self.job = run, run._job.job
+        self.counts, self.means, self.answer = run.counts, run.means, run.answer
+        self.began = run._moment.lane is not None
+        self.p_values = run.p_values if self.began else None
+        covered = self.began and not intervals.missing(run._job)
+        self.intervals = run.intervals() if covered else None
+        shape = traced_shape(self.job.problem, self.job.instance.K, self.job.instance.d)
+        self.levels = isinstance(shape, Levels)
+        of_arms = self.job.problem.made_of_arms and not self.levels
+        self.leader = self._leader() if self.began and of_arms else None
+        low = getattr(self.job.instance.family, "low", -np.inf)
+        self.relative = self.leader is not None and low >= 0 and self.means[self.leader] > 0
+
+    def _leader(self) -> int:
+        """The arm of the answer if it is one arm, else that of the largest mean."""
+        alone = self.answer is not None and self.answer.sum() == 1
+        return int(np.argmax(self.answer if alone else self.means))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each arm, all with the same columns."""
+        run, times = self.run, self.run.elimination_times
+        rows = []
+        for k, name in enumerate(run.names):
+            row = {"arm": name, "pulls": int(self.counts[k]), "mean": float(self.means[k])}
+            if self.intervals is not None:
+                row |= {"low": float(self.intervals.low[k]), "high": float(self.intervals.high[k])}
+            if self.leader is not None:
+                row["lift"] = self._lift(k)
+            p = self._p_value(k)
+            if p is not None:
+                row["p"] = p
+            if times is not None and times.shape == self.counts.shape:
+                row["out at"] = int(times[k]) or "-"
+            if self.answer is not None and self.answer.size == self.counts.size:
+                row["answer"] = "x" if self.answer[k] else ""
+            rows.append(row)
+        return rows
+
+    def _lift(self, k: int) -> Any:
+        """The mean over the leader's, less 1; the difference where means may be below 0."""
+        if k == self.leader:
+            return "-"
+        own, best = self.means[k], self.means[self.leader]
+        return f"{own / best - 1:+.1%}" if self.relative else float(own - best)
+
+    def _p_value(self, k: int) -> Any:
+        """Of the leader's being no better; of the side of a level; None: there is none."""
+        if self.p_values is None:
+            return None
+        if self.levels:
+            return float(self.p_values.together[k].min())
+        if self.leader is None:
+            return None
+        return "-" if k == self.leader else float(self.p_values.together[self.leader, k])
+
+    def notes(self, forecast: "LiveForecast | None") -> list[str]:
+        """The state of the run, its guarantee, and what the columns are."""
+        run = self.run
+        if not self.began:
+            return [f"{run.told} rewards; {run.first} are needed for the first check."]
+        guarantee = sentence(run.settings["threshold"], run.proven)
+        if run.ended_by_hand:
+            ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
+            return [f"{ended} There is no answer; intervals and p-values hold.", *self._columns()]
+        found = ", ".join(map(str, run.answer_arms))
+        if self.p_values is not None and not math.isnan(self.p_values.answer):
+            found += f" (p = {float(self.p_values.answer):.2g})"
+        if run.stopped:
+            ended = f"The run stopped after {run.samples} rewards. The answer: {found}"
+            return [f"{ended}{self._later()}", guarantee, *self._columns()]
+        more = [] if forecast is None else [str(forecast)]
+        return [
+            f"The run is open after {run.told} rewards: {self._state()}.",
+            f"The empirical answer, without guarantee: {found}.",
+            guarantee, *self._columns(), *self._equal(), *more,
+        ]  # fmt: skip
+
+    def _later(self) -> str:
+        more = self.run.told - self.run.samples
+        return f". {more} rewards came after that." if more else "."
+
+    def _state(self) -> str:
+        now = self.run.evidence
+        if now.log_e is None:
+            least = float(np.min(now.llr[now.active], initial=np.inf))
+            return f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
+        least = float(np.min(now.log_e[now.active], initial=np.inf))
+        level = f"level {now.beta:.4g}"
+        if isinstance(self.job.threshold, Mixture):
+            level += f" = log({self.job.threshold.pieces}/delta)"
+        return f"least log e of an active piece {least:.4g}, {level}"
+
+    def _columns(self) -> list[str]:
+        """What the columns are."""
+        notes = []
+        if self.intervals is not None:
+            notes.append(
+                "low, high: intervals that hold for all arms at once, at every look, with "
+                f"probability {self.intervals.level:.4g}."
+            )
+        if self.leader is not None:
+            leader = self.run.names[self.leader]
+            lift = f"mean/{self.means[self.leader]:.4g} - 1" if self.relative else "difference"
+            words = f"lift: over {leader}, {lift}."
+            if self.p_values is not None:
+                words += f" p: of {leader} being no better, for all pairs at once, at every look."
+            notes.append(words)
+        elif self.levels and self.p_values is not None:
+            notes.append("p: of the other side of the level, for all arms at once, at every look.")
+        return notes
+
+    def _equal(self) -> list[str]:
+        """What helps where two arms look equal, if that is so."""
+        slack = SlackRows in self.job.instance.family.shapes
+        if type(self.job.problem) is not BestArm or self.intervals is None or not slack:
+            return []
+        now, rival = self.run.evidence, int(np.argsort(self.means)[-2])
+        pair = (self.run.names[self.leader], self.run.names[rival])
+        if pair not in now.pieces or self.counts.min() < _FEW:
+            return []
+        if now.llr[now.pieces.index(pair)] >= EQUAL:
+            return []
+        words = (
+            f"{pair[0]} and {pair[1]} look equal. BestArm(epsilon=..) ends a run even so: its "
+            "answer may be worse than the best by epsilon."
+        )
+        if isinstance(self.job.threshold, Mixture):
+            words += f" From epsilon = {self._ending():.3g} on these rewards would do."
+        return [words]
+
+    def _ending(self) -> float:
+        """The least epsilon at which a run with these rewards would end."""
+        run, lane = self.run, self.run._moment.lane
+        assert lane is not None and self.leader is not None
+        others = np.flatnonzero(np.arange(self.counts.size) != self.leader)
+        leader = np.full_like(others, self.leader)
+        level = 1 - float(self.job.deltas[0])
+        pieces = self.job.threshold.pieces
+        high = intervals.of_pairs(run._job, lane, others, leader, level, pieces)[2]
+        return max(float(high.max()), 0.0)

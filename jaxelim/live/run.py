@@ -19,17 +19,17 @@ from jaxelim.errors import (
     UnsupportedError,
 )
 from jaxelim.files import writable_file
-from jaxelim.live import book, report
+from jaxelim.live import book, forecast, report
+from jaxelim.live.forecast import LiveForecast
 from jaxelim.live.job import Arms, LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
-from jaxelim.live.report import Evidence
 from jaxelim.live.settings import arguments, encoded, versions
+from jaxelim.live.state import LiveState
 from jaxelim.simulation.failures import Place, failure
-from jaxelim.simulation.proven import proven
 from jaxelim.simulation.result import Summary
 from jaxelim.stopping.llr import LLR
-from jaxelim.thresholds.basic import Heuristic
+from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,16 +39,17 @@ LARGEST = 1e100
 """The largest absolute value of a reward, in the unit of a run; squares must not overflow."""
 
 
-class LiveRun:
+class LiveRun(LiveState):
     """A run of a sampling rule on rewards from outside, one at a time.
 
     `ask` gives the next arm, `tell` takes a reward. Each reward is followed by a check
     of elimination and stopping, as in `simulate`. A live run that is told the rewards of
     a simulated run, in order, makes the same pulls and stops at the same time.
 
-    The error probability is at most delta where the threshold keeps it, if rewards of
-    an arm are independent draws from one distribution of the family, and if the time at
-    which a reward is told does not depend on its value. See docs/how-to/live-runs.md.
+    With the default threshold the answer is wrong with probability at most delta, if
+    rewards of an arm are independent draws from one distribution of the family, and if
+    the time at which a reward is told does not depend on its value. See
+    docs/how-to/live-runs.md. `proven` says whether that holds for another threshold.
 
     Args:
         arms: features [K, d]; a number K, or K names, of independent arms; or a mapping
@@ -58,7 +59,10 @@ class LiveRun:
         family: of the rewards; None: `Gaussian(1.0)`.
         delta: the error probability, in (0, 1).
         stopping: one stopping rule.
-        elimination, threshold, ridge, initial_pulls: as in `simulate`.
+        threshold: as in `simulate`, which has another default. `Mixture()` is defined for
+            most rewards and problems, without a ridge; elsewhere it is refused, and the
+            message names another.
+        elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
 
     Raises:
@@ -75,7 +79,7 @@ class LiveRun:
         delta: float = 0.01,
         stopping: StoppingRule = LLR(),  # noqa: B008 (frozen)
         elimination: Any = None,
-        threshold: Callable = Heuristic(),  # noqa: B008 (frozen)
+        threshold: Callable = Mixture(),  # noqa: B008 (frozen)
         ridge: float | None = None,
         initial_pulls: int | None = None,
         seed: int = 0,
@@ -187,143 +191,71 @@ class LiveRun:
             raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
         raise OverError(self.answer_arms, seen.samples)
 
-    # What is known.
+    def stop(self) -> Summary:
+        """End the run by hand, for good.
 
-    @property
-    def names(self) -> tuple:
-        """The arms as the caller names them: [K]."""
-        return tuple(self._job.arms.name(k) for k in range(len(self._job.arms.features)))
+        There is no answer then. Intervals and p-values hold, as they do at any time; see
+        `LiveState.intervals` and `LiveState.p_values`. Later rewards are recorded.
 
-    @property
-    def first(self) -> int:
-        """The number of initial pulls, which enter together."""
-        return self._job.first
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The problem, the rule, delta and the threshold."""
-        job, own = self._job.job, ("problem", "rule", "threshold")
-        return {"delta": float(job.deltas[0]), **{name: getattr(job, name) for name in own}}
-
-    @property
-    def proven(self) -> bool | str:
-        """As `Result.proven`: True, or why the threshold does not prove the answer."""
-        return proven(self._job.job, truth=False)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the run has ended, by its stopping rule."""
-        return self._moment.over and bool(self._moment.seen and self._moment.seen.stopped)
-
-    @property
-    def samples(self) -> int:
-        """The number of rewards until the run ended; so far, if it is open."""
-        seen = self._moment.seen
-        return seen.samples if self.stopped and seen is not None else self._moment.told
-
-    @property
-    def told(self) -> int:
-        """The number of all rewards, those after the end of the run too."""
-        return self._moment.told
-
-    @property
-    def waiting(self) -> tuple:
-        """Arms that were asked for and not told; without the initial pulls."""
-        return tuple(map(self._job.arms.name, self._moment.asked))
-
-    @property
-    def counts(self) -> np.ndarray:
-        """The number of rewards of each arm: int64 [K]."""
-        if self._moment.lane is None:
-            late = np.bincount([k for k, _ in self._moment.early], minlength=len(self.names))
-            return np.array([len(one) for one in self._moment.first]) + late
-        return np.asarray(self._moment.lane.stats.counts)[:, 0].astype(np.int64)
-
-    @property
-    def means(self) -> np.ndarray:
-        """The estimates: float64 [K]; NaN for arms without a reward before the start.
-
-        Averages of the rewards; for linear arms phi_k . theta_hat.
-        """
-        lane, scale = self._moment.lane, self._job.job.instance.family.scale
-        if lane is not None:
-            return np.asarray(lane.stats.means)[:, 0] * scale
-        each = [list(one) for one in self._moment.first]
-        for k, reward in self._moment.early:
-            each[k].append(reward)
-        return np.array([np.mean(one) if one else np.nan for one in each])
-
-    @property
-    def answer(self) -> np.ndarray | None:
-        """The answer, bool [K] as in `Trace`; None before the start.
-
-        While the run is open it is the empirical answer, without guarantee.
-        """
-        lane = self._moment.lane
-        if lane is None:
-            return None
-        if self.stopped:
-            return np.asarray(lane.answers)[0, 0, :, 0]
-        return self._moments.look(self._moment)["public"]
-
-    @property
-    def answer_arms(self) -> tuple:
-        """The arms in the answer, as the caller names them; numbers of items or answers."""
-        answer = self.answer
-        if answer is None:
-            return ()
-        of_arms = self._job.job.problem.answer_axis is None and answer.size == len(self.names)
-        name = self._job.arms.name if of_arms else int
-        return tuple(name(k) for k in np.flatnonzero(answer).tolist())
-
-    @property
-    def elimination_times(self) -> np.ndarray | None:
-        """t when the stopping rule eliminated each arm, 0 for never: as in `Trace`.
-
-        [K]; of top m [K, K], ordered pairs. None where nothing is recorded.
-        """
-        lane, spec = self._moment.lane, self._job.spec
-        if lane is None or not spec.stopping[0].eliminates:
-            return None
-        found = lane.observers[0].times()
-        if found is None:
-            return None
-        found = np.asarray(found)[0, ..., 0]
-        return np.where(found <= self.samples, found, 0)
-
-    @property
-    def active(self) -> np.ndarray:
-        """What is not eliminated, bool: arms [K], or of `elimination_times`' shape.
-
-        Where times are not recorded: the pieces of the empirical answer.
-        """
-        times = self.elimination_times
-        if times is not None:
-            return times == 0
-        if self._moment.lane is None or not self._job.spec.stopping[0].eliminates:
-            return np.ones(len(self.names), bool)
-        return self.evidence.active
-
-    @property
-    def evidence(self) -> Evidence:
-        """The LLR of each piece of the empirical answer, beside beta.
+        Returns:
+            The summary.
 
         Raises:
+            OverError: the run has ended before.
             UnsupportedError: not every arm has its first rewards.
+            StoreError: the file cannot be written; then nothing has changed.
         """
-        if self._moment.lane is None:
-            allowed = f"after the first {self.first} rewards, {self.told} so far"
-            raise UnsupportedError("evidence", self, allowed)
-        found = self._moments.look(self._moment)
-        of_arms = self._job.job.problem.answer_axis is None
-        return Evidence.of(found, self._job.arms.name if of_arms else None)
+        with self._lock:
+            self._refuse_over()
+            self._started("stop")
+            self._commit(self._moments.ended(self._moment), {"stop": True})
+        return self.summary()
 
-    def summary(self) -> Summary:
-        """A table with a row for each arm, and the state of the run in words."""
-        return report.summary(self)
+    # What is shown.
+
+    def forecast(
+        self, runs: int = forecast.RUNS, most: int = forecast.MOST, seed: int = 0
+    ) -> LiveForecast:
+        """How many more rewards the run needs, by simulating on from here; takes seconds.
+
+        The simulated runs take the estimates for the truth. So the range is that of chance
+        alone, and the forecast is only as good as the estimates.
+
+        Args:
+            runs: number of simulated runs.
+            most: rewards after which a simulated run is cut off.
+            seed: of the simulated rewards.
+
+        Raises:
+            ArgumentError: an argument is out of range.
+            OverError: the run has ended.
+            UnsupportedError: not every arm has its first rewards; or the rule or the family
+                cannot be simulated.
+        """
+        runs = checks.integer("runs", runs, low=1, high=forecast.MOST_RUNS)
+        most = checks.integer("most", most, low=1, high=forecast.LONGEST)
+        seed = checks.seed(seed)
+        self._refuse_over()
+        self._started("forecast")
+        now = self._moments.look(self._moment)["public"]
+        return forecast.simulated(self._job, self._moment, now, runs, most, seed)
+
+    def summary(self, forecast: bool = False) -> Summary:
+        """A table with a row for each arm, and the state of the run in words.
+
+        For each arm: the estimate with its interval; its lift over the leader; and the
+        p-value of the leader's being no better.
+
+        Args:
+            forecast: whether to say how many more rewards the run needs, as `forecast()`.
+        """
+        more = None
+        if forecast and self._moment.lane is not None and not self._moment.over:
+            more = self.forecast()
+        return report.summary(self, more)
 
     def figure(self) -> "Figure":
-        """The LLRs of the pieces beside beta, and the arms' means and pulls.
+        """The evidence beside the level, and the arms' intervals and pulls.
 
         Raises:
             UnsupportedError: not every arm has its first rewards.
@@ -485,6 +417,9 @@ class LiveRun:
         """Repeat an event; returns whether the rule chose other arms than those recorded."""
         if "tell" in event:
             self._moment = self._moments.told(self._moment, event["tell"], event["rewards"])
+            return False
+        if "stop" in event:
+            self._moment = self._moments.ended(self._moment)
             return False
         now, recorded = self._moment, tuple(event["ask"])
         after = (*now.asked, *recorded)

@@ -14,7 +14,7 @@ import jaxelim
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.described import known
 
-STATE = 1
+STATE = 2
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
 OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
 """Arguments of a live run that a file may hold by the name of their class alone."""

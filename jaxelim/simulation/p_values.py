@@ -68,10 +68,23 @@ def p_values(result: Any) -> PValues | None:
     """The p-values of a result's runs; None where they were not recorded."""
     if result.log_e is None:
         return None
-    k = result.pulls.shape[-1]
-    linear = result.instance.structure == "linear"
-    wrong = 1 if linear else result.problem.wrong_answers(k)
-    sides = result.settings["p_values"] == "sides"
-    found = PValues.of(result.log_e, result.answer, wrong, sides)
+    which = result.settings["p_values"]
+    return of_pieces(result.log_e, result.answer, result.instance, result.problem, which)
+
+
+def of_pieces(
+    log_e: np.ndarray, answer: np.ndarray, instance: Any, problem: Any, which: str
+) -> PValues:
+    """The p-values of runs of an instance and a problem.
+
+    Args:
+        log_e, answer: as in `PValues.of`.
+        instance: its structure and its number of arms are read.
+        problem: of the runs.
+        which: "pairs" or "sides".
+    """
+    linear = instance.structure == "linear"
+    wrong = 1 if linear else problem.wrong_answers(instance.K)
+    found = PValues.of(log_e, answer, wrong, which == "sides")
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(found, together=found.pairs) if linear else found

@@ -116,23 +116,24 @@ class Mixture(PieceThreshold):
     def bound(self, instance: "Instance", problem: "Problem", **call: Any) -> Self:
         family, rule = instance.family, call["rule"]
         if not family.has("log_e"):
-            allowed = f"a threshold without mixtures: {family!r} defines no log_e"
+            allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
             raise UnsupportedError("threshold", self, allowed)
         family.check_prior(self.grid)
         if call["ridge"]:
-            allowed = f"None or 0 with {self!r}, which covers no bias"
+            allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)
         elimination = call["elimination"]
         if elimination is not None and not elimination.shared:
-            allowed = f"SelectiveElimination() or FullElimination() with {self!r}"
+            allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
             raise UnsupportedError("elimination", elimination, allowed)
         native = any(one.name == "native" for one in call["stopping"])
         if native and rule.native_test() not in _INTERVALS:
             name = type(rule).__name__
-            allowed = f"a threshold beta(t, delta): the native test of {name} compares it itself"
+            allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
             raise UnsupportedError("threshold", self, allowed)
         if native and family.name not in _KNOWN_VARIANCE:
-            allowed = f"LLR() with {self!r}: native tests are proven for Gaussian rewards alone"
+            allowed = "LLR(), as native tests are proven for Gaussian rewards alone; or "
+            allowed += "threshold=Heuristic()"
             raise UnsupportedError("stopping", call["stopping"], allowed)
         caution = rule.caution(instance, self)
         if caution is not None:
@@ -142,6 +143,7 @@ class Mixture(PieceThreshold):
         if pieces is None:
             name = type(problem).__name__
             allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"
+            allowed += "; or Heuristic(), without proof"
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=pieces)
 

@@ -1,0 +1,67 @@
+"""The evidence of a live run about its empirical answer."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxelim.simulation.p_values import PValues
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """The pieces of the empirical answer, and the evidence against them.
+
+    A threshold such as `Mixture` refutes a piece where its log e exceeds the level
+    `beta`. Any other refutes it where its LLR does.
+
+    Attributes:
+        pieces: P pairs (better arm, rival) as the caller names arms, one arm twice for a
+            level; indices of pieces where they are not made of arms.
+        llr: [P], the LLR of each piece.
+        beta: the threshold at the present t; of a `Mixture` the level log(P/delta).
+        active: [P] bool, which pieces the stopping rule has not eliminated.
+        log_e: [P], log e of each piece at the present t; None for other thresholds.
+        p_values: [P], anytime p-values. Each holds for a piece that was named before the
+            run: P(p ever <= a) <= a if the piece holds the truth. They never rise.
+        p_together: [P], those that hold for the pieces of all answers at once. So they
+            hold for pieces that were chosen by looking.
+        p_answer: that of the present answer: P(p <= a and the answer is wrong) <= a,
+            whenever one looks. NaN where the number of pieces P is not known.
+            The p-values are None where the run keeps none; see `LiveState.p_values`.
+    """
+
+    pieces: tuple
+    llr: np.ndarray
+    beta: float
+    active: np.ndarray
+    log_e: np.ndarray | None = None
+    p_values: np.ndarray | None = None
+    p_together: np.ndarray | None = None
+    p_answer: float | None = None
+
+    @staticmethod
+    def of(
+        found: dict[str, np.ndarray], p_values: PValues | None, name: Callable[[int], Any] | None
+    ) -> "Evidence":
+        """From the arrays of `Moments.look`; `name`: what an arm is called, None for no arms."""
+        exists = found["exists"]
+        pieces: tuple = tuple(np.flatnonzero(exists).tolist())
+        if "pairs" in found and name is not None:
+            pieces = tuple((name(i), name(k)) for i, k in found["pairs"][exists])
+        log_e = found["log_e"][exists] if "log_e" in found else None
+        here = pieces, found["llr"][exists], float(found["beta"]), found["active"][exists], log_e
+        if p_values is None or "pairs" not in found:
+            return Evidence(*here)
+        first, second = found["pairs"][exists].T
+        if np.array_equal(first, second):  # the side of a level that the answer rules out
+            second = found["public"][first].astype(int)
+        each = p_values.pairs[first, second], p_values.together[first, second]
+        return Evidence(*here, *each, float(p_values.answer))
+
+    @property
+    def labels(self) -> list[str]:
+        """The pieces in words."""
+        each = [one if isinstance(one, tuple) else (one, one) for one in self.pieces]
+        return [str(i) if i == k else f"{i} > {k}" for i, k in each]

@@ -1,0 +1,156 @@
+"""How many more rewards a live run needs: runs that are simulated on from its state."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxelim import engine, scope
+from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
+from jaxelim.families import noise
+from jaxelim.families.unknown_variance import GaussianUnknownVariance
+from jaxelim.instances.instance import Instance
+from jaxelim.live.job import LiveJob
+from jaxelim.live.moment import Moment
+from jaxelim.live.program import varying
+
+RUNS = 32
+"""Simulated runs of a forecast."""
+MOST = 10**6
+"""Rewards after which a simulated run is cut off."""
+MOST_RUNS, LONGEST = 10**4, 10**9
+_CHUNKS = 256
+"""Chunks of steps in one call, after which Ctrl-C is heard."""
+SHARE = 0.8
+"""The share of simulated runs that the range of a forecast covers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveForecast:
+    """What simulated runs needed from the present state on, if the estimates are right.
+
+    Attributes:
+        more: [runs] int64, further rewards until the simulated run was over.
+        stopped: [runs] bool, whether it stopped; else it was cut off at `most`.
+        answers: [runs, W] bool, the answers as in `Trace`.
+        now: [W] bool, the present empirical answer.
+        most: rewards after which a run was cut off.
+    """
+
+    more: np.ndarray
+    stopped: np.ndarray
+    answers: np.ndarray
+    now: np.ndarray
+    most: int
+
+    @property
+    def median(self) -> float:
+        """The median number of further rewards; infinite if so many runs were cut off."""
+        return self.quantile(0.5)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The quantiles that hold the middle 80% of the runs; infinite as in `median`."""
+        return self.quantile((1 - SHARE) / 2), self.quantile((1 + SHARE) / 2)
+
+    @property
+    def same_answer(self) -> float:
+        """The share of the runs that stopped with the present answer, of those that stopped."""
+        if not self.stopped.any():
+            return float("nan")
+        return float((self.answers == self.now).all(-1)[self.stopped].mean())
+
+    def quantile(self, share: float) -> float:
+        """The quantile of the further rewards, one of their values; inf for a run cut off."""
+        return float(np.quantile(np.where(self.stopped, self.more, np.inf), share, method="lower"))
+
+    def __str__(self) -> str:
+        low, high = map(self._words, self.range)
+        words = (
+            f"Forecast: {self._words(self.median)} more rewards; {low} to {high} in {SHARE:.0%} of "
+            f"{self.more.size} runs that were simulated on from the estimates."
+        )
+        if self.stopped.any():
+            words += f" {self.same_answer:.0%} of those that stopped have the present answer."
+        return words
+
+    def _words(self, count: float) -> str:
+        return f"{count:,.0f}" if np.isfinite(count) else f"over {self.most:,}"
+
+
+def simulated(
+    job: LiveJob, moment: Moment, now: np.ndarray, runs: int, most: int, seed: int
+) -> LiveForecast:
+    """Simulate runs on from a moment, with the estimates as the truth.
+
+    Args:
+        job: of the live run.
+        moment: with lanes, not over.
+        now: the present answer, [W] bool.
+        runs: number of simulated runs.
+        most: rewards after which a run is cut off.
+        seed: of the rewards.
+    """
+    assert moment.lane is not None
+    lanes = -(-runs // LANE_GROUP) * LANE_GROUP
+    spec = dataclasses.replace(job.spec, lanes=lanes, queue=lanes, evidence=None)
+    with scope.engine():
+        began = int(moment.lane.stats.t[0])
+        truth = jax.tree.map(
+            lambda x: np.asarray(x, spec.dtype) if np.asarray(x).dtype.kind == "f" else x,
+            spec.family.nature(_estimated(job, moment)),
+        )
+        changed: Any = dict(nature=truth, cap=np.int32(began + most), key=noise.key(seed))
+        inputs, queue = dataclasses.replace(job.inputs, **changed), _queue(job, spec, runs)
+        program = engine.program(spec, inputs)
+        carry = _begun(job, spec, moment, program.empty(inputs, queue), queue)
+        inputs, queue, carry = program.begun(inputs, queue, carry)
+        while int(carry.live) > 0 and not bool(carry.failed):
+            carry = program.advance(inputs, queue, carry, np.int32(_CHUNKS))
+        out = jax.tree.map(lambda x: np.asarray(x)[: int(carry.finished)], carry.out)
+    order = np.argsort(out.item)
+    more = out.samples[order, 0, 0].astype(np.int64) - began
+    return LiveForecast(more, out.stopped[order, 0, 0], out.answer[order, 0, 0], now, most)
+
+
+def _estimated(job: LiveJob, moment: Moment) -> Instance:
+    """The instance whose truth are the estimates, a little inside the family's range."""
+    assert moment.lane is not None
+    stats: Any = moment.lane.stats
+    alone = lambda x: np.asarray(x)[:, 0]  # noqa: E731
+    family, features = job.job.instance.family, job.arms.features
+    means, counts = alone(stats.means) * family.scale, alone(stats.counts)
+    low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
+    means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))
+    if isinstance(family, GaussianUnknownVariance):
+        family = dataclasses.replace(family, std=tuple(np.sqrt(alone(stats.variances)).tolist()))
+    theta = np.linalg.lstsq(features, means, rcond=None)[0]
+    return Instance(features, theta, family=family)
+
+
+def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:
+    """As many runs as there are; each has begun."""
+    none = np.zeros(spec.queue, np.int32)
+    given: Any = dict(
+        run=np.arange(spec.queue, dtype=np.int32), row=none, instance=none,
+        delta=np.repeat(np.asarray(job.queue.delta)[:, :1], spec.queue, 1), length=np.int32(runs),
+    )  # fmt: skip
+    return Queue(**given)
+
+
+def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue) -> Carry:
+    """The carry whose lanes all have the state of the live run."""
+    assert moment.lane is not None
+    each = np.arange(spec.lanes, dtype=np.int32)
+    bare = dataclasses.replace(varying(moment.lane), log_e=None, log_e_at=None)
+    lane = jax.tree.map(lambda x: x[..., np.zeros(spec.lanes, np.int32)], bare)
+    own: Any = dict(
+        item=np.where(each < queue.length, each, spec.queue).astype(np.int32), run=each,
+        row=np.zeros_like(each), done=each >= queue.length,
+        prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
+    )  # fmt: skip
+    lane = dataclasses.replace(lane, **own)
+    return dataclasses.replace(
+        empty, lane=lane, next=np.int32(queue.length), live=np.int32(queue.length)
+    )

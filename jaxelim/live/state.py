@@ -1,0 +1,233 @@
+"""What is known of a live run: what its properties read."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.engine import Lane
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.live import intervals
+from jaxelim.live.evidence import Evidence
+from jaxelim.live.intervals import Intervals
+from jaxelim.live.job import LiveJob
+from jaxelim.live.moment import Moment, Moments
+from jaxelim.simulation.intervals import Estimated
+from jaxelim.simulation.p_values import PValues, of_pieces, recorded
+from jaxelim.simulation.proven import proven
+
+
+class LiveState:
+    """What is known of a live run. Reading it changes nothing."""
+
+    _job: LiveJob
+    _moments: Moments
+    _moment: Moment
+
+    @property
+    def names(self) -> tuple:
+        """The arms as the caller names them: [K]."""
+        return tuple(self._job.arms.name(k) for k in range(len(self._job.arms.features)))
+
+    @property
+    def first(self) -> int:
+        """The number of initial pulls, which enter together."""
+        return self._job.first
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The problem, the rule, delta and the threshold."""
+        job, own = self._job.job, ("problem", "rule", "threshold")
+        return {"delta": float(job.deltas[0]), **{name: getattr(job, name) for name in own}}
+
+    @property
+    def proven(self) -> bool | str:
+        """As `Result.proven`: True, or why the threshold does not prove the answer."""
+        return proven(self._job.job, truth=False)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has ended by its stopping rule."""
+        return self._moment.over and bool(self._moment.seen and self._moment.seen.stopped)
+
+    @property
+    def ended_by_hand(self) -> bool:
+        """Whether `LiveRun.stop` has ended the run."""
+        return self._moment.ended_by_hand
+
+    @property
+    def samples(self) -> int:
+        """The number of rewards until the run ended; so far, if it is open."""
+        seen, ended = self._moment.seen, self.stopped or self.ended_by_hand
+        return seen.samples if ended and seen is not None else self._moment.told
+
+    @property
+    def told(self) -> int:
+        """The number of all rewards, those after the end of the run too."""
+        return self._moment.told
+
+    @property
+    def waiting(self) -> tuple:
+        """Arms that were asked for and not told; without the initial pulls."""
+        return tuple(map(self._job.arms.name, self._moment.asked))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of rewards of each arm: int64 [K]."""
+        if self._moment.lane is None:
+            late = np.bincount([k for k, _ in self._moment.early], minlength=len(self.names))
+            return np.array([len(one) for one in self._moment.first]) + late
+        return np.asarray(self._moment.lane.stats.counts)[:, 0].astype(np.int64)
+
+    @property
+    def means(self) -> np.ndarray:
+        """The estimates: float64 [K]; NaN for arms without a reward before the start.
+
+        Averages of the rewards; for linear arms phi_k . theta_hat.
+        """
+        lane, scale = self._moment.lane, self._job.job.instance.family.scale
+        if lane is not None:
+            return np.asarray(lane.stats.means)[:, 0] * scale
+        each = [list(one) for one in self._moment.first]
+        for k, reward in self._moment.early:
+            each[k].append(reward)
+        return np.array([np.mean(one) if one else np.nan for one in each])
+
+    @property
+    def answer(self) -> np.ndarray | None:
+        """The answer, bool [K] as in `Trace`; None before the start, and after `LiveRun.stop`.
+
+        While the run is open it is the empirical answer, without guarantee.
+        """
+        lane = self._moment.lane
+        if lane is None or self.ended_by_hand:
+            return None
+        if self.stopped:
+            return np.asarray(lane.answers)[0, 0, :, 0]
+        return self._moments.look(self._moment)["public"]
+
+    @property
+    def answer_arms(self) -> tuple:
+        """The arms in the answer, as the caller names them; numbers of items or answers."""
+        answer = self.answer
+        if answer is None:
+            return ()
+        of_arms = self._job.job.problem.answer_axis is None and answer.size == len(self.names)
+        name = self._job.arms.name if of_arms else int
+        return tuple(name(k) for k in np.flatnonzero(answer).tolist())
+
+    @property
+    def elimination_times(self) -> np.ndarray | None:
+        """t when the stopping rule eliminated each arm, 0 for never: as in `Trace`.
+
+        [K]; of top m [K, K], ordered pairs. None where nothing is recorded.
+        """
+        lane, spec = self._moment.lane, self._job.spec
+        if lane is None or not spec.stopping[0].eliminates:
+            return None
+        found = lane.observers[0].times()
+        if found is None:
+            return None
+        found = np.asarray(found)[0, ..., 0]
+        return np.where(found <= self.samples, found, 0)
+
+    @property
+    def active(self) -> np.ndarray:
+        """What is not eliminated, bool: arms [K], or of `elimination_times`' shape.
+
+        Where times are not recorded: the pieces of the empirical answer.
+        """
+        times = self.elimination_times
+        if times is not None:
+            return times == 0
+        if self._moment.lane is None or not self._job.spec.stopping[0].eliminates:
+            return np.ones(len(self.names), bool)
+        return self.evidence.active
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence against each piece of the empirical answer, beside the level.
+
+        Raises:
+            UnsupportedError: not every arm has its first rewards.
+        """
+        self._started("evidence")
+        found = self._moments.look(self._moment)
+        of_arms = self._job.job.problem.answer_axis is None
+        return Evidence.of(found, self.p_values, self._job.arms.name if of_arms else None)
+
+    @property
+    def p_values(self) -> PValues | None:
+        """Anytime p-values of all pieces and of the answer, as `Result.p_values`: [K, K], [].
+
+        None where the run keeps none: with another threshold than `Mixture`, for more than
+        64 arms, and for pieces that are neither pairs nor levels. After the end of the run
+        they stay.
+
+        Raises:
+            UnsupportedError: not every arm has its first rewards.
+        """
+        lane, job = self._started("p_values"), self._job
+        if lane.log_e is None:
+            return None
+        answer = self.answer if self.stopped else self._moments.look(self._moment)["public"]
+        assert answer is not None
+        instance, of = job.job.instance, np.asarray(lane.log_e)[..., 0]
+        return of_pieces(of, answer, instance, job.job.problem, recorded(job.job))
+
+    def intervals(self, level: float | None = None) -> Intervals:
+        """Confidence intervals of the means of all arms, which hold together at all times.
+
+        {u : sum_j w_j M_{k,j}(u) < K/(1 - level)} for arm k, with the priors of the
+        threshold if it is a `Mixture`, else with its default ones. Linear arms share one
+        mixture, with 1 in place of K. They may be looked at as often as one likes, and
+        after any stop.
+
+        Args:
+            level: the probability that all of them hold, always; None: 1 - delta.
+
+        Raises:
+            ArgumentError: level is not in (0, 1).
+            UnsupportedError: not every arm has its first rewards; or the family has no
+                mixture, or there is a ridge.
+        """
+        return intervals.of_arms(self._job, self._started("intervals"), self._level(level))
+
+    def difference(
+        self, a: Any, b: Any, level: float | None = None, together: bool = False
+    ) -> Estimated:
+        """mean(a) - mean(b), with a confidence interval that holds at all times.
+
+        Args:
+            a, b: two arms, by name or number.
+            level: the probability that the interval always holds; None: 1 - delta.
+            together: whether the intervals of all pairs hold together, so that a and b may
+                be chosen by looking. False: they were named beforehand.
+
+        Returns:
+            The value, and the ends `low` and `high`.
+
+        Raises:
+            UnknownNameError, ArgumentError: no such arms, or level is not in (0, 1).
+            UnsupportedError: as `intervals`.
+        """
+        first, second = (self._job.arms.index(one) for one in (a, b))
+        if first == second:
+            raise ArgumentError("b", b, "another arm than a")
+        lane, of_pair = self._started("difference"), (np.array([first]), np.array([second]))
+        k = len(self.names)
+        pairs = k * (k - 1) // 2 if together else 1
+        found = intervals.of_pairs(self._job, lane, *of_pair, self._level(level), pairs)
+        return Estimated(*(float(x[0]) for x in found))
+
+    def _level(self, level: float | None) -> float:
+        if level is None:
+            return 1 - float(self._job.job.deltas[0])
+        return checks.real("level", level, low=0, high=1, open=True)
+
+    def _started(self, name: str) -> Lane:
+        """The lanes, which there are once every arm has its first rewards."""
+        if self._moment.lane is None:
+            allowed = f"after the first {self.first} rewards, {self.told} so far"
+            raise UnsupportedError(name, self, allowed)
+        return self._moment.lane
