@@ -69,7 +69,10 @@ KINDS: dict[str, list[Kind]] = {
         Kind("figures", "allocation_figure design_figure pulls_figure information_regret_figure"),
         Kind("figures", "active_arms active_counts Panel save write figure_file MARKERS STYLES"),
     ],
-    "live": [Kind("", "LiveRun"), Kind("live", "Evidence")],
+    "live": [
+        Kind("", "LiveRun"),
+        Kind("live", "Evidence Intervals LiveForecast", "live.state.LiveState"),
+    ],
     "stores": [
         Kind("store", "Store Block Entry Held Stored Merged merge ranges canonical checksum "
              "differences digest slug write_whole FORMAT REVISION"),

@@ -155,8 +155,9 @@ def _kept(job: Job) -> Mixture | None:
     shape = traced_shape(job.problem, job.instance.K, job.instance.d)
     indexed = isinstance(shape, Levels | Rows | Items)
     count = shape.exists.shape[0] if isinstance(shape, Items) else job.instance.K
-    known = isinstance(job.threshold, Mixture) and indexed and count <= MOST_WITH_P_VALUES
-    return job.threshold if known else None
+    if not indexed or count > MOST_WITH_P_VALUES:
+        return None
+    return job.threshold if isinstance(job.threshold, Mixture) else None
 
 
 def _with_a_stand_in(features: np.ndarray, family: Any, checked: Callable[[Instance], Job]) -> Job:

@@ -65,8 +65,9 @@ class _Shown:
 
     def _leader(self) -> int:
         """The arm of the answer if it is one arm, else that of the largest mean."""
-        alone = self.answer is not None and self.answer.sum() == 1
-        return int(np.argmax(self.answer if alone else self.means))
+        if self.answer is not None and self.answer.sum() == 1:
+            return int(np.argmax(self.answer))
+        return int(np.argmax(self.means))
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each arm, all with the same columns."""
@@ -155,7 +156,8 @@ class _Shown:
             lift = f"mean/{self.means[self.leader]:.4g} - 1" if self.relative else "difference"
             words = f"lift: over {leader}, {lift}."
             if self.p_values is not None:
-                words += f" p: of {leader} being no better, for all pairs at once, at every look."
+                words += f" p: of {leader} being no better, for all pairs at once, at every look;"
+                words += " beside the answer: of its being wrong."
             notes.append(words)
         elif self.levels and self.p_values is not None:
             notes.append("p: of the other side of the level, for all arms at once, at every look.")
@@ -166,7 +168,9 @@ class _Shown:
         slack = SlackRows in self.job.instance.family.shapes
         if type(self.job.problem) is not BestArm or self.intervals is None or not slack:
             return []
-        now, rival = self.run.evidence, int(np.argsort(self.means)[-2])
+        assert self.leader is not None
+        now, order = self.run.evidence, np.argsort(-self.means)
+        rival = int(order[order != self.leader][0])
         pair = (self.run.names[self.leader], self.run.names[rival])
         if pair not in now.pieces or self.counts.min() < _FEW:
             return []

@@ -59,7 +59,8 @@ def simulate(
             `Resets(...)`. The rule then reads only the active pieces. These are the
             pieces that the stopping rule has left, which must be one of the same kind.
             `Resets` has sets of its own.
-        threshold: beta, a callable of (t, delta).
+        threshold: beta, a callable of (t, delta), or a `Mixture`. The default, the paper's
+            heuristic, has no proof; `Mixture()` has one.
         runs: number of runs, or a 1-D array of run indices. Run r of a seed is the same
             run in every call.
         seed: of the noise, an integer in [0, 2^63).

@@ -19,6 +19,7 @@ from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
 from jaxelim.testing.settings import check_docstring, check_repr
+from jaxelim.thresholds.basic import Heuristic
 
 FEW = 300
 """Most samples of the runs with near ties, beside two an arm."""
@@ -303,8 +304,9 @@ BATCH, BATCHED = 6, 300
 def _check_batches(rule, problem, instance, delta, seed, ridge) -> str:
     """Ask a live run for arms at once, and compare them with the simulated run's pulls."""
     common: dict[str, Any] = dict(
-        delta=delta, stopping=natural_stopping(rule)[0], seed=seed, ridge=ridge
-    )
+        delta=delta, stopping=natural_stopping(rule)[0], seed=seed, ridge=ridge,
+        threshold=Heuristic(),
+    )  # fmt: skip
     simulated = trace(instance, problem, rule, max_samples=BATCHED, **common)
     live = LiveRun(instance.arms, problem, rule, family=instance.family, **common)
     arms, s, longest = simulated.arms, 0, 0

@@ -13,7 +13,8 @@ from jaxelim.cli import main
 pytestmark = pytest.mark.xdist_group("live")
 ROOT = Path(__file__).parents[2]
 NEW = ["--arms", "red", "green", "blue", "--family", "bernoulli", "--rule", "lucb", "--setting",
-       "pulls=2", "--elimination", "selective", "--delta", "0.1"]  # fmt: skip
+       "pulls=2", "--elimination", "selective", "--delta", "0.1",
+       "--threshold", "heuristic"]  # fmt: skip
 
 
 def test_a_run_from_the_shell(tmp_path, capsys):

@@ -23,7 +23,8 @@ NAMES = ("red", "green", "blue")
 def named(**changes) -> je.LiveRun:
     """A live run of `PAIRS` whose arms have names."""
     given = dict(family=je.Bernoulli(), stopping=PAIRS.stopping, elimination=PAIRS.elimination,
-                 delta=PAIRS.delta, seed=PAIRS.seed, run=PAIRS.run)  # fmt: skip
+                 threshold=PAIRS.threshold, delta=PAIRS.delta, seed=PAIRS.seed,
+                 run=PAIRS.run)  # fmt: skip
     return je.LiveRun(NAMES, PAIRS.problem, PAIRS.rule, **{**given, **changes})
 
 
@@ -283,7 +284,7 @@ def test_many_at_once_and_other_forms_of_arms():
     assert one.stopped == many.stopped and one.samples == many.samples
     assert many.elimination_times.shape == (4, 4)
     features = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.6, 0.8]}
-    run = je.LiveRun(features, je.BestArm(), je.LinGapE())
+    run = je.LiveRun(features, je.BestArm(), je.LinGapE(), threshold=je.Heuristic())
     run.tell(["a", "b", "c"], [1.0, 0.0, 0.6])
     np.testing.assert_allclose(run.means, [1.0, 0.0, 0.6], atol=1e-12)
     assert run.ask() in features
@@ -301,12 +302,11 @@ def test_a_rule_that_chooses_no_arm():
         def choose(self, view, state):
             return view.t // 10 * 3, state
 
-    run = je.LiveRun(3, je.BestArm(), Beyond(), family=je.Bernoulli(), delta=1e-3)
+    given = dict(family=je.Bernoulli(), delta=1e-3, threshold=je.Heuristic())
+    run = je.LiveRun(3, je.BestArm(), Beyond(), **given)
     run.tell([0, 1, 2], [1, 0, 1])
     for _ in range(6):
         run.tell(run.ask(), 1)
     with pytest.raises(je.RuleError, match="it chose arm 3 after 9 rewards"):
         run.ask()
     assert run.told == 9 and not run.stopped and COINS.K == 3
-
-

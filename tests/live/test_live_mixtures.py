@@ -1,0 +1,291 @@
+"""Live runs with the default threshold: evidence, p-values, intervals, forecasts, their end.
+
+The fast tests share one compiled program, that of `MADE`.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.cli import main
+from jaxelim.families import noise
+from jaxelim.live import intervals
+from tests.live.live_cases import Case, fed, same_run
+
+pytestmark = pytest.mark.xdist_group("live")
+NAMES = ("red", "green", "blue")
+MEANS = np.array([1.2, 0.4, 0.0])
+STRENGTHS = np.array(je.Mixture().strengths)
+MADE = dict(delta=0.1, stopping=je.SelectiveElimination(), seed=3, run=5)
+
+
+def made(problem=je.BestArm(), **changes) -> je.LiveRun:  # noqa: B008 (frozen)
+    """A live run of three arms with unit variance, and the default threshold."""
+    return je.LiveRun(NAMES, problem, je.LUCB(), **{**MADE, **changes})
+
+
+def told(run: je.LiveRun, rounds: int, means=MEANS, seed: int = 0) -> np.ndarray:
+    """Tell a run so many rewards of each arm, in rounds; returns them, [rounds, K]."""
+    rewards = np.random.default_rng(seed).standard_normal((rounds, len(means))) + means
+    run.tell(list(run.names) * rounds, rewards.ravel())
+    return rewards
+
+
+def log_pair(n: int, a: float, b: float) -> float:
+    """log e of {mu_a <= mu_b} at n pulls each, with the infimum inside the sum: the definition."""
+    if a <= b:
+        return -math.inf
+    precision = n * n / (n + STRENGTHS) / 2
+    return math.log(np.mean(np.exp(precision * (a - b) ** 2 / 2 - np.log1p(n / STRENGTHS))))
+
+
+def test_the_default_repeats_a_simulated_run_with_its_p_values(tmp_path):
+    """Every pull, the end, and the p-values; saved and loaded on the way."""
+    case = Case(je.Instance.unstructured(MEANS), je.BestArm(), je.LUCB(), threshold=je.Mixture())
+    traced, live = case.traced(), case.live()
+    assert traced.stopped and 12 < traced.samples < 4000
+    live.save(tmp_path / "mine.live")
+    fed(live, traced, traced.samples // 2)
+    live.save()
+    live.close()
+    again = je.LiveRun.load(tmp_path / "mine.live")
+    assert again.settings["threshold"] == je.Mixture(pieces=2)
+    assert not again._moments.program.traces > live._moments.program.traces
+    np.testing.assert_array_equal(again.p_values.pairs, live.p_values.pairs)
+    assert again.p_values.pairs.min() < 1
+    fed(again, traced)
+    same_run(again, traced)
+    found = je.simulate(case.instance, case.problem, case.rule, runs=[case.run], seed=case.seed,
+                        delta=case.delta, stopping=case.stopping, threshold=case.threshold,
+                        record=("p_values",)).p_values  # fmt: skip
+    for name in ("pairs", "answer", "together"):
+        mine = getattr(again.p_values, name)
+        np.testing.assert_array_equal(mine, getattr(found, name)[0, 0, 0], err_msg=name)
+    assert again.p_values.answer <= case.delta and again.proven is True
+
+
+def test_evidence_and_p_values():
+    """log e by its definition; p-values are the least so far, for a pair, an answer, all pairs."""
+    run = made(delta=1e-9)
+    rewards, least, before = told(run, 1), np.ones((3, 3)), np.ones(3)
+    rng = np.random.default_rng(1)
+    for n in range(2, 20):
+        new = rng.standard_normal(3) + 2 * MEANS
+        rewards = np.vstack([rewards, new])
+        run.tell(NAMES, new)
+        means = rewards.mean(0)
+        found = run.evidence
+        log_e = np.array([[log_pair(n, a, b) for b in means] for a in means])
+        i = int(np.argmax(means))
+        others = [k for k in range(3) if k != i]
+        assert found.pieces == tuple((NAMES[i], NAMES[k]) for k in others)
+        np.testing.assert_allclose(found.log_e, log_e[i, others], rtol=1e-9)
+        assert found.beta == pytest.approx(math.log(2 / 1e-9))
+        least = np.minimum(least, np.exp(-np.maximum(log_e, 0)))
+        # It also looks between the rounds, so the p-values may be below those of whole rounds.
+        assert (run.p_values.pairs <= least + 1e-12).all()
+        now = run.p_values.pairs
+        assert (now <= before if n > 2 else now <= 1).all()
+        before = now
+        np.testing.assert_array_equal(found.p_values, now[i, others])
+        np.testing.assert_allclose(found.p_together, np.minimum(1, 3 * now[i, others]))
+        assert found.p_answer == pytest.approx(min(1, 2 * now[i, others].max()))
+    assert before.min() < 0.05
+
+
+def test_intervals_and_differences_are_where_the_mixture_meets_its_level():
+    run = made(delta=0.1)
+    means, n = told(run, 9).mean(0), 9
+    for level in (None, 0.99):
+        found = run.intervals(level)
+        share = 0.9 if level is None else level
+        assert found.level == share
+        off = found.high - means
+        np.testing.assert_allclose(means - found.low, off, rtol=1e-9)
+        np.testing.assert_allclose(found.values, means)
+        one = np.mean(np.exp(np.outer(off**2, n * n / (n + STRENGTHS) / 2)
+                             - np.log1p(n / STRENGTHS) / 2), 1)  # fmt: skip
+        np.testing.assert_allclose(one, 3 / (1 - share), rtol=1e-9)
+        for together, pairs in ((False, 1), (True, 3)):
+            pair = run.difference("red", "blue", level, together)
+            assert pair.value == pytest.approx(means[0] - means[2])
+            assert pair.value - pair.low == pytest.approx(pair.high - pair.value)
+            reach = log_pair(n, pair.high - pair.value, 0.0)
+            assert reach == pytest.approx(math.log(pairs / (1 - share)))
+    narrow, wide = run.difference("red", "blue"), run.difference("red", "blue", together=True)
+    assert narrow.high - narrow.low < wide.high - wide.low
+    back = run.difference("blue", "red")
+    np.testing.assert_allclose([-back.value, -back.high, -back.low], narrow)
+    for given in (dict(level=1.0), dict(level=0.0), dict(level=True)):
+        with pytest.raises(je.ArgumentError, match="level: got"):
+            run.intervals(**given)
+    with pytest.raises(je.ArgumentError, match=r"b: got 'red'.*another arm"):
+        run.difference("red", "red")
+    with pytest.raises(je.UnsupportedError, match="after the first 3 rewards"):
+        made().intervals()
+
+
+def test_the_end_by_hand(tmp_path):
+    """It is in the file; ask is refused; what is valid stays; later rewards are recorded."""
+    path = tmp_path / "mine.live"
+    run = made(delta=1e-9)
+    run.save(path)
+    with pytest.raises(je.UnsupportedError, match="stop: got.*after the first 3 rewards"):
+        run.stop()
+    told(run, 5)
+    run.ask()
+    before = run.p_values
+    text = str(run.stop())
+    assert "ended by hand after 15 rewards. There is no answer" in text and "proven" not in text
+    assert run.ended_by_hand and not run.stopped and run.answer is None and run.samples == 15
+    assert run.answer_arms == () and run.waiting == ()
+    run.tell(list(NAMES) * 20, [9.0, 0.0, 0.0] * 20)
+    assert run.told == 75 and run.samples == 15 and not run.stopped
+    run.close()
+    by_events = je.LiveRun.load(path, attach=False)
+    with je.LiveRun.load(path) as other:
+        other.save()
+    by_state = je.LiveRun.load(path, attach=False)
+    for one in (run, by_events, by_state):
+        np.testing.assert_array_equal(one.p_values.pairs, before.pairs)
+        assert one.ended_by_hand and one.samples == 15 and (one.counts == 25).all()
+        assert one.summary().rows == run.summary().rows
+        for again in (one.ask, one.stop, one.forecast):
+            with pytest.raises(je.OverError, match="ended after 15 rewards, by hand; ask no more"):
+                again()
+
+
+def test_a_forecast_is_the_run_simulated_on():
+    """Its rewards, told to copies of the run one by one, end them at the same time."""
+    run, seed = made(), 11
+    rewards = told(run, 4)
+    found = run.forecast(runs=3, most=600, seed=seed)
+    assert found.stopped.all() and found.more.shape == (3,) and (found.more > 0).all()
+    with scope.engine():
+        each = jnp.arange(3, dtype=jnp.int32)
+        drawn = noise.seeded("normal", noise.key(seed), each, 0 * each, 700, jnp.float64)
+        z = np.asarray(drawn)
+    means = rewards.mean(0)
+    for r in range(3):
+        copy = made()
+        copy.tell(list(NAMES) * 4, rewards.ravel())
+        while not copy.stopped:
+            arm = copy.ask()
+            copy.tell(arm, means[NAMES.index(arm)] + z[copy.told, r])
+        assert copy.samples - 12 == found.more[r]
+        np.testing.assert_array_equal(copy.answer, found.answers[r])
+    low, high = found.range
+    assert low <= found.median <= high and low in found.more and high in found.more
+    assert f"{found.median:,.0f} more rewards" in str(found)
+    cut = run.forecast(runs=3, most=1, seed=seed)
+    assert not cut.stopped.any() and cut.median == math.inf and "over 1 more" in str(cut)
+    assert "80% of 32 runs" in run.summary(forecast=True).notes[-1]
+    with pytest.raises(je.ArgumentError, match="runs: got 0"):
+        run.forecast(runs=0)
+
+
+def test_the_summary_says_who_wins_how_sure_and_what_helps():
+    """Where arms look equal it names the epsilon from which on a run with these rewards ends."""
+    run = made(delta=0.05)
+    rewards = told(run, 40, np.array([0.5, 0.49, -0.5]))
+    rewards[:, 1] += rewards[:, 0].mean() - rewards[:, 1].mean() - 0.02
+    run = made(delta=0.05)
+    run.tell(list(NAMES) * 40, rewards.ravel())
+    found = run.summary()
+    rows, text = found.rows, str(found)
+    assert [row["arm"] for row in rows] == list(NAMES) and rows[0]["answer"] == "x"
+    ends = run.intervals()
+    assert [row["low"] for row in rows] == ends.low.tolist()
+    assert [row["high"] for row in rows] == ends.high.tolist()
+    assert rows[0]["p"] == rows[0]["lift"] == "-"
+    assert [row["p"] for row in rows[1:]] == run.p_values.together[0, 1:].tolist()
+    assert rows[2]["lift"] == pytest.approx(run.means[2] - run.means[0])
+    assert "without guarantee: red (p = 1)" in text
+    assert "Threshold Mixture(pieces=2), proven" in text and "level 3.689 = log(2/delta)" in text
+    assert "red and green look equal" in text
+    epsilon = float(text.split("From epsilon = ")[1].split()[0])
+    for share, stops in ((1.02, True), (0.98, False)):
+        slack = made(je.BestArm(epsilon=share * epsilon), delta=0.05, stopping=je.LLR())
+        slack.tell(list(NAMES) * 40, rewards.ravel())
+        assert slack.stopped == stops
+    assert "look equal" not in str(_of(MEANS).summary())
+
+
+def _of(means) -> je.LiveRun:
+    run = made(delta=0.05)
+    told(run, 40, np.asarray(means))
+    return run
+
+
+def test_the_figure_shows_intervals_and_log_e():
+    run = _of([0.5, 0.2, 0.0])
+    now, ends = run.evidence, run.intervals()
+    left, right = run.figure().axes
+    assert [one.get_width() for one in left.patches] == pytest.approx(list(now.log_e))
+    assert left.get_xlabel() == "log e" and left.lines[0].get_xdata()[0] == now.beta
+    drawn = np.array([one[:, 0] for one in right.collections[0].get_segments()])
+    np.testing.assert_allclose(drawn, np.stack([ends.low, ends.high], 1))
+
+
+class _Own(je.Bernoulli):
+    """A family without a mixture."""
+
+    def has(self, method):
+        return method not in ("log_e", "log_mixture") and super().has(method)
+
+
+REFUSED = {
+    "no mixture": dict(family=_Own()),
+    "a ridge": dict(ridge=1.0),
+    "a native test": dict(stopping=je.Native(), rule=je.ChernoffRacing(), family=je.Bernoulli()),
+    "resets": dict(elimination=je.Resets(je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_the_default_is_refused_another_is_named(name):
+    given = {"rule": je.TTUCB(), **REFUSED[name]}
+    with pytest.raises(je.ArgumentError, match=r"Heuristic\(\)"):
+        je.LiveRun(3, je.BestArm(), given.pop("rule"), **given)
+
+
+def test_intervals_that_there_are_not():
+    """They need a mixture, and no ridge; the summary then goes without."""
+    run = made(ridge=1.0, threshold=je.Heuristic(), stopping=je.LLR())
+    assert "ridge" in intervals.missing(run._job)
+    own = made(family=_Own(), threshold=je.Heuristic())
+    assert "defines no log_mixture" in intervals.missing(own._job)
+
+
+def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
+    """new with the default, tell --csv, show --forecast, stop."""
+    path, table = str(tmp_path / "mine.live"), tmp_path / "rewards.csv"
+    new = ["--arms", *NAMES, "--rule", "lucb", "--delta", "1e-9", "--seed", "3", "--run", "5"]
+    assert main(["live", "new", path, *new]) == 0
+    rewards = np.random.default_rng(0).standard_normal((40, 3)) + MEANS
+    rows = [f"{NAMES[k]},{x}" for row in rewards for k, x in enumerate(row)]
+    table.write_text("variant,reward\n" + "\n".join(rows) + "\n")
+    capsys.readouterr()
+    assert main(["live", "tell", path, "--csv", str(table)]) == 0
+    assert "open after 120 rewards: least log e" in capsys.readouterr().out
+    assert main(["live", "show", path, "--forecast"]) == 0
+    shown = capsys.readouterr().out
+    assert "Forecast: " in shown and "proven" in shown and "red > green: log e" in shown
+    before = (tmp_path / "mine.live").read_bytes()
+    for contents, message in (
+        ("red,1,2\n", "row 1 has 3 columns"), ("red,1\nblue,x\n", "reward: got 'x'"),
+        ("red,1\npurple,1\n", "arm: got 'purple'"), ("", "rewards: got"),
+    ):  # fmt: skip
+        table.write_text(contents)
+        assert main(["live", "tell", path, "--csv", str(table)]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["live", "tell", path, "--csv", str(tmp_path / "none.csv")]) == 2
+    assert main(["live", "tell", path, "red", "1", "--csv", str(table)]) == 2
+    assert (tmp_path / "mine.live").read_bytes() == before
+    assert main(["live", "stop", path]) == 0
+    assert "ended by hand after 120 rewards" in capsys.readouterr().out
+    assert main(["live", "ask", path]) == 2
