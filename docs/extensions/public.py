@@ -47,7 +47,7 @@ KINDS: dict[str, list[Kind]] = {
     "stopping": [Kind("", "LLR Native SelectiveElimination FullElimination Resets")],
     "thresholds": [
         Kind("", "Heuristic GK16 LinearThreshold LogLogThreshold KaufmannKoolen "
-             "KaufmannKalyanakrishnan"),
+             "KaufmannKalyanakrishnan Mixture PieceThreshold"),
     ],
     "families": [
         Kind("", "Gaussian GaussianUnknownVariance Bernoulli Poisson Exponential OneParameter "
@@ -71,7 +71,7 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "live": [
         Kind("", "LiveRun"),
-        Kind("live", "Evidence Intervals LiveForecast", "live.state.LiveState"),
+        Kind("live", "Evidence Intervals LiveForecast", "state.LiveState"),
     ],
     "stores": [
         Kind("store", "Store Block Entry Held Stored Merged merge ranges canonical checksum "
@@ -94,7 +94,7 @@ KINDS: dict[str, list[Kind]] = {
              "MissingPackageError Interrupted OverError"),
         Kind("", "ClusterError WorkersLost SchedulerLost WorkerMismatch"),
         Kind("", "StoreError DamagedFileError ResultFileError ConflictError LockedError"),
-        Kind("", "RidgeWarning LiveFileWarning"),
+        Kind("", "RidgeWarning StarvationWarning LiveFileWarning"),
     ],
 }  # fmt: skip
 """The pages of the reference."""
