@@ -13,7 +13,6 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p
 
@@ -62,15 +61,16 @@ class Bernoulli(OneParameter):
         successes = counts * means
         return draws.beta(key, 1 + successes, 1 + (counts - successes), least=1.0)
 
-    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+    def log_mixture_at(
+        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
+    ) -> Array:
         """Beta(c at, c (1 - at)), or a fixed Beta(a, b). With a, b of either, S successes
 
         log B(S + a, N - S + b) - log B(a, b) - S log at - (N - S) log(1 - at).
         """
-        c, n, m, y = grid.over(counts, means, at)
         rest = 1 - y
-        if grid.prior is not None:
-            a, b = (jnp.full_like(n, one) for one in grid.prior)
+        if prior is not None:
+            a, b = (jnp.full_like(n, one) for one in prior)
             c = a + b
             off = n * (m - y) + (a - c * y)
         else:
@@ -79,7 +79,7 @@ class Bernoulli(OneParameter):
         up, down = log1p(off / (total * y)), log1p(-off / (total * rest))
         value = (yes - 0.5) * up + (no - 0.5) * down + remainder(yes) + remainder(no)
         value = value - remainder(total) - log1p(n / c) / 2
-        if grid.prior is None:
+        if prior is None:
             return value - remainder(a) - remainder(b) + remainder(c)
         # log B(a, b), less what the terms above take for it, a log at + b log(1 - at).
         value = value + (a - 0.5) * log(y / (a / c)) + (b - 0.5) * log(rest / (b / c))

@@ -14,7 +14,6 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, itakura
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
@@ -72,14 +71,15 @@ class Exponential(OneParameter):
         """S/Gamma(N), S the sum of rewards: the prior is Jeffreys'."""
         return counts * means / draws.gamma(key, counts, least=1.0)
 
-    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
-        """The rate is Gamma(c + 1, rate c at), or a fixed Gamma(a, rate b). With a, b of either
+    def log_mixture_at(
+        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
+    ) -> Array:
+        """The rate is Gamma(c + 1, rate c y), or a fixed Gamma(a, rate b). With a, b of either
 
-        log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log at + S/at.
+        log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log y + S/y.
         """
-        c, n, m, y = grid.over(counts, means, at)
-        if grid.prior is not None:
-            a, b = (jnp.full_like(n, one) for one in grid.prior)
+        if prior is not None:
+            a, b = (jnp.full_like(n, one) for one in prior)
             scaled = b / y
         else:
             a, scaled = c + 1, c

@@ -29,6 +29,11 @@ def both_sides(shape: Rows, lanes: LaneOps, x: Array) -> tuple[Array, Array]:
     return a.reshape((-1, *x.shape[1:])), b.reshape((-1, *x.shape[1:]))
 
 
+def _own(family: Family, method: str) -> bool:
+    """Whether a class below `MeanMixtures` defines the method."""
+    return getattr(type(family), method) is not getattr(MeanMixtures, method)
+
+
 class MeanMixtures(Family):
     """Mixtures of a family that defines `log_mixture`, convex in the mean or in 1/mean."""
 
@@ -52,13 +57,27 @@ class MeanMixtures(Family):
         Returns:
             [.., J], convex in the tested mean or in its reciprocal, as `convex_in` says.
         """
+        strengths, *given = grid.spread(counts, means, at)
+        return self.log_mixture_at(*given, strengths, grid.prior)
+
+    def log_mixture_at(
+        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
+    ) -> Array:
+        """`log_mixture` for one strength an entry: counts n, means m, tested means y, strengths c.
+
+        All are of one shape. `prior`: the fixed prior, or None. A family of one's own may define
+        `log_mixture` in its place, which is slower.
+        """
         raise undefined(self, "log_mixture(counts, means, at, grid)")
 
     def has(self, method: str) -> bool:
-        if method in ("log_e", "log_e_above"):
-            return super().has(method) and self.has("log_mixture")
-        own = getattr(type(self), method, None)
-        return super().has(method) and own is not getattr(MeanMixtures, method, None)
+        if method in ("log_e", "log_e_above", "log_mixture"):
+            return super().has(method) and (_own(self, "log_mixture") or self._elementwise)
+        return super().has(method)
+
+    @property
+    def _elementwise(self) -> bool:
+        return _own(self, "log_mixture_at") and not _own(self, "log_mixture")
 
     def check_prior(self, grid: Grid) -> None:
         """Refuse a fixed prior that the family has not: here one of numbers not above 0."""
@@ -69,8 +88,8 @@ class MeanMixtures(Family):
         if isinstance(shape, Levels):
             return self._of_levels(stats, shape, grid)
         boundary, (n, m), start, reach, needed = self._pairs(space, stats, Rows.of(shape))
-        components = self._components(n, m, grid)
-        return common_mean.infimum(boundary, components, start, reach, needed)
+        components = self.components(n, m, grid)
+        return common_mean.infimum(boundary, components, start, reach, needed, grid.size)
 
     def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """log sum_j w_j prod_k M_{k,j} near the piece's closest point in likelihood."""
@@ -79,11 +98,16 @@ class MeanMixtures(Family):
             value = grid.log_mean_exp(self.log_mixture(stats.counts, stats.means, level, grid))
             return jnp.where(self._beyond(stats, shape), value, -jnp.inf)
         boundary, (n, m), start, _, needed = self._pairs(space, stats, Rows.of(shape))
-        total = jnp.sum(self._components(n, m, grid)(boundary.both(start)), 0)
-        return jnp.where(needed, grid.log_mean_exp(total), -jnp.inf)
+        at = grid.spread(boundary.both(start))[1]
+        values = common_mean.once(self.components(n, m, grid), at)
+        return jnp.where(needed, grid.log_mean_exp(values[0] + values[1]), -jnp.inf)
 
-    def _components(self, counts: Array, means: Array, grid: Grid) -> common_mean.Component:
-        return lambda at: self.log_mixture(counts, means, at, grid)
+    def components(self, counts: Array, means: Array, grid: Grid) -> common_mean.Component:
+        """log M_j of arms [..] at means repeated to [.., J], entry by entry."""
+        if not self._elementwise:
+            return lambda at: self.log_mixture(counts, means, at[..., 0], grid)
+        c, n, m = grid.spread(counts, means)
+        return lambda at: self.log_mixture_at(n, m, at, c, grid.prior)
 
     def _pairs(self, space: ArmContext, stats: Statistics, shape: Rows) -> tuple:
         """The boundary; counts and means [2, Q]; the middle, the separation, where it is > 0."""

@@ -15,7 +15,6 @@ from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
 from jaxelim.families.one_parameter import OneParameter, poisson
 from jaxelim.lanes import LaneOps
-from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
@@ -83,20 +82,21 @@ class Poisson(OneParameter):
         """Gamma(S + 1/2)/N, S the sum of rewards: the prior is Jeffreys'."""
         return draws.gamma(key, counts * means + 0.5) / counts
 
-    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
-        """Gamma(c at, rate c), or a fixed Gamma(a, rate b). With a, b of either, S the sum
+    def log_mixture_at(
+        self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None
+    ) -> Array:
+        """Gamma(c y, rate c), or a fixed Gamma(a, rate b). With a, b of either, S the sum
 
-        log Gamma(S + a) - log Gamma(a) + a log b - (S + a) log(N + b) - S log at + N at.
+        log Gamma(S + a) - log Gamma(a) + a log b - (S + a) log(N + b) - S log y + N y.
         """
-        b, n, m, y = grid.over(counts, means, at)
-        if grid.prior is not None:
-            a, b = (jnp.full_like(n, one) for one in grid.prior)
+        if prior is not None:
+            a, b = (jnp.full_like(n, one) for one in prior)
             own, rest = a * log(b * y / a), a - b * y
         else:
-            a, own, rest = b * y, 0.0, 0.0
+            a, b, own, rest = c * y, c, 0.0, 0.0
         total, off = n * m + a, n * (m - y)
         ratio = log_ratio(total, (n + b) * y, off + rest)
-        half = log(total / a) if grid.prior is not None else ratio + log1p(n / b)
+        half = log(total / a) if prior is not None else ratio + log1p(n / b)
         return total * ratio - off + own - half / 2 + remainder(total) - remainder(a)
 
     def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:

@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.numerics.logarithm import log
+
 MOST = 40
 """Most iterations. It takes 3 to 6; a bracket of a finite range needs about 50 halvings."""
 ENOUGH = 1e-11
@@ -33,6 +35,7 @@ _TOWARD_END = 64.0
 """A search steps to this fraction of the distance from an end of the range."""
 
 Component = Callable[[Array], Array]
+Tree = Any
 
 
 @jax.tree_util.register_dataclass
@@ -148,25 +151,42 @@ def _followed(value: Array, slope: Array, way: Array) -> Array:
     return value + jnp.where(flat, 0, slope) * jnp.where(flat, 1, way)
 
 
-def measured(boundary: Boundary, components: Component, u: Array) -> tuple[Tangent, Array]:
-    """The tangent at u, and F'' along the boundary: [Q]."""
-    at = boundary.both(u)
-    ones = jnp.ones_like(at)
+def once(f: Callable[[Array], Tree], x: Array) -> Tree:
+    """f(x), in a loop of one step, which stops XLA:CPU from computing it in every consumer.
+
+    XLA must not find out that the loop has one step. So its count starts at a number that
+    is 0 unless an entry is NaN.
+    """
+    shapes = jax.eval_shape(f, x)
+    empty = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+    start = jnp.any(x != x).astype(jnp.int32) - 1
+    _, found = jax.lax.while_loop(lambda c: c[0] < 0, lambda c: (c[0] + 1, f(x)), (start, empty))
+    return found
+
+
+def measured(
+    boundary: Boundary, components: Component, u: Array, size: int
+) -> tuple[Tangent, Array]:
+    """The tangent at u, and F'' along the boundary: [Q]; `size`: J."""
+    at = boundary.both(u)[..., None]
+    at = jnp.broadcast_to(at, (*at.shape[:-1], size))
 
     def slopes(at: Array) -> tuple[Array, Array]:
-        return jax.jvp(components, (at,), (ones,))
+        return jax.jvp(components, (at,), (jnp.ones_like(at),))
 
-    (g, first), (_, second) = jax.jvp(slopes, (at,), (ones,))
+    def jet(at: Array) -> tuple[Array, Array, Array]:
+        (g, first), (_, second) = jax.jvp(slopes, (at,), (jnp.ones_like(at),))
+        return g, first, second
+
+    g, first, second = once(jet, at)
     total = g[0] + g[1]
     most = jnp.max(total, -1, keepdims=True)
     weights = jnp.exp(total - most)
-    mass = jnp.sum(weights, -1, keepdims=True)
-    weights = weights / mass
-    value = (most + jnp.log(mass / total.shape[-1]))[..., 0]
-    by_a, by_b = (jnp.sum(weights * one, -1) for one in (first[0], first[1]))
-    both = first[0] + first[1]
-    off = both - (by_a + by_b)[..., None]
-    curve = jnp.sum(weights * (second[0] + second[1] + off * off), -1)
+    mass = jnp.sum(weights, -1)
+    value = most[..., 0] + log(mass / size)
+    by_a, by_b = (jnp.sum(weights * one, -1) / mass for one in (first[0], first[1]))
+    off = first[0] + first[1] - (by_a + by_b)[..., None]
+    curve = jnp.sum(weights * (second[0] + second[1] + off * off), -1) / mass
     return Tangent(u, value, by_a, by_b, jnp.isfinite(value) & jnp.isfinite(by_a + by_b)), curve
 
 
@@ -185,6 +205,7 @@ def infimum(
     start: Array,
     reach: Array,
     needed: Array,
+    size: int,
     equal: bool = False,
 ) -> Array:
     """A lower bound on F over the piece, equal to its infimum up to `ENOUGH` where that is above 0.
@@ -193,10 +214,11 @@ def infimum(
 
     Args:
         boundary: the piece's.
-        components: g [2, Q, J] of both arms at means [2, Q], entry by entry.
+        components: g of both arms at means [2, Q, J], equal along J, entry by entry.
         start: the first u, inside the range: [Q].
         reach: a length to begin a search with, above 0: [Q].
         needed: which entries to compute; others are -inf: [Q] bool.
+        size: J.
         equal: the piece is {mu_b = mu_a + slack} alone.
     """
     low, high = boundary.range
@@ -208,7 +230,7 @@ def infimum(
 
     def body(carry):
         i, u, left, right, going = carry
-        here, curve = measured(boundary, components, u)
+        here, curve = measured(boundary, components, u, size)
         falls = here.slope < 0
         left = left.where(going & here.known & falls, here)
         right = right.where(going & here.known & ~falls, here)

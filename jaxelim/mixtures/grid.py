@@ -60,6 +60,14 @@ class Grid:
         strengths = np.reshape(self.strengths, (1,) * x[0].ndim + (-1,))
         return jnp.asarray(strengths, x[0].dtype), *(one[..., None] for one in x)
 
+    def spread(self, *x: Array) -> tuple[Array, ...]:
+        """The strengths, then each of x [..], all repeated to [.., J]; strengths 0 for a prior."""
+        strengths = (0.0,) if self.prior is not None else self.strengths
+        shape = (*x[0].shape, self.size)
+        strengths = np.broadcast_to(np.asarray(strengths), shape)
+        each = (jnp.broadcast_to(one[..., None], shape) for one in x)
+        return jnp.asarray(strengths, x[0].dtype), *each
+
     def log_mean_exp(self, values: Array) -> Array:
         """log sum_j exp(values_j)/J: [.., J] -> [..]."""
         most = jnp.maximum(jnp.max(values, -1), _FLOOR)

@@ -172,6 +172,6 @@ def _least(family: Any, counts: Array, means: Array, difference: Array, grid: Gr
     reach = jnp.maximum(jnp.abs(p - q), 1e-3)
     near = 1e-3 * jnp.minimum(reach, last - first)
     start = jnp.where(start <= first, first + near, jnp.where(start >= last, last - near, start))
-    components = lambda at: family.log_mixture(counts, means, at, grid)  # noqa: E731
+    components = family.components(counts, means, grid)
     needed = jnp.ones_like(start, bool)
-    return common_mean.infimum(boundary, components, start, reach, needed, equal=True)
+    return common_mean.infimum(boundary, components, start, reach, needed, grid.size, equal=True)
