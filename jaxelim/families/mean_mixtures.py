@@ -57,8 +57,8 @@ class MeanMixtures(Family):
         Returns:
             [.., J], convex in the tested mean or in its reciprocal, as `convex_in` says.
         """
-        strengths, *given = grid.spread(counts, means, at)
-        return self.log_mixture_at(*given, strengths, grid.prior)
+        strengths, n, m, y = grid.spread(counts, means, at)
+        return self.log_mixture_at(n, m, y, strengths, grid.prior)
 
     def log_mixture_at(
         self, n: Array, m: Array, y: Array, c: Array, prior: tuple[float, float] | None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.slack import SlackRows
@@ -223,3 +224,33 @@ def of_four(counts, means):
     statistics = Statistics(t=first, counts=counts, means=means, reward_sums=None)
     value = cases.FAMILIES["exponential"].log_e(SPACE, statistics, shape, Grid())
     return jnp.maximum(value, 0)  # below 0 a search may end early
+
+
+class Counts(je.Poisson):
+    """The family of the page on families of one's own: `log_mixture` alone, in plain form."""
+
+    def log_mixture(self, counts, means, at, grid):
+        c, n, m, y = grid.over(counts, means, at)
+        s, lgamma = n * m, jax.lax.lgamma
+        value = lgamma(s + c * y) - lgamma(c * y) + c * y * jnp.log(c)
+        return value - (s + c * y) * jnp.log(n + c) - s * jnp.log(y) + n * y
+
+
+class Bare(je.OneParameter):
+    """A family without mixtures."""
+
+
+def test_a_family_of_ones_own_inherits_e_values():
+    family, first = Counts(), jnp.int32(0)
+    assert all(family.has(one) for one in ("log_e", "log_e_above", "log_mixture"))
+    assert all(je.Poisson().has(one) for one in ("log_e", "log_e_above", "log_mixture"))
+    assert not any(Bare().has(one) for one in ("log_e", "log_e_above", "log_mixture"))
+    with scope.engine():
+        given = [jnp.asarray(x) for x in (np.array([900.0, 700, 800]), np.array([3.0, 2, 2.5]))]
+        given = Statistics(t=first, counts=given[0], means=given[1], reward_sums=None)
+        shape = SlackRows(first, jnp.asarray([False, True, True]), slack=0.1)
+        found, known = (
+            np.asarray(one.log_e(SPACE, given, shape, Grid())) for one in (family, je.Poisson())
+        )
+    assert np.all(known[1:] > 10) and np.isneginf(known[0])
+    np.testing.assert_allclose(found, known, rtol=1e-9)
