@@ -1,19 +1,20 @@
 """Laws of runs: every rule on every family and problem, without and with elimination.
 
 Each row simulates runs of an instance, and as many of the instance with its arms
-permuted, at delta = 0.1 with the threshold log((1 + t)/delta). Slow rows have `RUNS` runs
-each. The fast suite has `QUICK_RUNS` in each of its rows, `QUICK`, which meet every pair
-of a family, a problem and an elimination, and of a rule and the latter two.
+permuted, at delta = 0.1 with the threshold log((1 + t)/delta). The rows of `CASES` have
+`RUNS` runs each. The rows of `QUICK` have `QUICK_RUNS` each, and meet every pair of a family,
+a problem and an elimination, and of a rule and the latter two. Those of `FAST` run in the
+fast suite, and meet every family, problem, rule and elimination.
 
 - Where sampling does not eliminate: tau_full <= tau_selective <= tau_LLR in every run.
 - Errors: an observer of a row fails at `critical` wrong answers of an instance. By luck
   any of all rows fails with probability below 5e-7, at an error rate of exactly delta. A
-  rate of 0.16 is seen with probability 0.95; in a fast row, a rate of 0.45.
+  rate of 0.16 is seen with probability 0.95; in a quick row, a rate of 0.45.
 - Permuted arms: the means of log tau of both instances agree within `far` standard errors.
   By luck some row fails with probability below 5e-7. Stopping times 1.3 times as long
-  are seen with probability 0.95; in a fast row, 3.2 times.
+  are seen with probability 0.95; in a quick row, 3.2 times.
 - A run depends on nothing but its number: the first runs again, in other lanes, other
-  chunks and on two devices. Fast rows: in another order, so in other lanes; some in
+  chunks and on two devices. Quick rows: in another order, so in other lanes; some in
   other chunks too.
 """
 
@@ -147,7 +148,19 @@ QUICK = [
     row("unknown-variance", "top-m", "k-learner", "full"),
     row("unknown-variance", "signs", "lucb", "selective"),
 ]  # fmt: skip
-"""The rows of the fast suite; each compiles a program."""
+"""Rows of few runs; each compiles a program."""
+FAST = [
+    row("bernoulli", "signs", "fws", "full"), row("poisson", "signs", "tas", "full"),
+    row("exponential", "signs", "eb-tci", "full"), row("gaussian", "signs", "uniform"),
+    row("gaussian", "top-m", "racing"), row("gaussian", "best-arm", "ugape"),
+    row("gaussian", "best-arm", "chernoff-racing"), row("gaussian", "best-arm", "kl-racing"),
+    row("gaussian", "signs", "k-learner", "selective"),
+    row("gaussian", "best-arm", "t3c", "selective"),
+    row("by-arm", "signs", "oracle"), row("by-arm", "top-m", "lazy-tas"),
+    row("by-arm", "best-arm", "optimistic-tas"),
+    row("unknown-variance", "signs", "lucb", "selective"),
+]  # fmt: skip
+"""Those of the fast suite: each rule once."""
 OTHER_CHUNKS = [
     row("exponential", "signs", "eb-tci", "full"), row("gaussian", "signs", "lazy-tas", "full"),
     row("unknown-variance", "signs", "lucb", "selective"),
@@ -234,7 +247,10 @@ def test_laws(family, problem, rule, elimination):
         check_again(found, simulated(AGAIN, layout), slice(AGAIN))
 
 
-@pytest.mark.parametrize(("family", "problem", "rule", "elimination"), QUICK)
+@pytest.mark.parametrize(
+    ("family", "problem", "rule", "elimination"),
+    [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in QUICK],
+)
 def test_laws_in_few_runs(family, problem, rule, elimination):
     """A family whose settings follow the arms needs another program for permuted ones."""
     case, layout = (family, problem, rule, elimination), je.Engine(lanes=16, devices=1)
@@ -256,7 +272,7 @@ PAIRS = {
     ("rule", "elimination"): (30, 30),
     ("family", "rule"): (34, 82),
 }
-"""How many pairs the fast rows meet, and how many there are."""
+"""How many pairs the quick rows meet, and how many there are."""
 
 
 def pairs(cases, kind):
@@ -264,7 +280,15 @@ def pairs(cases, kind):
     return {(case[first], case[second]) for case in cases}
 
 
-def test_fast_rows_meet_the_pairs():
+def test_fast_rows_meet_every_name():
+    """Each family, problem, elimination and rule; the quick rows meet their pairs."""
+    assert set(FAST) <= set(QUICK) and len(set(FAST)) == len(FAST)
+    for column, name in enumerate(NAMES):
+        known = {case[column] for case in CASES if case[2] not in VARIANTS}
+        assert {case[column] for case in FAST} == known, name
+
+
+def test_quick_rows_meet_the_pairs():
     """All but those of a family and a rule: each of these takes a program more.
 
     Settings of a rule that are in `VARIANTS` count as no rule.
@@ -274,7 +298,7 @@ def test_fast_rows_meet_the_pairs():
     for kind in PAIRS:
         if kind != ("family", "rule"):
             missing = pairs(defined, kind) - pairs(QUICK, kind)
-            assert not missing, f"{kind}: the fast rows need {sorted(missing)}"
+            assert not missing, f"{kind}: the quick rows need {sorted(missing)}"
     counted = {kind: tuple(len(pairs(rows, kind)) for rows in (QUICK, defined)) for kind in PAIRS}
     assert counted == PAIRS
 
