@@ -27,16 +27,22 @@ LIMIT = 80
 """Minutes of a part on two cores."""
 
 PARTS: dict[int, tuple[str, ...]] = {
-    1: ("benchmarks/", "figures/", "results/", "stopping/", "store/", "thresholds/"),
+    1: (
+        "benchmarks/test_benchmarks.py", "benchmarks/test_one_kernel.py", "figures/", "results/",
+        "stopping/", "store/", "thresholds/test_deviations.py",
+    ),
     2: ("experiments/", "faces/", "lower_bound/"),
     3: ("engine/", "foundations/", "testing/"),
-    4: ("cluster/", "contracts/", "live/"),
+    4: (
+        "benchmarks/test_command.py", "cluster/", "contracts/", "live/", "mixtures/",
+        "thresholds/test_piecewise.py",
+    ),
     5: ("families/test_arm_families.py", "families/test_bernoulli.py"),
     6: (
         "families/test_check_family.py", "families/test_cross_cache.py",
         "families/test_float32.py", "families/test_one_parameter.py", "families/test_recorded.py",
         "families/test_ridge.py", "families/test_slack_pairs.py",
-        "families/test_unknown_variance.py",
+        "families/test_twin_families.py", "families/test_unknown_variance.py",
     ),
     7: (
         "sampling/test_fws.py", "sampling/test_games.py", "sampling/test_lazy_tas.py",
