@@ -52,9 +52,12 @@ class Evidence:
             pieces = tuple((name(i), name(k)) for i, k in found["pairs"][exists])
         log_e = found["log_e"][exists] if "log_e" in found else None
         here = pieces, found["llr"][exists], float(found["beta"]), found["active"][exists], log_e
-        if p_values is None or "pairs" not in found:
+        if p_values is None:
             return Evidence(*here)
-        first, second = found["pairs"][exists].T
+        if "pairs" in found:
+            first, second = found["pairs"][exists].T
+        else:  # the item of the answer, and its rivals
+            first, second = int(np.argmax(found["public"])), np.flatnonzero(exists)
         if np.array_equal(first, second):  # the side of a level that the answer rules out
             second = found["public"][first].astype(int)
         each = p_values.pairs[first, second], p_values.together[first, second]

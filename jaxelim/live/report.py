@@ -138,10 +138,11 @@ class _Shown:
             least = float(np.min(now.llr[now.active], initial=np.inf))
             return f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
         least = float(np.min(now.log_e[now.active], initial=np.inf))
+        shown = f"{least:.4g}" if least > -np.inf else "none yet"
         level = f"level {now.beta:.4g}"
         if isinstance(self.job.threshold, Mixture):
             level += f" = log({self.job.threshold.pieces}/delta)"
-        return f"least log e of an active piece {least:.4g}, {level}"
+        return f"least log e of an active piece {shown}, {level}"
 
     def _columns(self) -> list[str]:
         """What the columns are."""
@@ -153,10 +154,13 @@ class _Shown:
             )
         if self.leader is not None:
             leader = self.run.names[self.leader]
-            lift = f"mean/{self.means[self.leader]:.4g} - 1" if self.relative else "difference"
+            lift = "the difference of means"
+            if self.relative:
+                lift = f"mean/{self.means[self.leader]:.4g} - 1"
             words = f"lift: over {leader}, {lift}."
             if self.p_values is not None:
-                words += f" p: of {leader} being no better, for all pairs at once, at every look;"
+                worse = "worse by epsilon or more" if self.job.problem.epsilon else "no better"
+                words += f" p: of {leader} being {worse}, for all pairs at once, at every look;"
                 words += " beside the answer: of its being wrong."
             notes.append(words)
         elif self.levels and self.p_values is not None:

@@ -3,6 +3,7 @@
 The fast tests share one compiled program, that of `MADE`.
 """
 
+import dataclasses
 import math
 
 import jax.numpy as jnp
@@ -289,3 +290,71 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     assert main(["live", "stop", path]) == 0
     assert "ended by hand after 120 rewards" in capsys.readouterr().out
     assert main(["live", "ask", path]) == 2
+
+
+FEATURES = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+CASES = {
+    "linear": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(), je.LinGame()),
+    "items": Case(je.Instance(FEATURES, [1.5, 0.4]), je.BestArm(items=[[1.0, 0.2], [0.1, 1.0]]),
+                  je.Uniform()),
+    "top m": Case(je.Instance.unstructured([1.6, 1.2, 0.0, -0.4]), je.TopM(2), je.LUCB()),
+    "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
+    "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
+                  je.EBTCI(), je.LLR()),
+    "bernoulli": Case(je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli()), je.BestArm(),
+                      je.TTUCB(), elimination=je.SelectiveElimination()),
+    "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),
+                        je.TTUCB()),
+    "by arm": Case(je.Instance.unstructured([1.6, 0.9, -0.4], je.Gaussian(std=[1.0, 2.0, 0.5])),
+                   je.BestArm(), je.TTUCB(), je.LLR()),
+    "unknown variance": Case(
+        je.Instance.unstructured([2.0, 0.0, -0.5], je.GaussianUnknownVariance()), je.BestArm(),
+        je.EBTCI(), initial_pulls=3),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_family_and_problem(name, tmp_path):
+    """The simulated run pull by pull, with its p-values, from a file too; intervals; a forecast."""
+    case = dataclasses.replace(CASES[name], threshold=je.Mixture())
+    traced, live, path = case.traced(), case.live(), tmp_path / "mine.live"
+    assert traced.stopped
+    fed(live, traced, traced.samples - 1)
+    live.save(path)
+    live.close()
+    live = je.LiveRun.load(path)
+    found, k = live.intervals(), case.instance.K
+    assert ((found.low < found.values) & (found.values < found.high)).all()
+    level = math.log((1 if case.instance.structure == "linear" else k) / (1 - found.level))
+    family, stats = live._job.spec.family, live._moment.lane.stats
+    if case.instance.structure != "linear":
+        own = [np.asarray(stats.variances)[:, 0]] if hasattr(stats, "variances") else []
+        n, m = (np.asarray(x)[:, 0] for x in (stats.counts, stats.means))
+        for ends in (found.low, found.high):
+            with scope.engine():
+                at = ends / case.instance.family.scale
+                values = family.log_mixture(n, m, *own, at, je.Mixture().grid)
+                value = np.asarray(je.Mixture().grid.log_mean_exp(values))
+            inside = (ends > getattr(family, "low", -np.inf)) & (
+                ends < getattr(family, "high", np.inf)
+            )
+            np.testing.assert_allclose(value[inside], level, rtol=1e-6)
+            assert inside.any()
+    pair = live.difference(0, 1)
+    assert pair.low < pair.value < pair.high
+    forecast = live.forecast(runs=4, most=2000)
+    assert forecast.stopped.any() and (forecast.more > 0).all()
+    fed(live, traced)
+    same_run(live, traced)
+    result = je.simulate(case.instance, case.problem, case.rule, runs=[case.run], seed=case.seed,
+                         delta=case.delta, stopping=case.stopping, elimination=case.elimination,
+                         threshold=case.threshold, record=("p_values",),
+                         initial_pulls=case.initial_pulls)  # fmt: skip
+    for one in ("pairs", "answer", "together"):
+        mine, other = getattr(live.p_values, one), getattr(result.p_values, one)
+        np.testing.assert_allclose(mine, other[0, 0, 0], rtol=1e-12, err_msg=one)
+    now = live.evidence
+    assert len(now.p_values) == len(now.pieces) == now.log_e.size
+    assert live.p_values.answer <= case.delta and "proven" in str(live.summary())
+    live.figure()
