@@ -311,7 +311,7 @@ class OneParameter(MeanMixtures):
         (n_i, m_i), (n_k, m_k) = ((lanes.take(n, j), lanes.take(means, j)) for j in (i, k))
         u = self.middle(n_i, m_i, n_k, m_k)
         own, other = n_i * self.divergence(m_i, u), n_k * self.divergence(m_k, u)
-        apart = own + other > 0
+        apart = (m_i != m_k) & (own + other > 0)  # at an end of the range u is moved off it
         return jnp.where(apart, own, n_k) / jnp.where(apart, own + other, n_i + n_k)
 
     # LLRs of pieces, and bounds on a mean.

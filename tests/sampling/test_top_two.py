@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from scipy import stats
 import jaxelim as je
 from jaxelim import catalogue, scope
 from jaxelim.families import draws, noise
+from jaxelim.lanes import LaneOps
 from tests.twin import top_two, unknown_variance, weighing
 
 SLOW = pytest.mark.slow
@@ -325,6 +327,17 @@ def test_eb_tc_can_starve_an_arm():
 
 
 # Settings and refusals.
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.3, 1.0])
+def test_the_directed_share_of_equal_means(mean):
+    """n_j/(n_i + n_j), also at the ends of the range, where u is moved off the end."""
+    seen = types.SimpleNamespace(
+        lanes=LaneOps(), means=jnp.array([mean, mean]), counts=jnp.array([3.0, 5.0])
+    )
+    i, j = jnp.int32(0), jnp.int32(1)
+    assert float(je.Bernoulli().share(seen, i, j)) == pytest.approx(5 / 8)
+    assert float(je.Bernoulli().share(seen, j, i)) == pytest.approx(3 / 8)
 
 
 def test_names_of_papers():

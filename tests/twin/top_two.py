@@ -42,7 +42,8 @@ class Choice:
           labels: the active pieces of the answer.
           ratios: of labels, their LLRs.
           upper: of a level, the upper bounds [K].
-          parts: of i and j, n_i d(m_i, u) and n_j d(m_j, u), and n_i and n_j.
+          parts: of i and j, n_i d(m_i, u) and n_j d(m_j, u), n_i and n_j, and whether m_i is
+            not m_j.
         """
         self.signs = kind == "osi"
         if self.leader == "eb":
@@ -74,11 +75,11 @@ class Choice:
         self.sure &= weighing.clear(scores)
         return playing[int(np.argmax(scores))]
 
-    def leads(self, i, own, other, n_i, n_j, t):
+    def leads(self, i, own, other, n_i, n_j, apart, t):
         """Whether the leader is pulled."""
         q = self.share
         if q == "ids":
-            q = own / (own + other) if own + other > 0 else n_j / (n_i + n_j)
+            q = own / (own + other) if apart and own + other > 0 else n_j / (n_i + n_j)
         if self.select == "sampling":
             u = self.chance(t)
             self.sure &= abs(u - q) > 1e-9
@@ -105,7 +106,7 @@ class TopTwo(weighing.Rule):
             u = min(max(u, min(means[i], means[j])), max(means[i], means[j]), problem.family.most)
             d = problem.family.divergence
             a, b = (float(n[k] * d(float(means[k]), float(u))) for k in (i, j))
-            return a, b, n[i], n[j]
+            return a, b, n[i], n[j], means[i] != means[j]
 
         arm = self.made.arm(
             problem.kind, problem.answer(means), labels, counts, means, t,
@@ -129,7 +130,7 @@ class Student:
             lambda level: unknown_variance.bounds(
                 problem.means, problem.variances, problem.freedom, level
             )[1],
-            lambda i, j: (1.0, 1.0, 1, 1),
+            lambda i, j: (1.0, 1.0, 1, 1, True),
         )  # fmt: skip
         if self.made.sure:
             self.certain = t  # samples up to t are the only right ones
