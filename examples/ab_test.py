@@ -31,7 +31,7 @@ RATES = {"plain": 0.24, "bold": 0.30, "short": 0.20, "video": 0.15}
 """The conversion rates, which no test reads."""
 DELTA = 0.05
 BASE = (20, 80)
-"""A prior of the conversion rates, Beta(20, 80), as last year's variants may give it."""
+"""A fixed prior of the conversion rates, Beta(20, 80), in place of those centred at the null."""
 WINDOW = 200
 """Visitors until the outcome of one is known."""
 
@@ -116,7 +116,7 @@ def table(runs: int) -> str:
     for words, rule, (stopping, elimination), threshold in (
         ("live, the active variants in turn", InTurn(), (drop, drop), je.Mixture()),
         ("live, TTUCB on the active variants", je.TTUCB(), (drop, drop), je.Mixture()),
-        ("live, base rates known to be about 0.2", je.TTUCB(), (drop, drop), known),
+        ("live, TTUCB, prior Beta(20, 80)", je.TTUCB(), (drop, drop), known),
         ("in turn, Kaufmann & Koolen's threshold", je.ChernoffRacing(), native, koolen),
         ("TTUCB, Kaufmann & Koolen's threshold", je.TTUCB(), (drop, drop), koolen),
         ("in turn, heuristic threshold without proof", je.ChernoffRacing(), native, plain),

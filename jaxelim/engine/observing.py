@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import looks
+from jaxelim.contracts import StoppingRule, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
@@ -79,13 +79,17 @@ class Observing:
         if self.spec.deltas == 1:
             out = f(jax.tree.map(lambda x: x[0], state), beta[0])
             return jax.tree.map(lambda x: x[None], out)
+        if self.piecewise is not None:  # under vmap each look would cost that of all deltas
+            return jax.lax.map(lambda given: f(*given), (state, beta))
         return jax.vmap(f)(state, beta)
 
     def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
-        for stopping, state in zip(self.spec.stopping, lane.observers, strict=True):
-            look = partial(call, stopping, "observe", seen)
-            state, stop, tests = self.over_deltas(look, state, beta)
+        for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
+            look, given = partial(call, stopping, "observe", seen), state
+            if seen.threshold is not None:
+                look, given = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
+            state, stop, tests = self.over_deltas(look, given, beta)
             states.append(state)
             stops.append(stop)
             tested.append(jnp.broadcast_to(tests, stop.shape))
@@ -136,3 +140,14 @@ class Observing:
         if spec.elimination is None or spec.elimination.shared:
             return tuple(states), ()
         return tuple(states), spec.elimination.start(seen)
+
+
+def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:
+    """`observe` of a state and of whether the observer is open, [B] bool: only then it looks."""
+
+    def look(given: Tree, beta: Array) -> tuple:
+        state, opened = given
+        live = opened if seen.live is None else opened & seen.live
+        return call(stopping, "observe", dataclasses.replace(seen, live=live), state, beta)
+
+    return look
