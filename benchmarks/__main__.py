@@ -38,6 +38,7 @@ SectionName = Literal[
     "deltas",
     "elimination",
     "families",
+    "proofs",
     "cold",
     "live",
     "gpu",
