@@ -11,7 +11,8 @@ from jax import Array
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.families import draws
-from jaxelim.families.one_parameter import OneParameter, poisson
+from jaxelim.families.divergences import poisson
+from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p

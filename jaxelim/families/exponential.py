@@ -12,7 +12,8 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.families import draws
-from jaxelim.families.one_parameter import OneParameter, itakura
+from jaxelim.families.divergences import itakura
+from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
 from jaxelim.numerics.logarithm import log, log1p, log_ratio

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim.families.one_parameter import poisson
+from jaxelim.families.divergences import poisson
 
 
 @dataclasses.dataclass(frozen=True)

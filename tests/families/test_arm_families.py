@@ -15,7 +15,7 @@ from scipy.stats import binom, expon, poisson
 import jaxelim as je
 from experiments import cells
 from jaxelim import cli, engine, scope, store
-from jaxelim.families.one_parameter import itakura
+from jaxelim.families.divergences import itakura
 from jaxelim.lanes import LaneOps
 from jaxelim.store.settings import canonical
 from jaxelim.testing import check_family, draw_checks, family_checks, whole_family

@@ -16,7 +16,8 @@ from hypothesis import example, given
 
 from jaxelim import scope
 from jaxelim.families.bernoulli import Bernoulli
-from jaxelim.families.one_parameter import ArmStatistics, g, h, poisson
+from jaxelim.families.divergences import g, h, poisson
+from jaxelim.families.one_parameter import ArmStatistics
 from jaxelim.lanes import LaneOps
 from tests.families.family_cases import Binomial, Faces
 
