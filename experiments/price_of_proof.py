@@ -198,9 +198,10 @@ def drawn(lines: list[dict]) -> Any:
         base = [x for x in lines if (x["family"], x["threshold"]) == (family, BASE)]
         least = [np.mean([x["bound"] for x in base if x["delta"] == d]) for d in DELTAS]
         axes.plot(DELTAS, least, ":", color="0.3", label="lower bound")
-        axes.set(xscale="log", title=family, xlabel="delta", ylim=(0, None))
+        axes.set(xscale="log", title=family, xlabel="delta")
         axes.invert_xaxis()
         axes.grid(alpha=0.25, linewidth=0.5)
+    panels[0].set_ylim(bottom=0)
     panels[0].set_ylabel("mean samples over those of GK16")
     panels[0].legend(fontsize="small", frameon=False)
     return figure

@@ -63,6 +63,9 @@ class Family:
 
         if place("draw") < min(place("law"), place("divergence")):
             return f"{type(self).__name__} draws otherwise than its base, and states no law"
+        likelihood = min(place("law"), place("divergence"), place("log_mixture_at"))
+        if min(place("log_mixture"), place("log_e"), place("log_e_above")) < likelihood:
+            return f"{type(self).__name__} has other e-values than its base, and states no law"
         return self.law()
 
     def for_arms(self, arms: int) -> Any:

@@ -1,7 +1,7 @@
 """Tests of pieces by a threshold whose level depends on the piece, at few times of a run.
 
 Such a test may look when it likes, as it is valid at all times at once. It looks at a run
-at every t up to 256, then at times 0.8% to 1.6% apart, where a likelihood ratio passes a
+at every t below 256, then at times 0.4% to 0.8% apart, where a likelihood ratio passes a
 gate. All of this depends on the run alone. Lanes that look are gathered, so that one look
 does not cost a look of all.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 GROUP = 128
 """One lane in so many looks in one call, at least one: on average fewer do."""
-WORDS = "at every t below 256, then 0.8 to 1.6% apart, where the LLR passes a gate"
+WORDS = "at every t below 256, then 0.4 to 0.8% apart, where the LLR passes a gate"
 """When a run looks."""
 _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
 def look_time(t: Array) -> Array:
-    """Whether a run looks after t samples, [] int32: every t below 256, then 1% apart."""
+    """Whether a run looks after t samples, [] int32: every t below 256, then 0.4 to 0.8% apart."""
     digits = 31 - jax.lax.clz(t)
     step = jax.lax.shift_left(jnp.int32(1), jnp.maximum(digits - _EVERY, 0))
     return (t & (step - 1)) == 0

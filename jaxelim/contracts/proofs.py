@@ -76,6 +76,12 @@ class Call:
         return f"it is proven for {what}" if self.law in LAWS else self.law
 
     @property
+    def wrong_answers(self) -> int | None:
+        """`Problem.wrong_answers`; None where it is not that of the problem's own pieces."""
+        stated = _stated(type(self.problem), "wrong_answers", _PIECES)
+        return self.problem.wrong_answers(self.arms) if stated else None
+
+    @property
     def endings(self) -> tuple[str, ...]:
         """What may end a run: of `REFUTING`, or sentences why proofs do not cover a test."""
         found, rule = [], self.rule
@@ -109,6 +115,12 @@ class Call:
         return ""
 
 
+_METHODS = ("__call__", "log_e", "log_e_above", "arm_levels", "bound")
+"""What a threshold's proof rests on."""
+_PIECES = ("answer", "shape", "pieces", "plain_pieces", "public", "correct")
+"""What the pieces of a problem rest on."""
+
+
 def _stated(kind: type, attribute: str, methods: Sequence[str]) -> bool:
     """Whether no method was overridden after the class that states the attribute."""
     order = [vars(one) for one in kind.__mro__]
@@ -127,6 +139,8 @@ def proof_of(threshold: Any, call: Call) -> bool | str:
     if proof is None:
         name = getattr(threshold, "__name__", None) or type(threshold).__name__
         return f"{name} states no proof"
+    if not _stated(type(threshold), "proof", _METHODS):
+        return f"{type(threshold).__name__} changes what its base has proven"
     allowed = "a threshold whose proof(call) returns True, or the reason why not as a string"
     try:
         found = proof(call)

@@ -19,12 +19,13 @@ def computed(job: "Job") -> Instance:
     which some may be there several times. In those coordinates theta is their means, V is
     diagonal, and choices that tie on paper tie to the last digit. They are taken where
     nothing reads coordinates: the rule, the problem and every stopping rule. Thresholds
-    by piece keep the given ones, as they have another test for unstructured instances.
+    by piece, and p-values, keep the given ones: they have another test for unstructured
+    instances.
     """
     instance = job.instance
     linear = instance.structure == "linear" and instance.family.has("design") and job.ridge == 0
     free = job.rule.traits.basis_free and not job.problem.uses_theta
-    free = free and not isinstance(job.threshold, PieceThreshold)
+    free = free and not isinstance(job.threshold, PieceThreshold) and job.evidence is None
     if not (linear and free and all(one.name in KNOWN_STOPPING for one in job.stopping)):
         return instance
     arms, theta = np.array(instance.arms), np.array(instance.theta)

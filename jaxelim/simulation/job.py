@@ -15,7 +15,7 @@ from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation import float32, memory
+from jaxelim.simulation import float32, memory, p_values
 from jaxelim.simulation.basis import computed
 from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
@@ -174,6 +174,7 @@ class Job:
         if layout.precision == "float32":
             float32.check(instance, problem)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
+        p_values.check(record, instance.family, ridge)
         if isinstance(threshold, PieceThreshold):
             threshold = threshold.bound(
                 instance, problem, rule=rule, ridge=ridge, stopping=rules, elimination=elimination

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.contracts.shapes import Levels
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.problems.lanewise import traced_shape
 
 RECORDED_AXES = {"pairs": ("above", "below"), "sides": ("arm_of_side", "side")}
@@ -16,6 +17,7 @@ RECORDED_AXES = {"pairs": ("above", "below"), "sides": ("arm_of_side", "side")}
 class PValues:
     """p-values of the pieces at the end of each run; valid at every look, so at any stop.
 
+    They hold where the rewards are independent draws of the family; see `Result.proven`.
     Axes [..] are those of the run: [stopping, delta, run] of a `Result`. One of these holds
     at a time: which depends on what was said before the run.
 
@@ -56,6 +58,20 @@ class PValues:
             most = np.where(against, pairs, 0).max((-2, -1))
         known = np.nan if wrong is None else np.minimum(1, wrong * most)
         return PValues(pairs, np.broadcast_to(known, most.shape), np.minimum(1, count * pairs))
+
+
+def check(record: tuple[str, ...], family: Any, ridge: float | None) -> None:
+    """Refuse p-values where there are none: with a ridge, and of families without mixtures.
+
+    Raises:
+        ArgumentError, UnsupportedError: there are none.
+    """
+    if "p_values" not in record:
+        return
+    if not family.has("log_e"):
+        raise UnsupportedError("record", "p_values", f"(): {family!r} defines no log_e")
+    if ridge:
+        raise ArgumentError("ridge", ridge, "None or 0 with record=('p_values',): see Mixture")
 
 
 def recorded(job: Any) -> str:

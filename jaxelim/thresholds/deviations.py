@@ -180,7 +180,7 @@ class KaufmannKoolen:
         """
         family = instance.family
         tested = getattr(family, "family", family)  # of recorded rewards too
-        normal = tested.stated_law() == "gaussian"
+        normal = getattr(tested, "stated_law", str)() == "gaussian"
         if not normal and not hasattr(family, "divergence"):
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)

@@ -40,7 +40,7 @@ class Mixture(PieceThreshold):
     Kaufmann & Koolen 2021, section 5)
 
     It is for LLR, selective and full stops and for elimination at sampling. There must be
-    no ridge. A run looks at all t below 256, then about 1% apart.
+    no ridge. A run looks at all t below 256, then 0.4 to 0.8% apart.
 
     Args:
         strengths: the c_j, in numbers of samples, each above 0.
@@ -49,8 +49,8 @@ class Mixture(PieceThreshold):
             means and for exponential rates, (mean, standard deviation) for Gaussian
             means. None: the centred ones.
         pieces: P, the number of pieces of which one must not be refuted; None: that of
-            the problem: K - 1 for best arm, m (K - m) for top m, K for signs; 1 for
-            linear arms.
+            the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Linear arms
+            have 1, whatever is given.
 
     Raises:
         ArgumentError: an argument is out of range.
@@ -123,7 +123,7 @@ class Mixture(PieceThreshold):
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)
         elimination = call["elimination"]
-        if elimination is not None and not elimination.shared:
+        if not getattr(elimination, "shared", True):
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
             raise UnsupportedError("elimination", elimination, allowed)
         native = any(one.name == "native" for one in call["stopping"])
@@ -155,8 +155,10 @@ class Mixture(PieceThreshold):
         if call.law not in call.laws:
             return call.law
         linear = call.structure == "linear"
-        needed = 1 if linear else call.problem.wrong_answers(call.arms)
-        if needed is not None and (self.pieces or needed) < needed:
+        needed = 1 if linear else call.wrong_answers
+        if needed is None:
+            return f"how many pieces of {type(call.problem).__name__} hold the truth is not known"
+        if (self.pieces or needed) < needed:
             return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
         native = call.stopping.name == "native"  # else no native test ends these runs
         stop = call.endings[0]

@@ -20,7 +20,7 @@ class PieceThreshold:
     delta)`, of jax.numpy operations, and `log_e(seen)`. A level that differs by piece is
     the same thing: log e_p = LLR_p - level_p + level.
 
-    The engine looks at a run at every t below 256, then at times 0.8% to 1.6% apart, and
+    The engine looks at a run at every t below 256, then at times 0.4% to 0.8% apart, and
     only where an LLR exceeds `gate(level, seen)`. So a test must be valid at all times at once.
     """
 

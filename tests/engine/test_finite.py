@@ -128,7 +128,10 @@ def test_a_family_of_recorded_rewards():
 
 
 def test_a_live_run():
-    run = je.LiveRun(["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("divergence"))
+    run = je.LiveRun(
+        ["a", "b", "c"], je.BestArm(), je.Uniform(), family=Faulty("divergence"),
+        threshold=je.Heuristic(),
+    )  # fmt: skip
     run.tell(run.ask(3), [0.5, 0.2, 0.1])
     run.tell(run.ask(), 0.6)
     run.tell(["c"] * 3, [0.0, 0.0, -0.1])

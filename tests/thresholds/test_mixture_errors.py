@@ -33,7 +33,7 @@ CASES = {
         make([0.5, 0.2, 0.2], je.GaussianUnknownVariance()), je.BestArm(), je.Uniform()
     ),
     "linear": (
-        je.Instance([[1.0, 0.0], [0.9, 0.3], [0.0, 1.0]], [1.0, 0.3]), je.BestArm(), je.LinGame()
+        je.Instance([[1.0, 0.0], [0.7, 0.5], [0.0, 1.0]], [1.0, 0.3]), je.BestArm(), je.LinGame()
     ),
 }  # fmt: skip
 

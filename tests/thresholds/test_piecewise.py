@@ -6,6 +6,7 @@ While a run looks at every t, it must stop and eliminate as `Heuristic` does.
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -175,3 +176,44 @@ def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
         play(je.Mixture(), Own())
     given, named = play(je.Mixture(pieces=2), Own()), play(je.Mixture(), je.BestArm())
     np.testing.assert_array_equal(given.samples, named.samples)
+
+
+def test_a_changed_part_of_a_proof_has_none():
+    class Shorter(je.Mixture):
+        def log_e(self, seen):
+            return super().log_e(seen) + 10
+
+    class Fewer(je.BestArm):
+        def shape(self, seen, answer):
+            shape = super().shape(seen, answer)
+            return dataclasses.replace(shape, exists=shape.exists & False)
+
+    class Double(type(je.Bernoulli())):
+        def log_mixture(self, counts, means, at, grid):
+            return 2 * super().log_mixture(counts, means, at, grid)
+
+    for cls in (Fewer,):
+        jax.tree_util.register_static(cls)
+    uniform, coins = je.Uniform(), je.Instance.unstructured([0.6, 0.4, 0.2], Double())
+
+    def why(instance=UNSTRUCTURED, problem=je.BestArm(), threshold=je.Mixture()):  # noqa: B008
+        return je.simulate(
+            instance, problem, uniform, threshold=threshold, runs=1, max_samples=3
+        ).proven
+
+    assert why() is True
+    assert "changes what its base has proven" in why(threshold=Shorter())
+    assert "hold the truth is not known" in why(problem=Fewer())
+    assert "other e-values than its base" in why(coins)
+
+
+def test_p_values_need_no_ridge_and_keep_the_coordinates_of_linear_arms():
+    arms = je.Instance([[1.0, 0.0], [0.6, 0.8]], [0.4, 0.1])
+    settings = dict(runs=8, max_samples=300, record=("p_values",), delta=1e-9)
+    with pytest.raises(je.ArgumentError, match="p_values"):
+        je.simulate(arms, je.BestArm(), je.Uniform(), ridge=1.0, **settings)
+    plain, mixture = (
+        je.simulate(arms, je.BestArm(), je.Uniform(), threshold=one, **settings)
+        for one in (je.Heuristic(), je.Mixture())
+    )
+    np.testing.assert_array_equal(plain.log_e, mixture.log_e)
