@@ -129,7 +129,8 @@ def measures(found: dict[Key, cells.Cell], held: dict[str, Held]) -> list[dict]:
 
 def markdown(lines: list[dict], options: Table) -> str:
     """The table as a Markdown page."""
-    parts = ["# The price of a proof\n", summary(lines)]
+    drawing = "![Mean samples over those of GK16, by delta](price_of_proof.png)\n"
+    parts = ["# The price of a proof\n", summary(lines), drawing]
     for key in dict.fromkeys((line["family"], line["means"]) for line in lines):
         mine = [line for line in lines if (line["family"], line["means"]) == key]
         rows = []
