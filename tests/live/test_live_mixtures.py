@@ -184,6 +184,7 @@ def test_a_forecast_is_the_run_simulated_on():
     assert f"{found.median:,.0f} more rewards" in str(found)
     cut = run.forecast(runs=3, most=1, seed=seed)
     assert not cut.stopped.any() and cut.median == math.inf and "over 1 more" in str(cut)
+    assert (cut.more == 1).all()
     assert "80% of 32 runs" in run.summary(forecast=True).notes[-1]
     with pytest.raises(je.ArgumentError, match="runs: got 0"):
         run.forecast(runs=0)
