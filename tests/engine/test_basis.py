@@ -133,7 +133,7 @@ def test_a_threshold_by_piece_keeps_the_coordinates():
     for threshold, kept in ((je.Heuristic(), False), (je.Mixture(), True)):
         job = SimpleNamespace(
             instance=THREE, problem=je.BestArm(), rule=je.LinGapE(), ridge=0.0,
-            stopping=(je.LLR(),), threshold=threshold,
+            stopping=(je.LLR(),), threshold=threshold, evidence=None,
         )  # fmt: skip
         assert (computed(job) is THREE) == kept
 
