@@ -70,7 +70,9 @@ class Grid:
 
     def log_mean_exp(self, values: Array) -> Array:
         """log sum_j exp(values_j)/J: [.., J] -> [..]."""
-        most = jnp.maximum(jnp.max(values, -1), _FLOOR)
+        # Nothing depends on this shift. The derivative of `max` divides by the number of values
+        # that equal it: none, where XLA computes the values twice and LLVM rounds them apart.
+        most = jax.lax.stop_gradient(jnp.maximum(jnp.max(values, -1), _FLOOR))
         total = jnp.sum(jnp.exp(values - most[..., None]), -1)
         return most + log(total) - math.log(self.size)
 

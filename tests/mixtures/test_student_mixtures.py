@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.special import gammaln
 
 import jaxelim as je
@@ -128,3 +129,26 @@ def test_supremum_of_an_arm_has_mean_one():
             r = jnp.asarray(np.abs(t) / np.sqrt(f))
             value = student.components(jnp.full_like(r, n), r, Grid((c,)))[:, 0]
         assert abs(np.sum(np.exp(density + np.asarray(value)) * weight) - 1) < 1e-10
+
+
+@pytest.mark.parametrize("level", ("0", "1", "2", "3"))
+def test_slopes_are_finite_at_every_level_of_llvm(level):
+    """XLA computes the values twice, in their largest and in the sum; LLVM may round them apart."""
+    ratios = np.array([1 / 1.5, 0.0, 1e-9, 0.1, 0.3, 0.9, 1.0, 2.0, 40.0, 1e9])
+    counts = np.array([2.0, 3.0, 15.0, 100.0, 1e4])
+    n, r = (x.ravel() for x in np.meshgrid(counts, ratios))
+
+    def slope(n, r):
+        return jax.jvp(lambda r: student.log_arm(n, r, GRID), (r,), (jnp.ones_like(r),))
+
+    with scope.engine():
+        given = jnp.asarray(n), jnp.asarray(r)
+        options = {"xla_backend_optimization_level": level}
+        value, found = map(np.asarray, jax.jit(slope).lower(*given).compile(options)(*given))
+    np.testing.assert_allclose(value, arm(n, r), rtol=1e-12, atol=1e-15)
+    c, n, r = np.asarray(GRID.strengths), n[:, None], r[:, None]
+    z, share = r * r, c / (n + c)
+    each = n / 2 * (np.log1p(z) - np.log1p(z * share)) - np.log1p(n / c) / 2
+    weight = np.exp(each - each.max(1, keepdims=True))
+    known = (weight * n * r * (1 / (1 + z) - share / (1 + z * share))).sum(1) / weight.sum(1)
+    np.testing.assert_allclose(found, known, rtol=1e-9, atol=1e-15)
