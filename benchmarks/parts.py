@@ -26,7 +26,7 @@ def measured(steps: int, repeats: int) -> dict[str, float]:
     import numpy as np
 
     from jaxelim import engine, scope
-    from jaxelim.families.designs import ArmDesign, LinearContext, SquareDesign, weighted
+    from jaxelim.evidence.designs import ArmDesign, LinearContext, SquareDesign, weighted
     from jaxelim.lanes import LaneOps
 
     rng = np.random.default_rng(0)

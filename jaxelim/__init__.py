@@ -76,8 +76,8 @@ from jaxelim.lower_bound import (
     sensitivity,
 )
 from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
+from jaxelim.saddle.tolerance import EvidenceGap
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
-from jaxelim.sampling.parts.tolerance import EvidenceGap
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.comparison import Comparison, compare
 from jaxelim.simulation.result import Result

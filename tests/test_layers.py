@@ -21,17 +21,19 @@ LAYERS = (
         "mixtures",
     ),  # fmt: skip
     ("contracts", "thresholds"),
-    ("stopping", "families"),
-    ("instances", "problems"),
-    ("lower_bound", "engine"),
-    ("sampling", "store", "cluster"),
-    ("simulation",),
+    ("evidence",),
+    ("stopping", "families", "problems", "saddle"),
+    ("instances", "engine"),
+    ("lower_bound", "store", "cluster"),
+    ("sampling", "simulation"),
     ("catalogue", "figures"),
     ("live",),
     ("testing", "cli", "__init__"),
 )
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
+MOST_ASKED = 32
+"""Tests of a kind of family or evidence, outside the folders that define them."""
 
 
 def name(path: Path) -> str:
@@ -100,3 +102,31 @@ def test_no_import_cycle():
 def test_few_layers():
     assert len(LAYERS) <= 10
     assert len(list(ROOT.glob("*.py"))) <= 12
+
+
+def named(root: ast.AST) -> set[str]:
+    """The last names in an expression: "Gaussian" of `families.Gaussian | None`."""
+    parts = [one.attr for one in ast.walk(root) if isinstance(one, ast.Attribute)]
+    return {*parts, *(one.id for one in ast.walk(root) if isinstance(one, ast.Name))}
+
+
+def kinds() -> set[str]:
+    """The names of all classes of families/ and evidence/."""
+    paths = [path for room in ("families", "evidence") for path in (ROOT / room).rglob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in paths]
+    found = {one.name for tree in trees for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
+    assert {"Gaussian", "LinearEvidence", "OneParameter"} <= found
+    return found
+
+
+def test_few_ask_for_a_kind_of_family_or_evidence():
+    """Others ask the contract: what a family `has`, and what evidence says of itself."""
+    known, asked = kinds(), []
+    for path in sorted(ROOT.rglob("*.py")):
+        if folder(name(path)) in ("families", "evidence"):
+            continue
+        for one in ast.walk(ast.parse(path.read_text())):
+            if isinstance(one, ast.Call) and named(one.func) == {"isinstance"}:
+                found = named(one.args[1]) & known
+                asked += [f"{name(path)}:{one.lineno}: {kind}" for kind in sorted(found)]
+    assert len(asked) <= MOST_ASKED, "\n".join(asked)

@@ -86,7 +86,7 @@ KINDS: dict[str, list[Kind]] = {
         Kind("", "SamplingRule StoppingRule Problem PieceSet Family Traits ASK OK"),
         Kind("", "View Estimate Snapshot Statistics Evidence Rows Levels Directions Interval",
              "contracts.views.ArmContext contracts.shapes.Shape contracts.shapes.SymmetricInterval "
-             "lanes.LaneOps families.linear_evidence.LinearEvidence"),
+             "lanes.LaneOps evidence.gaussian.LinearEvidence"),
     ],
     "errors": [
         Kind("", "JaxelimError ArgumentError TieError UnsupportedError UnknownNameError "

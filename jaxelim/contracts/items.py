@@ -11,7 +11,7 @@ from jax import Array
 from jaxelim.contracts.shapes import Shape
 
 if TYPE_CHECKING:
-    from jaxelim.families.designs import Design, LinearContext
+    from jaxelim.evidence.designs import Design, LinearContext
 
 Tree = Any
 

@@ -19,7 +19,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
-    from jaxelim.families.designs import Design, LinearContext
+    from jaxelim.evidence.designs import Design, LinearContext
 
 Tree = Any
 _STATIC = {"static": True}

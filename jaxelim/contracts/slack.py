@@ -11,7 +11,7 @@ from jaxelim.contracts.shapes import Interval, Rows
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
-    from jaxelim.families.designs import LinearContext
+    from jaxelim.evidence.designs import LinearContext
 
 
 @jax.tree_util.register_dataclass

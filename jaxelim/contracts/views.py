@@ -5,20 +5,20 @@ own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import looks
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.shapes import Interval, Shape
 from jaxelim.errors import undefined
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, PieceSet, Problem
-    from jaxelim.families.linear_evidence import LinearEvidence
+    from jaxelim.evidence.gaussian import LinearEvidence
     from jaxelim.thresholds.piecewise import PieceThreshold
 
 Tree = Any
@@ -76,6 +76,16 @@ class Evidence:
     """The contract of evidence: the LLRs of one answer's pieces, at counts or weights."""
 
     space: ArmContext
+    shape: Shape
+    means: Array  # [K] the estimates
+    has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
+    square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
+    parts: ClassVar[int] = 1  # each piece is the least of so many smooth ones
+    costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
+
+    def outside(self) -> Array:
+        """How far the estimates lie outside each piece, negative inside: [Q]."""
+        return self.shape.separation(self.space.lanes, self.means)
 
     def values(self) -> Array:
         """The LLR of every piece at counts, or H_p at weights: [Q]. (Paper, section 2)"""
@@ -88,6 +98,25 @@ class Evidence:
     def gradient(self, piece: Array) -> Array:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
+
+    def closest(self, piece: Array) -> Array:
+        """The closest point of a piece to the estimates, one mean an arm: [K]."""
+        raise undefined(self, "closest(piece)")
+
+    def widest(self, at: "Evidence", piece: Array, interval: Interval, level: Array) -> Array:
+        """The largest dH_piece/dw_k over means in confidence intervals: [K].
+
+        Args:
+            at: the evidence under weights; this is that at the counts.
+            piece: [] int32, one of `at`.
+            interval: of independent arms, at this level.
+            level: [], what an interval's bound may cost.
+        """
+        raise undefined(self, "widest(at, piece, interval, level)")
+
+    def per_cost(self, x: Array) -> Array:
+        """x_k/c_k, for x [K]: [K]."""
+        return x if self.costs is None else x / self.costs
 
     def pair(self, i: Array, k: Array) -> Array:
         """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: [].

@@ -22,17 +22,17 @@ from jaxelim.contracts.proofs import GAUSSIAN
 from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot, Statistics, View
-from jaxelim.families import draws
-from jaxelim.families.designs import (
+from jaxelim.evidence.designs import (
     ArmDesign,
     Design,
     DiagonalDesign,
     LinearContext,
     SquareDesign,
 )
+from jaxelim.evidence.gaussian import LinearEvidence, refutes
+from jaxelim.families import draws
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.gaussian_mixtures import GaussianMixtures
-from jaxelim.families.linear_evidence import LinearEvidence, refutes
 from jaxelim.families.noise import refuse_large
 from jaxelim.families.products import CrossCache
 from jaxelim.families.ridge import ridge_of, warn_of_ridge

@@ -47,6 +47,7 @@ class GaussianByArm(OneParameter):
     std: tuple[float, ...]
     name: ClassVar[str] = "gaussian-by-arm"
     noise: ClassVar[str] = "normal"
+    square: ClassVar[bool] = True
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
     _unit: ClassVar[float] = 1.0

@@ -8,7 +8,7 @@ from jax import Array
 from jaxelim.contracts import Family
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import Statistics
-from jaxelim.families.designs import DiagonalDesign
+from jaxelim.evidence.designs import DiagonalDesign
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.mixtures import gaussian, linear
 from jaxelim.mixtures.grid import Grid

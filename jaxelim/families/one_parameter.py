@@ -19,8 +19,8 @@ from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
+from jaxelim.evidence.exponential import ArmEvidence, evidence_of
 from jaxelim.families import slack as slacks
-from jaxelim.families.arm_evidence import ArmEvidence, evidence_of
 from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, index_like
@@ -54,6 +54,7 @@ class OneParameter(MeanMixtures):
 
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
+    square: ClassVar[bool] = False  # whether d(x, y) = (x - y)^2/2
 
     def divergence(self, x: Array, y: Array) -> Array:
         """d(x, y): 0 for x = y, inf where y is an end of the range that x is not."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.families.designs import Design, LinearContext
+from jaxelim.evidence.designs import Design, LinearContext
 
 
 @jax.tree_util.register_dataclass

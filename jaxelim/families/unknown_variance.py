@@ -15,9 +15,9 @@ from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
+from jaxelim.evidence.student import StudentEvidence, pair
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.noise import refuse_large
-from jaxelim.families.student_evidence import StudentEvidence, pair
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
 from jaxelim.mixtures import student
 from jaxelim.mixtures.grid import Grid

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
 
-from jaxelim.families.student_evidence import least_root
+from jaxelim.evidence.student import least_root
 from jaxelim.lower_bound.arms import ArmInformation
 from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.solver import Solution, interior_point
@@ -72,9 +72,9 @@ class StudentModel:
         by_a, by_b = (scale * jnp.where(pair, z, jnp.where(line, d, 0)) for z in (d_a, d_b))
         # The second derivative, by implicit differentiation of u.
         slope_a, slope_b = up / (v_a + up**2), down / (v_b + down**2)
-        curve = w_a * (v_a - up**2) / (v_a + up**2) ** 2 + w_b * (v_b - down**2) / (
-            v_b + down**2
-        ) ** 2
+        curve = (
+            w_a * (v_a - up**2) / (v_a + up**2) ** 2 + w_b * (v_b - down**2) / (v_b + down**2) ** 2
+        )
         curve = jnp.maximum(curve, _FLAT * (w_a / v_a + w_b / v_b))
         size = jnp.where(pair & (curve > 0), gaps / jnp.sqrt(jnp.where(curve > 0, curve, 1)), 0)
         plus, minus = jnp.tile(plus, (2, 1)), jnp.tile(minus, (2, 1))

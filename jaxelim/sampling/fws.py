@@ -11,8 +11,7 @@ from jax import Array
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
-from jaxelim.families.designs import SquareDesign, weighted
-from jaxelim.families.linear_evidence import LinearEvidence, has_matrix
+from jaxelim.evidence.designs import SquareDesign, weighted
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts.piece_games import play
 
@@ -94,7 +93,7 @@ class FWS(SamplingRule):
 
     def init(self, view):
         x = view.counts / (view.time - 1)
-        if not has_matrix(view.evidence):
+        if not view.evidence.has_matrix:
             return FWSState(x, None)
         g, inverse = view.prepared
         everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
@@ -164,10 +163,7 @@ class FWS(SamplingRule):
         return _Look(_uniform_block(view.t, arms), self._tied(view), values, least, near, evidence)
 
     def _tied(self, view: View) -> Array:
-        if isinstance(view.evidence, LinearEvidence):
-            margin = view.evidence.margin
-        else:
-            margin = view.shape.separation(view.lanes, view.means)
+        margin = view.evidence.outside()
         return view.lanes.any(view.shape.ties(margin, float(jnp.finfo(margin.dtype).eps)))
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:

@@ -10,9 +10,7 @@ from jax import Array
 
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
-from jaxelim.families.arm_evidence import ArmEvidence
-from jaxelim.families.designs import DiagonalDesign, weighted
-from jaxelim.families.linear_evidence import LinearEvidence, has_matrix
+from jaxelim.evidence.designs import weighted
 from jaxelim.lanes import index_like, where
 from jaxelim.sampling.parts import tracking
 
@@ -133,11 +131,8 @@ class LazyTaS(SamplingRule):
 
     def _known(self, view, state):
         """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
-        if not has_matrix(view.evidence):
-            counts = view.counts
-            if isinstance(view.evidence, ArmEvidence):
-                counts = view.evidence.precision
-            least = view.lanes.min(counts) + view.family.ridge
+        if not view.evidence.has_matrix:
+            least = view.lanes.min(view.evidence.per_cost(view.counts)) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         return (state.low < need) & (state.high >= need), state
@@ -179,17 +174,16 @@ def _prepared(arms):
 def _frank_wolfe(view, weights, due):
     """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
     lanes, each = view.lanes, index_like(view.means)
-    matrix, linear = has_matrix(view.evidence), isinstance(view.evidence, LinearEvidence)
+    matrix, floor = view.evidence.has_matrix, _FLOOR
+    if view.family.has("design"):
+        floor = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
 
     def seen(weights):
-        """What the evidence under these weights is made of: a design, or weights."""
-        if not linear:
-            return jnp.maximum(weights, _FLOOR)
-        least = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
-        return DiagonalDesign(1 / jnp.maximum(weights, least))
+        """What the evidence under these weights is made of, without a matrix."""
+        return jnp.maximum(weights, floor)
 
     def under(design):
-        return view.linear.under(design) if linear else view.evidence.weighted(design)
+        return view.linear.under(design) if matrix else view.evidence.weighted(design)
 
     def step(carry):
         i, weights, design, steps, go = carry

@@ -11,8 +11,6 @@ from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.contracts.views import Evidence, View
 from jaxelim.errors import ArgumentError
-from jaxelim.families.arm_evidence import ArmEvidence
-from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts import tracking
 from jaxelim.sampling.parts.learners import AdaHedge
 
@@ -101,13 +99,5 @@ class LinGame(SamplingRule):
 def _optimistic(view: View, evidence: Evidence, piece: Array) -> Array:
     """The largest gain of each arm over its confidence interval at level log t: [K]."""
     level = jnp.log(view.time)
-    if isinstance(evidence, LinearEvidence):
-        bonus = jnp.sqrt(2 * level * view.linear.design.g)
-        return (jnp.sqrt(2 * evidence.gradient(piece)) + bonus) ** 2 / 2
-    assert isinstance(evidence, ArmEvidence)
-    closest = evidence.closest(piece)
     interval = view.family.interval(view, view.means, level)
-    moved = closest != view.means  # else d(U_k, m_k) may be infinite, at an end of the range
-    ends = [jnp.where(moved, end, closest) for end in (interval.lower, interval.upper)]
-    widest = jnp.maximum(*(evidence.slopes(end, closest) for end in ends))
-    return jnp.maximum(jnp.where(moved, widest, 0), level / view.counts)
+    return view.evidence.widest(evidence, piece, interval, level)

@@ -11,7 +11,6 @@ from jaxelim.checks import integer
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.proofs import INTERVALS
 from jaxelim.contracts.traits import Traits
-from jaxelim.families.linear_evidence import LinearEvidence
 from jaxelim.sampling.parts.indices import less_pulled
 
 
@@ -75,7 +74,7 @@ class LUCB(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        if isinstance(view.evidence, LinearEvidence):  # other families' means are R_k/N_k
+        if view.family.has("design"):  # other families' means are R_k/N_k
             assert view.reward_sums is not None  # kept, as the trait `uses_rewards` is on
             view = view.at(view.reward_sums / view.counts)
         overlap = jnp.where(view.active, view.family.overlap(view, view.beta), -jnp.inf)

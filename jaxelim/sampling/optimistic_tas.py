@@ -11,11 +11,10 @@ from jax import Array
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
-from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.saddle.tolerance import EvidenceGap, checked, tolerance
 from jaxelim.sampling.parts import allocation, arm_allocation, tracking
 from jaxelim.sampling.parts.allocation import Allocation
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
-from jaxelim.sampling.parts.tolerance import EvidenceGap, checked, tolerance
 
 
 @jax.tree_util.register_dataclass
@@ -96,12 +95,12 @@ class OptimisticTaS(SamplingRule):
         return allocation.frames(instance) if instance.family.has("design") else ()
 
     def init(self, view):
-        kind = allocation if isinstance(view.evidence, LinearEvidence) else arm_allocation
+        kind = allocation if view.family.has("design") else arm_allocation
         return OptimisticState(kind.start(view), view.counts)
 
     def fast(self, view, state):
         now = allocation.due(self.schedule, view)
-        if isinstance(view.evidence, LinearEvidence):
+        if view.family.has("design"):
             found, holds = allocation.look(view, state.found, *self._wanted(view, now))
         else:
             none = jnp.zeros_like(view.t)
@@ -111,7 +110,7 @@ class OptimisticTaS(SamplingRule):
 
     def choose(self, view, state):
         now = allocation.due(self.schedule, view)
-        if isinstance(view.evidence, LinearEvidence):
+        if view.family.has("design"):
             found = allocation.solve(view, state.found, *self._wanted(view, now))
         else:
             found = arm_allocation.over_box(view, state.found, now)

@@ -10,10 +10,10 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.contracts import ASK, OK, SamplingRule
 from jaxelim.contracts.traits import Traits
+from jaxelim.saddle.tolerance import EvidenceGap, checked, tolerance
 from jaxelim.sampling.parts import allocation, arm_allocation, tracking
 from jaxelim.sampling.parts.allocation import Allocation, Frame
 from jaxelim.sampling.parts.arm_allocation import ArmAllocation
-from jaxelim.sampling.parts.tolerance import EvidenceGap, checked, tolerance
 
 
 @jax.tree_util.register_dataclass

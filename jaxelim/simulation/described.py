@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jaxelim import families, problems, sampling, thresholds
+from jaxelim import families, problems, thresholds
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, ResultFileError, in_words
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
-from jaxelim.sampling.parts import tolerance
+from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
@@ -75,9 +75,15 @@ class NotHere(Exception):
 
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
-    places = (sampling, problems, families, tolerance, llr, elimination, resets, thresholds)
+    places = (problems, families, tolerance, llr, elimination, resets, thresholds)
     found = [EpsilonBestArm, *(one for place in places for one in vars(place).values())]
+    found += _below(SamplingRule)
     return {_name(one): one for one in found if isinstance(one, type) and _own(one)}
+
+
+def _below(kind: type) -> list[type]:
+    """The subclasses of a class, and theirs."""
+    return [one for own in kind.__subclasses__() for one in (own, *_below(own))]
 
 
 def _own(kind: type) -> bool:

@@ -12,7 +12,7 @@ from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError
-from jaxelim.families.designs import SquareDesign
+from jaxelim.evidence.designs import SquareDesign
 from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps

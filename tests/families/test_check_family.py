@@ -9,7 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.families.arm_evidence import PairEvidence, evidence_of
+from jaxelim.evidence.exponential import PairEvidence, evidence_of
 from jaxelim.families.divergences import poisson
 from jaxelim.testing import ContractError, check_family, draw_checks, family_checks, whole_family
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook

@@ -11,7 +11,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.views import ArmContext
-from jaxelim.families.arm_evidence import evidence_of
+from jaxelim.evidence.exponential import evidence_of
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 

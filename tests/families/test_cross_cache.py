@@ -10,8 +10,8 @@ import pytest
 import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
+from jaxelim.evidence.designs import ArmDesign, LinearContext, SquareDesign
 from jaxelim.families import gaussian
-from jaxelim.families.designs import ArmDesign, LinearContext, SquareDesign
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem

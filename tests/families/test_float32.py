@@ -8,8 +8,8 @@ import pytest
 import jaxelim as je
 from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
+from jaxelim.evidence.designs import ArmDesign, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families import gaussian
-from jaxelim.families.designs import ArmDesign, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearStatistics, recomputed
 from jaxelim.lanes import LaneOps
 

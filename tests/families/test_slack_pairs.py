@@ -71,7 +71,7 @@ def test_evidence_values_pairs_gradients_and_closest_points(family):
         stats = known.start(context, je.BestArm(), (), means)
         evidence = known.evidence(context, stats, shape).weighted(weights)
         moved = evidence.closest(piece)
-        costs = evidence.slopes(means, moved)
+        costs = evidence.per_cost(known.divergence(means, moved))
         pair = evidence.pair(first, piece)
         return evidence.values(), evidence.gradient(piece), moved, costs, pair
 

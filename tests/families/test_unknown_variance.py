@@ -13,7 +13,7 @@ from scipy.stats import binom
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.views import Snapshot
-from jaxelim.families import student_evidence as student
+from jaxelim.evidence import student
 from jaxelim.lanes import LaneOps
 from jaxelim.store import canonical
 from jaxelim.testing import ContractError, check_family

@@ -8,7 +8,7 @@ import pytest
 import jaxelim as je
 from benchmarks.kernels import compiled_text
 from jaxelim import engine, scope
-from jaxelim.families.designs import (
+from jaxelim.evidence.designs import (
     ArmDesign,
     DiagonalDesign,
     LinearContext,

@@ -13,7 +13,7 @@ from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Directions, Levels, Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
-from jaxelim.families.designs import DiagonalDesign, LinearContext, SquareDesign
+from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families.gaussian import LinearStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid

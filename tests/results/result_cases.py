@@ -9,7 +9,7 @@ import numpy as np
 import jaxelim as je
 from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
-from jaxelim.sampling.parts.tolerance import EvidenceGap
+from jaxelim.saddle.tolerance import EvidenceGap
 from jaxelim.simulation.described import hash_of
 from jaxelim.thresholds.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 

@@ -11,8 +11,8 @@ import jaxelim as je
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound.information import coordinates
 from jaxelim.lower_bound.solver import climb
+from jaxelim.saddle.tolerance import tolerance
 from jaxelim.sampling.parts import allocation, tracking
-from jaxelim.sampling.parts.tolerance import tolerance
 from tests import twin
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxelim as je
-from jaxelim.families.arm_evidence import ArmEvidence, PairEvidence, evidence_of
+from jaxelim.evidence.exponential import ArmEvidence, PairEvidence, evidence_of
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.lanes import index_like
 from jaxelim.problems.lanewise import OrderedPairs, made_from

@@ -17,7 +17,7 @@ from jaxelim import checks
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
-from jaxelim.families.designs import LinearContext, SquareDesign
+from jaxelim.evidence.designs import LinearContext, SquareDesign
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_

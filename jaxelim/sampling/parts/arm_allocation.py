@@ -18,12 +18,8 @@ from jax import Array
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import Estimate, View
-from jaxelim.families.arm_evidence import ArmEvidence
-from jaxelim.families.gaussian_by_arm import GaussianByArm
-from jaxelim.families.linear_evidence import LinearEvidence
+from jaxelim.evidence.student import StudentEvidence
 from jaxelim.families.one_parameter import OneParameter
-from jaxelim.families.student_evidence import StudentEvidence
-from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
@@ -75,27 +71,25 @@ def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
     dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
-    if isinstance(view.evidence, StudentEvidence) and not isinstance(view.shape, Levels):
-        dual = jnp.concatenate([dual, dual])  # the two minima of each pair
+    if view.evidence.parts > 1 and not isinstance(view.shape, Levels):
+        dual = jnp.concatenate([dual] * view.evidence.parts)
     none = jnp.zeros_like(view.t)
     return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), none, none)
 
 
 def _secular(view: View) -> bool:
     """Whether the problem is best arm for Gaussian arms of known variances."""
-    gaussian = isinstance(view.evidence, LinearEvidence) or isinstance(view.family, GaussianByArm)
-    return gaussian and type(view.shape) is Rows and not view.shape.several
+    return view.evidence.square and type(view.shape) is Rows and not view.shape.several
 
 
 def _by_interior_point(view: View) -> bool:
     """Whether the pieces are pairs of arms without a closed form."""
-    several = Rows.of(view.shape).several
-    return several or isinstance(view.evidence, StudentEvidence)
+    return Rows.of(view.shape).several or view.evidence.parts > 1
 
 
 def needs(family: Family, problem: Problem) -> tuple[str, ...]:
     """What a family must have for its allocations to be solved here."""
-    closed = family.has("design") or isinstance(family, GaussianUnknownVariance)
+    closed = family.has("design") or family.has("freedom")
     return () if closed or problem.name == "thresholding" else ("divergence", "variance")
 
 
@@ -151,7 +145,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     Best arm alone. One arm is at its upper bound, the others at their lower bounds. Arms
     whose upper bound does not exceed all lower bounds have no such means.
     """
-    lanes, c, among = view.lanes, costs(view), counted(view)
+    lanes, c, among = view.lanes, view.evidence.costs, counted(view)
     interval = view.family.interval(view, view.means, jnp.log(view.time))
     lower, upper = _wide(interval.lower), _wide(interval.upper)
     highest = lanes.max(jnp.where(among, lower, -jnp.inf))
@@ -182,11 +176,6 @@ def _family(view: View) -> OneParameter:
     return family
 
 
-def costs(view: View) -> Array | None:
-    """The costs [K] of the arms; None: all are 1."""
-    return view.evidence.costs if isinstance(view.evidence, ArmEvidence) else None
-
-
 def counted(view: View) -> Array:
     """The arms of the active pieces of best arm: [K] bool."""
     return view.active | (index_like(view.active) == Rows.of(view.shape).first)
@@ -202,7 +191,7 @@ def _rounded(weights: Array, like: Array) -> Array:
 
 
 def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
-    c = costs(view)
+    c = view.evidence.costs
     found = best_arm_weights(
         _family(view), _wide(view.means), None if c is None else _wide(c), last.dual,
         counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
@@ -213,7 +202,7 @@ def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocati
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    c = costs(view)
+    c = view.evidence.costs
     found = gaussian_weights(
         view.lanes, _wide(view.means), Rows.of(view.shape).first, counted(view),
         None if c is None else _wide(c), last.dual,
@@ -240,7 +229,7 @@ def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
     if isinstance(view.evidence, StudentEvidence):
         spread = view.evidence.variances
     else:
-        c = costs(view)
+        c = view.evidence.costs
         spread = jnp.ones_like(view.means) if c is None else c
 
     def one(means, spread, first, active, last, gap, now):
@@ -264,7 +253,9 @@ def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
         return where_(
             solvable,
             ArmAllocation(
-                found.allocation, found.mixture, jnp.add(found.iterations, 1),
+                found.allocation,
+                found.mixture,
+                jnp.add(found.iterations, 1),
                 jnp.minimum(found.iterations, 1),
             ),
             dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once)),
@@ -283,7 +274,7 @@ def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmA
     estimates.
     """
     lanes, slack, arms = view.lanes, view.shape.slack, view.means.shape[0]
-    c = costs(view)
+    c = view.evidence.costs
     c = jnp.ones_like(view.means) if c is None else c
 
     def one(means, c, last, gap, now):

@@ -14,9 +14,9 @@ from jax import Array
 
 from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.shapes import Interval, Shape
 from jaxelim.contracts.views import Evidence
-from jaxelim.families.designs import Design, DiagonalDesign, LinearContext, weighted
+from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
 from jaxelim.lanes import ArmBlock
 
 Tree = Any
@@ -47,6 +47,12 @@ class LinearEvidence(Evidence):
     norm: Array  # [Q] ||y_p||^2 in the design's metric
     cross: Tree  # the shape's `products`, reused by `along`
 
+    square = True
+
+    @property
+    def has_matrix(self) -> bool:  # type: ignore[override]
+        return not isinstance(self.design, DiagonalDesign)
+
     @staticmethod
     def of(
         space: LinearContext, shape: Shape, design: Design, means: Array, theta_hat: Array | None,
@@ -59,6 +65,9 @@ class LinearEvidence(Evidence):
     def values(self) -> Array:
         return likelihood_ratio(self.margin, self.norm)
 
+    def outside(self) -> Array:
+        return self.margin
+
     def refuted(self, beta: Array) -> Array:
         return refutes(self.margin, self.norm, beta)
 
@@ -68,6 +77,11 @@ class LinearEvidence(Evidence):
         norm = lanes.take(self.norm, piece)
         step = jnp.where(norm > 0, lanes.take(self.margin, piece) / jnp.where(norm > 0, norm, 1), 0)
         return (step * self.along(piece)) ** 2 / 2
+
+    def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
+        """(|phi_k . (theta_hat - lambda)| + sqrt(2 level ||phi_k||^2_{V^-1}))^2/2: [K]."""
+        bonus = jnp.sqrt(2 * level * self.design.g)
+        return (jnp.sqrt(2 * at.gradient(piece)) + bonus) ** 2 / 2
 
     def along(self, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
@@ -177,11 +191,6 @@ class ItemEvidence(LinearEvidence):
         """For each item of a block: i, `margins(i)` [P] and `distances(i)` [P]."""
         each = [arms.first + r for r in range(arms.m)]
         return [(i, self.margins(i), self.distances(i)) for i in each]
-
-
-def has_matrix(evidence: Evidence) -> bool:
-    """Whether the evidence has a design that is no diagonal, which takes rank-one updates."""
-    return isinstance(evidence, LinearEvidence) and not isinstance(evidence.design, DiagonalDesign)
 
 
 def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:

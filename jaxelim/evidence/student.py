@@ -66,9 +66,7 @@ def least_root(p: Array, q: Array, other: Array, own: Array) -> Array:
     return x
 
 
-def closest(
-    f_a: Array, v_a: Array, f_b: Array, v_b: Array, gap: Array
-) -> tuple[Array, Array]:
+def closest(f_a: Array, v_a: Array, f_b: Array, v_b: Array, gap: Array) -> tuple[Array, Array]:
     """log(1 + (m_a - u)^2/v_a)/2 and log(1 + (m_b - u)^2/v_b)/2 at the piece's closest point.
 
     u minimises f_a times the first plus f_b times the second over [m_b, m_a]. The derivative
@@ -94,9 +92,7 @@ def closest(
     return jnp.where(first, near_b[0], near_a[0]), jnp.where(first, near_b[1], near_a[1])
 
 
-def pair(
-    f_a: Array, a: Array, v_a: Array, f_b: Array, b: Array, v_b: Array
-) -> Array:
+def pair(f_a: Array, a: Array, v_a: Array, f_b: Array, b: Array, v_b: Array) -> Array:
     """The infimum log-likelihood ratio of the piece {mu_a <= mu_b}.
 
     0 unless a > b and both variances are positive.

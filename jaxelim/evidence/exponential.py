@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.errors import undefined
 from jaxelim.lanes import index_like
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class ArmEvidence(Evidence):
     @property
     def precision(self) -> Array:
         """The precision counts n: [K]."""
-        return self.weights if self.costs is None else self.weights / self.costs
+        return self.per_cost(self.weights)
 
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weights=weights)
@@ -46,13 +45,17 @@ class ArmEvidence(Evidence):
     def about(self, shape: Shape) -> "ArmEvidence":
         return evidence_of(self.family, self.space, shape, self.means, self.weights)
 
-    def closest(self, piece: Array) -> Array:
-        """The closest point lambda of a piece, one mean an arm: [K]."""
-        raise undefined(self, "closest(piece)")
+    @property
+    def square(self) -> bool:  # type: ignore[override]
+        return self.family.square
 
-    def slopes(self, means: Array, closest: Array) -> Array:
-        """d(means_k, closest_k)/c_k for every arm: [K]."""
-        return self.per_cost(self.family.divergence(means, closest))
+    def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
+        """max(d(L_k, lambda_k)/c_k, d(U_k, lambda_k)/c_k, level/N_k), lambda the closest point."""
+        closest = at.closest(piece)
+        moved = closest != self.means  # else d(U_k, m_k) may be infinite, at an end of the range
+        ends = [jnp.where(moved, end, closest) for end in (interval.lower, interval.upper)]
+        widest = [self.per_cost(self.family.divergence(end, closest)) for end in ends]
+        return jnp.maximum(jnp.where(moved, jnp.maximum(*widest), 0), level / self.weights)
 
     def pair(self, i: Array, k: Array) -> Array:
         lanes, n, m = self.space.lanes, self.precision, self.means
@@ -62,10 +65,6 @@ class ArmEvidence(Evidence):
     def _cost(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
         """The LLR of a pair, from precision counts and means, a's first."""
         return self.family.pair(n_a, a, n_b, b)
-
-    def per_cost(self, slopes: Array) -> Array:
-        """Slopes by the weights, from slopes by the precision counts: [K]."""
-        return slopes if self.costs is None else slopes / self.costs
 
 
 @jax.tree_util.register_dataclass
