@@ -78,6 +78,26 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
     return _log_e(seen, wanted, _of_pairs) > level
 
 
+def refuted_pair(seen: "Snapshot", level: Array, i: Array, k: Array, asks: Array) -> Array:
+    """Whether the threshold refutes {mu_i <= mu_k}, of two arms or items []: [] bool.
+
+    With slack as the pieces of the answer say.
+
+    Args:
+        seen: with a threshold whose level depends on the piece.
+        level: the threshold's level, [].
+        i, k: [] int32.
+        asks: [] bool, the runs that look at this t, whatever `look_time` says.
+    """
+    each = jnp.arange(_candidates(seen), dtype=jnp.int32)
+    place = each.reshape((-1,) + (1,) * k.ndim) == k
+    llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=_row(seen, i, place, 1))
+    wanted = asks & (llr > _test(seen).gate(level, seen))
+    if seen.live is not None:
+        wanted = wanted & seen.live
+    return seen.lanes.any(place & (_log_e(seen, wanted, _any_of_answer, level, place) > level))
+
+
 def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -> Array:
     """The pieces of a shape, which all lanes share, that the threshold refutes: [Q] bool.
 
@@ -171,17 +191,22 @@ def _of_answer(one: "Snapshot", passes: Callable[[Array], Array]) -> Array:
     return jax.lax.cond(passes(above), lambda: test.log_e(one), lambda: none)
 
 
+def _row(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
+    """Pairs of i [] with those arms, or items, that exist; with slack as the answer's pieces."""
+    if isinstance(seen.shape, Items):
+        return Items(i, exists, count)
+    if isinstance(seen.shape, SlackRows):
+        return SlackRows(i, exists, count, seen.shape.slack)
+    return Rows(i, exists, count)
+
+
 def _of_pairs(one: "Snapshot") -> Array:
     """log e of all ordered pairs of arms, or of items, of one run: [i, k]."""
     n = _candidates(one)
     each = jnp.arange(n, dtype=jnp.int32)
 
     def of(i: Array) -> Array:
-        shape: Shape = Rows(i, each != i, n - 1)
-        if isinstance(one.shape, Items):
-            shape = Items(i, each != i, n - 1)
-        elif isinstance(one.shape, SlackRows):
-            shape = SlackRows(i, each != i, n - 1, one.shape.slack)
+        shape = _row(one, i, each != i, n - 1)
         log_e = _test(one).log_e(dataclasses.replace(one, shape=shape))
         return jnp.where(each != i, log_e, -jnp.inf)
 
@@ -252,5 +277,5 @@ def _alone(seen: "Snapshot") -> "Snapshot":
 
 __all__ = [
     "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
-    "refuted", "refuted_pairs", "refuted_shape",
+    "refuted", "refuted_pair", "refuted_pairs", "refuted_shape",
 ]  # fmt: skip

@@ -225,6 +225,16 @@ class Snapshot(_Seen):
 
 
 @jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PieceTest:
+    """What a test of a pair reads beside a view, where the level depends on the piece."""
+
+    threshold: "PieceThreshold" = dataclasses.field(metadata=_STATIC)
+    stats: Statistics
+    live: Array | None  # [] bool: the run is not over; None: it is not known
+
+
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class View(_Seen):
     """What a sampling rule reads to choose an arm."""
@@ -251,6 +261,7 @@ class View(_Seen):
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
+    piece_test: PieceTest | None = None  # of a threshold whose level depends on the piece
 
     @property
     def llr(self) -> Array:
@@ -277,6 +288,29 @@ class View(_Seen):
         """The evidence of linear Gaussian rewards: the design, margins and directions."""
         evidence: Any = self.evidence
         return evidence
+
+    def refutes(self, i: Array, k: Array, asks: Array) -> Array:
+        """Whether the threshold refutes {mu_i <= mu_k} after the samples so far: [] bool.
+
+        Its test is valid at all times at once. It takes the t of this check, as `beta_checked`
+        does. Where the shape has slack the piece is {mu_k >= mu_i + slack}.
+
+        Args:
+            i, k: two arms, [] int32.
+            asks: [] bool; False elsewhere. A `PieceThreshold` computes log e only where it holds
+                and the LLR passes the threshold's gate.
+        """
+        test = self.piece_test
+        if test is None:
+            return asks & (self.evidence.pair(i, k) > self.beta_checked)
+        dtype = self.means.dtype
+        level = jnp.asarray(test.threshold(test.stats.t.astype(dtype), self.delta), dtype)
+        seen = Snapshot(
+            family=self.family, problem=self.problem, space=self.space, stats=test.stats,
+            answer=self.answer, shape=self.shape, evidence=self.evidence,
+            threshold=test.threshold, live=test.live,
+        )  # fmt: skip
+        return looks.refuted_pair(seen, level, i, k, asks)
 
     def at(self, means: Array) -> "View":
         """The view for other means [K]: their answer, its pieces, and which are active.

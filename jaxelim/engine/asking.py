@@ -11,7 +11,14 @@ from jax import Array
 
 from jaxelim.checks import shipped
 from jaxelim.contracts import OK
-from jaxelim.contracts.views import ArmContext, Snapshot, Tree, View, pieces_for_sampling
+from jaxelim.contracts.views import (
+    ArmContext,
+    PieceTest,
+    Snapshot,
+    Tree,
+    View,
+    pieces_for_sampling,
+)
 from jaxelim.engine import scores
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
@@ -59,6 +66,9 @@ class Asking:
         if spec.rule.traits.uses_delta:
             beta, checked = (self.observing.width(s, delta, stats) for s in (t, stats.t))
             levels = {"delta": delta, "beta": beta, "beta_checked": checked}
+        test = None
+        if seen.threshold is not None:
+            test = PieceTest(seen.threshold, stats.of_one_run(), seen.live)
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -80,6 +90,7 @@ class Asking:
             chance=chance,
             key=key,
             initial_pulls=spec.initial_pulls,
+            piece_test=test,
         )
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import StoppingRule, looks
+from jaxelim.contracts.proofs import REFUTED_PAIRS
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
@@ -61,11 +62,12 @@ class Observing:
         return jnp.asarray(self.spec.threshold(t.astype(self.spec.dtype), delta), self.spec.dtype)
 
     def width(self, t: Array, delta: Array, stats: Statistics) -> Array:
-        """What a rule reads as beta: [B]; levels of arms, [K, B], where its own test ends runs."""
+        """What a rule reads as beta: [B]; levels of arms, [K, B], of a rule that stops by them."""
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)
-        if any(isinstance(one, Native) for one in self.spec.stopping):
+        native = any(isinstance(one, Native) for one in self.spec.stopping)
+        if native and self.spec.rule.native_test() != REFUTED_PAIRS:
             return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
         width = threshold.width(t.astype(self.spec.dtype), delta)
         return jnp.asarray(width, self.spec.dtype)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import SamplingRule
-from jaxelim.contracts.proofs import EQUAL_INTERVALS, LLR_OF_PAIRS
+from jaxelim.contracts.proofs import EQUAL_INTERVALS, REFUTED_PAIRS
 from jaxelim.contracts.traits import Traits
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import index_like
@@ -32,7 +32,8 @@ class ChernoffRacing(SamplingRule):
     """Pull every remaining arm once a round; drop at most one arm after each round.
 
     b and w are the best and the worst of the remaining arms, by their means.
-    test="llr": drop w if the LLR of {mu_b <= mu_w} exceeds beta(t, delta).
+    test="llr": drop w if the threshold refutes {mu_b <= mu_w}: if its LLR exceeds
+    beta(t, delta), or its evidence the level of a `Mixture`.
     test="interval": drop w if L_b > U_w, bounds at level beta(t, delta).
     Here t is the number of samples so far. Stop when one arm remains; it is the answer.
 
@@ -71,13 +72,13 @@ class ChernoffRacing(SamplingRule):
         every = jnp.ones_like(view.means, bool)
         return ChernoffRacingState(every, jnp.full_like(view.t, view.means.shape[0] - 1))
 
-    def _falls(self, view, best, worst):
-        """Whether the test at the end of a round drops the worst arm."""
-        beta = view.beta_checked
+    def _falls(self, view, best, worst, over):
+        """Whether the test where a round is over, [] bool, drops the worst arm."""
         if self.test == "llr":
-            return view.evidence.pair(best, worst) > beta
-        interval = observed(view, beta)[1]
-        return view.lanes.take(interval.lower, best) > view.lanes.take(interval.upper, worst)
+            return view.refutes(best, worst, over)
+        interval = observed(view, view.beta_checked)[1]
+        lower, upper = view.lanes.take(interval.lower, best), view.lanes.take(interval.upper, worst)
+        return over & (lower > upper)
 
     def choose(self, view, state):
         lanes, each = view.lanes, index_like(view.means)
@@ -85,7 +86,7 @@ class ChernoffRacing(SamplingRule):
         best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
         worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
         over = ~lanes.any(state.remaining & (each > state.last))
-        falls = over & self._falls(view, best, worst)
+        falls = self._falls(view, best, worst, over)
         remaining = state.remaining & ~(falls & (each == worst))
         waiting = remaining & (over | (each > state.last))
         arm = lanes.argmax(waiting.astype(view.means.dtype))
@@ -99,4 +100,4 @@ class ChernoffRacing(SamplingRule):
         return view.lanes.sum(state.remaining) == 1, state.remaining
 
     def native_test(self):
-        return LLR_OF_PAIRS if self.test == "llr" else EQUAL_INTERVALS
+        return REFUTED_PAIRS if self.test == "llr" else EQUAL_INTERVALS

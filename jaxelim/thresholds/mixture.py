@@ -16,13 +16,15 @@ from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
-    from jaxelim.contracts import Problem
+    from jaxelim.contracts import Family, Problem, SamplingRule
     from jaxelim.contracts.proofs import Call
     from jaxelim.contracts.views import Snapshot
     from jaxelim.instances.instance import Instance
 
 _INTERVALS = ("intervals", "intervals of equal counts")
 """Native tests of intervals, as `jaxelim.contracts.proofs` names them."""
+_REFUTING = ("llr", "selective", "full", "refuted pairs")
+"""Endings that compare log e_p, named as there."""
 _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 """Names of the families whose pairs and intervals have a closed form."""
 
@@ -39,8 +41,9 @@ class Mixture(PieceThreshold):
     truth ever exceeds 1/alpha with probability at most alpha. (Ville 1939; Robbins 1970;
     Kaufmann & Koolen 2021, section 5)
 
-    It is for LLR, selective and full stops and for elimination at sampling. There must be
-    no ridge. A run looks at all t below 256, then 0.4 to 0.8% apart.
+    It is for LLR, selective and full stops, for the rounds of `ChernoffRacing("llr")` and
+    for elimination at sampling. There must be no ridge. A run looks at all t below 256,
+    then 0.4 to 0.8% apart; ChernoffRacing looks at the end of every round.
 
     Args:
         strengths: the c_j, in numbers of samples, each above 0.
@@ -126,15 +129,8 @@ class Mixture(PieceThreshold):
         if not getattr(elimination, "shared", True):
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
             raise UnsupportedError("elimination", elimination, allowed)
-        native = any(one.name == "native" for one in call["stopping"])
-        if native and rule.native_test() not in _INTERVALS:
-            name = type(rule).__name__
-            allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
-            raise UnsupportedError("threshold", self, allowed)
-        if native and family.name not in _KNOWN_VARIANCE:
-            allowed = "LLR(), as native tests are proven for Gaussian rewards alone; or "
-            allowed += "threshold=Heuristic()"
-            raise UnsupportedError("stopping", call["stopping"], allowed)
+        if any(one.name == "native" for one in call["stopping"]):
+            self._check_native(family, rule, call["stopping"])
         caution = rule.caution(instance, self)
         if caution is not None:
             warnings.warn(caution, StarvationWarning, stacklevel=6)
@@ -147,8 +143,23 @@ class Mixture(PieceThreshold):
             raise UnsupportedError("threshold", self, allowed)
         return dataclasses.replace(self, pieces=pieces)
 
+    def _check_native(self, family: "Family", rule: "SamplingRule", stopping: Any) -> None:
+        """Refuse the native tests that it does not cover."""
+        test, name = rule.native_test(), type(rule).__name__
+        if test in _REFUTING:
+            return
+        if test not in _INTERVALS:
+            allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
+            raise UnsupportedError("threshold", self, allowed)
+        if family.name not in _KNOWN_VARIANCE:
+            others = [one for one in rule.traits.stopping if one != "native"]
+            other = "LLR()" if others else "the rule ChernoffRacing('llr')"
+            allowed = f"{other}, as native tests of intervals are proven for Gaussian rewards alone"
+            allowed += "; or threshold=Heuristic()"
+            raise UnsupportedError("stopping", stopping, allowed)
+
     def proof(self, call: "Call") -> bool | str:
-        """True for every rule; LLR, selective and full stops; native tests of intervals.
+        """True for every rule; LLR, selective and full stops; native tests of intervals or e_p.
 
         The rewards must be independent draws of the family's law.
         """
@@ -160,10 +171,8 @@ class Mixture(PieceThreshold):
             return f"how many pieces of {type(call.problem).__name__} hold the truth is not known"
         if (self.pieces or needed) < needed:
             return f"this call needs pieces = {needed}, and the threshold has {self.pieces}"
-        native = call.stopping.name == "native"  # else no native test ends these runs
-        stop = call.endings[0]
-        covered = stop in (_INTERVALS if native else ("llr", "selective", "full"))
-        return True if covered else stop
+        stop = call.endings[0]  # a native test ends runs only where it is the stopping rule
+        return True if stop in (*_REFUTING, *_INTERVALS) else stop
 
     def arm_levels(self, counts: Array, delta: Array) -> Array:
         """(N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N: [K].

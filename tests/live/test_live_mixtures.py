@@ -243,7 +243,7 @@ class _Own(je.Bernoulli):
 REFUSED = {
     "no mixture": dict(family=_Own()),
     "a ridge": dict(ridge=1.0),
-    "a native test": dict(stopping=je.Native(), rule=je.ChernoffRacing(), family=je.Bernoulli()),
+    "a native test": dict(stopping=je.Native(), rule=je.Racing(), family=je.Bernoulli()),
     "resets": dict(elimination=je.Resets(je.FullElimination(), alpha=je.Heuristic(), t0=3.0)),
 }
 
@@ -302,6 +302,8 @@ CASES = {
     "signs": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.Thresholding(0.3), je.Uniform()),
     "slack": Case(je.Instance.unstructured([2.0, 1.9, 0.5], je.Poisson()), je.BestArm(epsilon=0.4),
                   je.EBTCI(), je.LLR()),
+    "racing": Case(je.Instance.unstructured([1.6, 0.9, -0.4]), je.BestArm(), je.ChernoffRacing(),
+                   je.Native()),
     "bernoulli": Case(je.Instance.unstructured([0.9, 0.3, 0.2], je.Bernoulli()), je.BestArm(),
                       je.TTUCB(), elimination=je.SelectiveElimination()),
     "exponential": Case(je.Instance.unstructured([3.0, 1.0, 0.5], je.Exponential()), je.BestArm(),

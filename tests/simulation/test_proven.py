@@ -60,6 +60,13 @@ class Hasty(je.LUCB):
         return view.t > 3, state.mask
 
 
+class Quicker(je.ChernoffRacing):
+    """Rounds that end at once."""
+
+    def native(self, view, state):
+        return view.t > 3, state.remaining
+
+
 PROVEN = {
     "every stop": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), EVERY),
     "slack": (NORMAL, je.BestArm(epsilon=0.1), je.Uniform(), KOOLEN(2, 2, True), EVERY),
@@ -84,6 +91,9 @@ PROVEN = {
     "intervals": (COINS, BEST, je.LUCB(pulls=2), INTERVALS(3), NATIVE),
     "rounds of intervals": (COINS, BEST, je.Racing(), INTERVALS(3, racing=True), NATIVE),
     "rounds, the larger level": (COINS, BEST, je.Racing(), INTERVALS(3), NATIVE),
+    "rounds of e-values": (COINS, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
+    "rounds of e-values, unknown": (UNKNOWN, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
+    "rounds of its intervals": (NORMAL, BEST, je.ChernoffRacing("interval"), je.Mixture(), NATIVE),
     "rows of a table": (recorded("bootstrap"), BEST, je.Uniform(), KOOLEN(2), LLR),
 }
 
@@ -101,6 +111,10 @@ NOT = {
     "needs pieces = 2 and arms = 2": (NORMAL, BEST, je.Uniform(), KOOLEN(1, 2, True), LLR),
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
     "pools phases": (LINEAR, BEST, je.RAGE(), KOOLEN.of(LINEAR, BEST), NATIVE),
+    "needs pieces = 2, and the threshold has 1": (
+        COINS, BEST, je.ChernoffRacing(), je.Mixture(pieces=1), NATIVE
+    ),
+    "native test of Quicker": (COINS, BEST, Quicker(), je.Mixture(), NATIVE),
     "stopping rule 'quick'": (NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), Quick()),
     "native test of Hasty": (NORMAL, BEST, Hasty(), KOOLEN(2, 2, True), LLR),
     "native test may end": (NORMAL, BEST, je.LUCB(), je.LinearThreshold(3, 1, 9.0), LLR),

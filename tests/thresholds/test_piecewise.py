@@ -131,13 +131,12 @@ def test_refusals_by_name():
 
     refused("ridge", ridge=1.0)
     refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
-    refused("native test of ChernoffRacing", je.ChernoffRacing(), stopping=je.Native())
-    refused(
-        "Gaussian rewards alone",
-        je.LUCB(),
-        je.Instance.unstructured([0.6, 0.4], je.Bernoulli()),
-        stopping=je.Native(),
-    )
+    coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
+    for rule, other in (
+        (je.LUCB(), r"LLR\(\)"), (je.ChernoffRacing("interval"), r"ChernoffRacing\('llr'\)"),
+    ):  # fmt: skip
+        refused(f"{other}.*Gaussian rewards alone", rule, coins, stopping=je.Native())
+    refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
     for settings, match in (
         (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
         (dict(prior=(1.0, -1.0)), "prior"), (dict(pieces=0), "pieces"),
