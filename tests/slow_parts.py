@@ -35,7 +35,8 @@ PARTS: dict[int, tuple[str, ...]] = {
     3: ("engine/", "foundations/", "testing/"),
     4: (
         "benchmarks/test_command.py", "cluster/", "contracts/", "live/", "mixtures/",
-        "thresholds/test_mixture_errors.py", "thresholds/test_piecewise.py",
+        "thresholds/test_mixture_errors.py", "thresholds/test_mixture_racing.py",
+        "thresholds/test_piecewise.py",
     ),
     5: ("families/test_arm_families.py", "families/test_bernoulli.py"),
     6: (
