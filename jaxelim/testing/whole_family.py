@@ -12,7 +12,13 @@ from jaxelim import checks, families, scope
 from jaxelim.contracts import Family
 from jaxelim.errors import JaxelimError, in_words
 from jaxelim.families import OneParameter, Recorded, noise
-from jaxelim.testing import draw_checks, family_checks, other_family_checks, recorded_checks
+from jaxelim.testing import (
+    draw_checks,
+    family_checks,
+    mixture_checks,
+    other_family_checks,
+    recorded_checks,
+)
 from jaxelim.testing.report import ContractError, Report, require
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.whole_runs import check_whole_runs
@@ -32,6 +38,9 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     Rewards have the likelihood of d: dP_y/dP_mu(x) = exp(d(x, mu) - d(x, y)) has mean 1 over the
     draws of mean mu, for a y on each side. The y is the furthest for which the average of the draws
     is nearly normal.
+
+    A family with `log_mixture`: each M_j is at most the likelihood ratio, its logarithm is
+    convex as `convex_in` says, and it has mean 1 at most over rewards of the tested mean.
 
     A family that is no `OneParameter` has no d and no V, and `low` and `high` of its own.
     Its rewards have mean mu; its evidence is of degree 1 in the weights, with gradients
@@ -71,6 +80,9 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ("the evidence", family_checks.check_gradient),
         ("a run", _check_family_runs),
     )
+    if family.has("log_mixture"):
+        mixture = "log_mixture", partial(mixture_checks.check_mixture, draws=draws)
+        parts = (*parts[:-1], mixture, parts[-1])
     return _checked_by(parts, family, seed)
 
 

@@ -1,0 +1,69 @@
+"""The check of a family's mixtures: families that pass, and faults that it finds."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.testing import ContractError
+from jaxelim.testing.mixture_checks import check_mixture
+
+DRAWS = 40_000
+RIGHT = GaussianByArm.log_mixture
+
+
+def checked(family) -> str:
+    with scope.engine():
+        return check_mixture(family, np.random.default_rng(3), DRAWS)
+
+
+def _for_arms(self, arms):
+    return type(self)(tuple(np.resize(self.std, arms).tolist()))
+
+
+def _with_the_largest(self, counts, means, at, grid):
+    """The mean of the mixture and of the largest likelihood ratio."""
+    largest = self.precision(means, counts) * self.divergence(means, at)
+    return jnp.logaddexp(RIGHT(self, counts, means, at, grid), largest[..., None]) - np.log(2)
+
+
+def faulty(log_mixture):
+    """Gaussians by arm with another `log_mixture`."""
+    members = {"log_mixture": log_mixture, "for_arms": _for_arms}
+    kind = dataclasses.make_dataclass("Faulty", [], bases=(GaussianByArm,), namespace=members,
+                                      frozen=True, repr=False)  # fmt: skip
+    return kind((1.0, 2.0))
+
+
+@pytest.mark.parametrize("family", [
+    je.Gaussian(std=[1.0, 2.0]),
+    *(pytest.param(family, marks=pytest.mark.slow)
+      for family in (je.Bernoulli(), je.Poisson(), je.Exponential())),
+], ids=repr)  # fmt: skip
+def test_right_families_pass(family):
+    """Each law fails a right family by luck with probability below 1e-9; it sees 0.2."""
+    assert "convex in the" in checked(family)
+
+
+FAULTS = {
+    "half of the largest likelihood ratio": (_with_the_largest, "exp(log_mixture) has mean"),
+    "too large by 20%": (
+        lambda *of: RIGHT(*of) + np.log(1.2), "the largest log-likelihood ratio"),
+    "1.5 times": (lambda *of: 1.5 * RIGHT(*of), "the largest log-likelihood ratio"),
+    "capped, so not convex": (lambda *of: RIGHT(*of).clip(max=-0.01), "not convex"),
+    "not a number where it is large": (
+        lambda *of: RIGHT(*of).at[..., 0].set(np.nan), "it has to be finite"),
+    "one prior alone": (lambda *of: RIGHT(*of)[..., :1], "log_mixture returns an array"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_found(fault):
+    log_mixture, sentence = FAULTS[fault]
+    with pytest.raises(ContractError) as caught:
+        checked(faulty(log_mixture))
+    assert sentence in str(caught.value)
