@@ -72,7 +72,7 @@ def simulate(
             `LinearThreshold` accounts for that.
         noise: noise [runs, T] in place of the seeded noise: standard normals for
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
-            is truncated.
+            is truncated. No proof covers it: `Result.proven` says so.
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
             was eliminated.
         engine: layout of the work; see `Engine`.

@@ -8,6 +8,8 @@ from jaxelim.contracts.proofs import Call, proof_of
 
 PROVEN = "True"
 """How a result's settings say that all its stops are proven."""
+GIVEN = "the noise was given, and its law is not known"
+"""The reason of a call that is proven for rewards of the family's own noise."""
 UNRECORDED = "the file is older than this record"
 """The reason of a loaded result that does not say it."""
 
@@ -41,6 +43,8 @@ def proven(job: Any, truth: bool = True) -> bool | str:
             theta_norm=norm if truth else None,
         )
         found = proof_of(job.threshold, call)
+        if found is True and job.noise is not None:
+            found = GIVEN
         if found is not True:
             reasons.setdefault(str(found), []).append(stopping.name)
     if not reasons:

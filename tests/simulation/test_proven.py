@@ -185,6 +185,20 @@ def test_each_stop_has_its_reason():
     assert several == "quick: no proof of the stopping rule 'quick' is known"
 
 
+def test_given_noise_has_no_proof():
+    """Nobody knows its law; what contradicts the threshold's terms is refused all the same."""
+    noise = np.random.default_rng(0).standard_normal((2, 9))
+    given = NORMAL, BEST, je.Uniform()
+    for threshold, words in (
+        (je.Mixture(), "noise was given"), (Stated(), "noise was given"),
+        (je.GK16(), "almost surely"),
+    ):  # fmt: skip
+        result = je.simulate(*given, threshold=threshold, runs=2, noise=noise)
+        assert words in str(result.proven) and words in str(result.summary())
+    with pytest.raises(je.UnsupportedError, match="ridge"):
+        je.simulate(*given, threshold=KOOLEN(2, 2, True), ridge=1.0, runs=2, noise=noise)
+
+
 def test_in_results_and_files(tmp_path):
     common = dict(delta=0.1, runs=3, max_samples=3000, stopping=je.SelectiveElimination())
     sure = je.simulate(NORMAL, BEST, je.Uniform(), threshold=KOOLEN(2, 2, True), **common)
