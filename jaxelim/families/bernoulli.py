@@ -15,7 +15,7 @@ from jaxelim.families.divergences import poisson
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.lanes import LaneOps
 from jaxelim.numerics.binet import remainder
-from jaxelim.numerics.logarithm import log, log1p
+from jaxelim.numerics.logarithm import log, log1p, log_ratio
 
 
 @jax.tree_util.register_static
@@ -77,7 +77,7 @@ class Bernoulli(OneParameter):
         else:
             a, b, off = c * y, c * rest, n * (m - y)
         total, yes, no = n + c, n * m + a, n * (1 - m) + b
-        up, down = log1p(off / (total * y)), log1p(-off / (total * rest))
+        up, down = log_ratio(yes, total * y, off), log_ratio(no, total * rest, -off)
         value = (yes - 0.5) * up + (no - 0.5) * down + remainder(yes) + remainder(no)
         value = value - remainder(total) - log1p(n / c) / 2
         if prior is None:

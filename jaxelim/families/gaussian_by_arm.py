@@ -134,7 +134,8 @@ class GaussianByArm(OneParameter):
         return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
 
     def check_prior(self, grid: Grid) -> None:
-        """Any mean and standard deviation will do."""
+        """Refuse a mean or a standard deviation more than 1e12 times those of the rewards."""
+        gaussian.check_prior(grid, min(self.std), max(self.std))
 
     def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
         """What each prior makes of the arms: [K, J]."""

@@ -39,7 +39,8 @@ class GaussianMixtures(Family):
     std: float
 
     def check_prior(self, grid: Grid) -> None:
-        """Any mean and standard deviation will do, for independent arms."""
+        """Refuse a mean or a standard deviation more than 1e12 times that of the rewards."""
+        gaussian.check_prior(grid, self.std, self.std)
 
     def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
         """What each prior makes of arms; means in units of std: [..]."""

@@ -14,6 +14,8 @@ from jaxelim.mixtures import common_mean
 from jaxelim.mixtures.common_mean import Boundary
 from jaxelim.mixtures.grid import Grid
 
+_PRIORS = (1e-6, 1e9)
+"""The range of a fixed prior's numbers in which log M keeps 6 digits, for all families."""
 _NEAR = 1e-3
 """Where a search begins near an end of the range, relative to the separation."""
 
@@ -80,9 +82,11 @@ class MeanMixtures(Family):
         return _own(self, "log_mixture_at") and not _own(self, "log_mixture")
 
     def check_prior(self, grid: Grid) -> None:
-        """Refuse a fixed prior that the family has not: here one of numbers not above 0."""
-        if grid.prior is not None and grid.prior[0] <= 0:
-            raise ArgumentError("prior", grid.prior, f"two numbers above 0 for {self!r}")
+        """Refuse a fixed prior that the family has not: here one of numbers out of range."""
+        least, most = _PRIORS
+        if grid.prior is not None and not (min(grid.prior) >= least and max(grid.prior) <= most):
+            allowed = f"two numbers from {least:g} to {most:g} for {self!r}"
+            raise ArgumentError("prior", grid.prior, allowed)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         if isinstance(shape, Levels):

@@ -17,8 +17,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxelim.errors import ArgumentError
 from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
+
+_REACH = 1e12
+"""Most standard deviations of a reward in a fixed prior; their squares are finite in float32."""
+
+
+def check_prior(grid: Grid, least: float, most: float) -> None:
+    """Refuse a fixed prior N(mean, sd^2) whose precisions are out of a float's range.
+
+    Args:
+        grid: the priors.
+        least, most: the smallest and the largest standard deviation of an arm's rewards.
+
+    Raises:
+        ArgumentError: mean or sd are out of range.
+    """
+    if grid.prior is None:
+        return
+    mean, sd = grid.prior
+    if abs(mean) > _REACH * least or not most / _REACH <= sd <= least * _REACH:
+        allowed = f"mean and standard deviation: a mean within {_REACH * least:g} of 0, and a "
+        allowed += f"standard deviation from {most / _REACH:g} to {least * _REACH:g}"
+        raise ArgumentError("prior", grid.prior, allowed)
 
 
 @jax.tree_util.register_dataclass

@@ -14,6 +14,8 @@ from jaxelim.errors import ArgumentError
 from jaxelim.numerics.logarithm import log
 
 _FLOOR = -1e300
+_STRENGTHS = (1e-3, 1e9)
+"""The range of strengths in which log M keeps 7 digits, for all families."""
 
 
 @jax.tree_util.register_static
@@ -24,7 +26,7 @@ class Grid:
     A prior of strength c has the weight of c pulls.
 
     Args:
-        strengths: [J] numbers above 0.
+        strengths: [J] numbers from 0.001 to 1e9.
         prior: two numbers, the second above 0, in place of the strengths. Bernoulli:
             Beta(a, b). Poisson: Gamma(shape, rate) of the mean. Exponential:
             Gamma(shape, rate) of 1/mean. Gaussian: mean and standard deviation of the
@@ -38,9 +40,11 @@ class Grid:
     prior: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        strengths = _numbers("strengths", self.strengths, "one or more numbers above 0")
-        if not strengths or min(strengths) <= 0:
-            raise ArgumentError("strengths", self.strengths, "one or more numbers above 0")
+        least, most = _STRENGTHS
+        allowed = f"one or more numbers from {least:g} to {most:g}"
+        strengths = _numbers("strengths", self.strengths, allowed)
+        if not strengths or min(strengths) < least or max(strengths) > most:
+            raise ArgumentError("strengths", self.strengths, allowed)
         object.__setattr__(self, "strengths", strengths)
         if self.prior is None:
             return

@@ -224,15 +224,20 @@ def test_linear_identity_features_have_the_prior_of_all_arms():
 
 
 def test_grids_refuse_what_is_no_prior():
-    for bad in ((), (1.0, 0.0), ("x",), 3.0, (1.0, np.inf)):
+    for bad in ((), (1.0, 0.0), ("x",), 3.0, (1.0, np.inf), (3.0, 1e-200), (1e200,)):
         with pytest.raises(ArgumentError, match="strengths"):
             Grid(bad)
     for bad in ((1.0,), (1.0, 0.0), "ab", (1.0, 2.0, 3.0), 2.0):
         with pytest.raises(ArgumentError, match="prior"):
             Grid(prior=bad)
     for family in (je.Bernoulli(), je.Poisson(), je.Exponential(), je.GaussianUnknownVariance()):
-        with pytest.raises(ArgumentError, match="prior"):
-            family.check_prior(Grid(prior=(-1.0, 2.0)))
+        for bad in ((-1.0, 2.0), (1.0, 1e-200), (1e20, 1e20), (1e-9, 1.0)):
+            with pytest.raises(ArgumentError, match="prior"):
+                family.check_prior(Grid(prior=bad))
         family.check_prior(Grid())
-    je.Gaussian().check_prior(Grid(prior=(-1.0, 2.0)))
+    for family in (je.Gaussian(2.0), je.Gaussian(std=[1.0, 2.0])):
+        family.check_prior(Grid(prior=(-1.0, 2.0)))
+        for bad in ((0.0, 1e-200), (0.0, 1e200), (1e200, 1.0), (-1e200, 1.0)):
+            with pytest.raises(ArgumentError, match="prior"):
+                family.check_prior(Grid(prior=bad))
     assert Grid([3, 10]) == Grid((3.0, 10.0)) and hash(Grid()) == hash(Grid())

@@ -254,3 +254,34 @@ def test_a_family_of_ones_own_inherits_e_values():
         )
     assert np.all(known[1:] > 10) and np.isneginf(known[0])
     np.testing.assert_allclose(found, known, rtol=1e-9)
+
+
+EDGES = (1e-6, 1.0, 1e9)
+
+
+@pytest.mark.parametrize("name", ("bernoulli", "poisson", "exponential"))
+def test_digits_at_the_ends_of_the_ranges(name):
+    """Against products of ratios, which lose none: ten rewards, of sum S."""
+    n, family, total = 10.0, cases.FAMILIES[name], np.arange(11.0)
+    rising = lambda a, m: np.sum(np.log(a + np.arange(m)))  # noqa: E731  log Gamma(a + m)/Gamma(a)
+
+    def known(s, y, a, b):
+        if name == "bernoulli":
+            value = rising(a, int(s)) + rising(b, int(n - s)) - rising(a + b, int(n))
+            return value - s * np.log(y) - (n - s) * np.log1p(-y)
+        if name == "poisson":
+            value = rising(a, int(s)) - a * np.log1p(n / b) - s * np.log(n + b)
+            return value - s * np.log(y) + n * y
+        return rising(a, int(n)) - a * np.log1p(s / b) - n * np.log(b + s) + n * np.log(y) + s / y
+
+    for y in (0.03, 0.5, 0.9):
+        with scope.engine():
+            given = jnp.full(11, n), jnp.asarray(total / n), jnp.full(11, y)
+            ends = [(family, Grid((c,)), cases.centred(name, y, c)) for c in (1e-3, 1.0, 1e9)]
+            ends += [(family, Grid(prior=(a, b)), (a, b)) for a in EDGES for b in EDGES]
+            for family, grid, prior in ends:
+                family.check_prior(grid)
+                found = np.asarray(family.log_mixture(*given, grid))[:, 0]
+                value = np.array([known(s, y, *prior) for s in total])
+                error = np.abs(found - value) / (1 + np.abs(value))
+                assert error.max() < 1e-6, (grid, y, error.max())
