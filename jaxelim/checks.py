@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.errors import ArgumentError, UnknownNameError, in_words
 
 MAX_SAMPLES = 1_000_000
 """The default cap on a run's samples, in `simulate` and on the command line."""
@@ -274,6 +274,24 @@ def _real_in_words(low: float | None, high: float | None, open_low: bool, open_h
     if high is not None:
         return f"a finite number {'<' if open_high else '<='} {high}"
     return "a finite real number"
+
+
+def wrong_answers(problem: Any, arms: int) -> int | None:
+    """`problem.wrong_answers(arms)`; None: not known.
+
+    Raises:
+        ArgumentError: the method raises, or returns no integer above 0.
+    """
+    allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
+    try:
+        found = problem.wrong_answers(arms)
+        return None if found is None else integer("problem", found, low=1)
+    except ArgumentError:
+        note = f"it returned {found!r}"
+        raise ArgumentError("problem", problem, allowed, note) from None
+    except Exception as error:
+        note = f"wrong_answers raised {in_words(error)}"
+        raise ArgumentError("problem", problem, allowed, note) from error
 
 
 def shipped(thing: Any) -> bool:

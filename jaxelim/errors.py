@@ -12,6 +12,8 @@ send them to its parent.
 
 import difflib
 import reprlib
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -319,6 +321,14 @@ class ConflictError(StoreError):
 
     One name has different settings, or equal settings have different numbers.
     """
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside the library that called it."""
+    level, frame = 2, sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("jaxelim."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def undefined(thing: Any, method: str) -> TypeError:

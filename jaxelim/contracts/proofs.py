@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from jaxelim.checks import wrong_answers
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ Where the intervals of two arms part, the LLR of their pair is at least beta.
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A checked call with one of its stopping rules.
+    """A checked call with one of its stopping rules, and noise of the family's law.
+
+    Where the caller gave the noise the engine says that no proof covers it.
 
     Attributes:
         family, problem, rule, stopping, elimination, ridge: of the call.
@@ -81,7 +84,7 @@ class Call:
     def wrong_answers(self) -> int | None:
         """`Problem.wrong_answers`; None where it is not that of the problem's own pieces."""
         stated = _stated(type(self.problem), "wrong_answers", _PIECES)
-        return self.problem.wrong_answers(self.arms) if stated else None
+        return wrong_answers(self.problem, self.arms) if stated else None
 
     @property
     def endings(self) -> tuple[str, ...]:

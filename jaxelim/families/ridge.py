@@ -1,13 +1,12 @@
 """The ridge of a run with linear Gaussian rewards: checked, and warned of."""
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.errors import ArgumentError, RidgeWarning
+from jaxelim.errors import ArgumentError, RidgeWarning, warn
 from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
@@ -55,11 +54,10 @@ def warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: flo
         beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
     bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
     if bias > room:
-        warnings.warn(
+        warn(
             f"ridge = {ridge:g} may make answers wrong: sqrt(ridge) ||theta||/noise_std = "
             f"{bias:.3g} exceeds sqrt(2 beta(K, delta)) = {room:.3g}, so the threshold does not "
             "cover its bias. Take ridge=None (0 where the arms span R^d), or a LinearThreshold "
             f"with theta_bound >= {norm:.3g}.",
             RidgeWarning,
-            stacklevel=5,
         )

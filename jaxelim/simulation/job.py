@@ -21,7 +21,7 @@ from jaxelim.simulation.proven import proven
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 from jaxelim.thresholds.mixture import Mixture
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.thresholds.piecewise import PieceThreshold, bound
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
 RECORDS = ("pair_times", "p_values")
@@ -174,11 +174,10 @@ class Job:
         if layout.precision == "float32":
             float32.check(instance, problem)
         ridge = instance.family.ridge_of(ridge, instance, threshold)
-        p_values.check(record, instance.family, ridge)
+        p_values.check(record, instance, problem, ridge)
         if isinstance(threshold, PieceThreshold):
-            threshold = threshold.bound(
-                instance, problem, rule=rule, ridge=ridge, stopping=rules, elimination=elimination
-            )
+            call = dict(rule=rule, ridge=ridge, stopping=rules, elimination=elimination)
+            threshold = bound(threshold, instance, problem, **call)
         _check_threshold(threshold, deltas, first, max_samples)
         _check_combination(instance, problem, rule, rules, elimination, threshold, deltas)
         if isinstance(elimination, Resets):

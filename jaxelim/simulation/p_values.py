@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxelim.checks import wrong_answers
 from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.problems.lanewise import traced_shape
@@ -60,18 +61,20 @@ class PValues:
         return PValues(pairs, np.broadcast_to(known, most.shape), np.minimum(1, count * pairs))
 
 
-def check(record: tuple[str, ...], family: Any, ridge: float | None) -> None:
+def check(record: tuple[str, ...], instance: Any, problem: Any, ridge: float | None) -> None:
     """Refuse p-values where there are none: with a ridge, and of families without mixtures.
 
     Raises:
-        ArgumentError, UnsupportedError: there are none.
+        ArgumentError, UnsupportedError: there are none; or the problem's `wrong_answers` is no
+            number.
     """
     if "p_values" not in record:
         return
-    if not family.has("log_e"):
-        raise UnsupportedError("record", "p_values", f"(): {family!r} defines no log_e")
+    if not instance.family.has("log_e"):
+        raise UnsupportedError("record", "p_values", f"(): {instance.family!r} defines no log_e")
     if ridge:
         raise ArgumentError("ridge", ridge, "None or 0 with record=('p_values',): see Mixture")
+    wrong_answers(problem, instance.K)
 
 
 def recorded(job: Any) -> str:
@@ -100,7 +103,7 @@ def of_pieces(
         which: "pairs" or "sides".
     """
     linear = instance.structure == "linear"
-    wrong = 1 if linear else problem.wrong_answers(instance.K)
+    wrong = 1 if linear else wrong_answers(problem, instance.K)
     found = PValues.of(log_e, answer, wrong, which == "sides")
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(found, together=found.pairs) if linear else found

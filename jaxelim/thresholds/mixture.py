@@ -3,15 +3,14 @@
 import dataclasses
 import functools
 import math
-import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.checks import integer
-from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError
+from jaxelim import checks
+from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, warn
 from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.piecewise import PieceThreshold
 
@@ -46,11 +45,12 @@ class Mixture(PieceThreshold):
     then 0.4 to 0.8% apart; ChernoffRacing looks at the end of every round.
 
     Args:
-        strengths: the c_j, in numbers of samples, each above 0.
+        strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
         prior: a prior that does not depend on lambda, as that of a known base rate:
             (a, b) of a Beta for Bernoulli rewards, (shape, rate) of a Gamma for Poisson
             means and for exponential rates, (mean, standard deviation) for Gaussian
-            means. None: the centred ones.
+            means. Numbers from 1e-6 to 1e9; Gaussian ones up to 1e12 times a reward's
+            standard deviation. Linear arms have none. None: the centred ones.
         pieces: P, the number of pieces of which one must not be refuted; None: that of
             the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Linear arms
             have 1, whatever is given.
@@ -72,7 +72,7 @@ class Mixture(PieceThreshold):
         object.__setattr__(self, "strengths", grid.strengths)
         object.__setattr__(self, "prior", grid.prior)
         if self.pieces is not None:
-            object.__setattr__(self, "pieces", integer("pieces", self.pieces, low=1))
+            object.__setattr__(self, "pieces", checks.integer("pieces", self.pieces, low=1))
 
     def __repr__(self) -> str:
         own = []
@@ -121,6 +121,9 @@ class Mixture(PieceThreshold):
         if not family.has("log_e"):
             allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
             raise UnsupportedError("threshold", self, allowed)
+        linear = instance.structure == "linear"
+        if linear and self.prior is not None:
+            raise ArgumentError("prior", self.prior, "None for linear arms")
         family.check_prior(self.grid)
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
@@ -133,9 +136,8 @@ class Mixture(PieceThreshold):
             self._check_native(family, rule, call["stopping"])
         caution = rule.caution(instance, self)
         if caution is not None:
-            warnings.warn(caution, StarvationWarning, stacklevel=6)
-        linear = instance.structure == "linear"
-        pieces = 1 if linear else self.pieces or problem.wrong_answers(instance.K)
+            warn(caution, StarvationWarning)
+        pieces = 1 if linear else self.pieces or checks.wrong_answers(problem, instance.K)
         if pieces is None:
             name = type(problem).__name__
             allowed = f"Mixture(pieces=..), or {name}.wrong_answers(arms): how many hold the truth"

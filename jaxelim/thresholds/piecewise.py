@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.errors import undefined
+from jaxelim.errors import ArgumentError, UnsupportedError, in_words, undefined
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
@@ -22,6 +22,9 @@ class PieceThreshold:
 
     The engine looks at a run at every t below 256, then at times 0.4% to 0.8% apart, and
     only where an LLR exceeds `gate(level, seen)`. So a test must be valid at all times at once.
+
+    `Result.proven` says that it states no proof, whatever the call, unless it defines
+    `proof(call)`; see `jaxelim.contracts.proofs`. A ridge is allowed unless `bound` refuses it.
     """
 
     def __call__(self, t: Array, delta: Array) -> Array:
@@ -50,7 +53,8 @@ class PieceThreshold:
         Args:
             instance: of the call.
             problem: of the call.
-            call: `rule`, `ridge` and `stopping`.
+            call: `rule`, of the call; `ridge`, a number or None; `stopping`, a tuple of
+                stopping rules; `elimination`, at sampling, or None.
 
         Raises:
             UnsupportedError: the threshold is not defined for them.
@@ -67,9 +71,40 @@ class PieceThreshold:
     def arm_levels(self, counts: Array, delta: Array) -> Array:
         """Levels beta_k of the arms' confidence intervals, n_k d(m_k, y) <= beta_k: [K].
 
-        For rules that compare intervals, after `counts` [K] pulls.
-
-        Raises:
-            UnsupportedError: there are none.
+        For rules whose own test compares intervals, after `counts` [K] pulls. Without this
+        method `stopping=Native()` is refused with such a rule.
         """
         raise undefined(self, "arm_levels(counts, delta)")
+
+
+def bound(
+    threshold: PieceThreshold, instance: "Instance", problem: "Problem", **call: Any
+) -> PieceThreshold:
+    """Host: `threshold.bound(..)`, checked, with the arguments of that method.
+
+    Raises:
+        ArgumentError: it raises, returns something else, or defines no `log_e`.
+        UnsupportedError: as the method; or the rule's own test ends the runs and compares
+            levels of arms, and the threshold has none.
+    """
+    name, allowed = type(threshold).__name__, "a PieceThreshold with log_e(seen)"
+    if type(threshold).log_e is PieceThreshold.log_e:
+        raise ArgumentError("threshold", threshold, allowed, f"{name} does not define it")
+    allowed += ", whose bound(instance, problem, **call) returns one"
+    try:
+        found = threshold.bound(instance, problem, **call)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        note = f"bound raised {in_words(error)}"
+        raise ArgumentError("threshold", threshold, allowed, note) from error
+    if not isinstance(found, PieceThreshold):
+        raise ArgumentError("threshold", threshold, allowed, f"bound returned {found!r}")
+    stopping, rule = call["stopping"], call["rule"]
+    native = any(one.name == "native" for one in stopping)
+    if native and rule.native_test() != "refuted pairs":
+        if type(found).arm_levels is PieceThreshold.arm_levels:
+            other = "LLR()" if "llr" in rule.traits.stopping else "LLR(), with another rule"
+            allowed = f"{other}: the native test of {type(rule).__name__} reads levels of arms, and"
+            raise UnsupportedError("stopping", stopping, f"{allowed} {name} has no arm_levels")
+    return found

@@ -14,6 +14,7 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
+from jaxelim.simulation import drive
 
 EVERY_T = 255
 """A run looks at every t up to here."""
@@ -145,11 +146,89 @@ def test_refusals_by_name():
             je.Mixture(**settings)
 
 
+def test_priors_that_there_are_not_are_refused_before_anything_compiles(monkeypatch):
+    monkeypatch.setattr(drive, "checked_inputs_of", None)  # the first step after the checks
+    coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
+    for instance, prior, allowed in (
+        (LINEAR, (0.0, 1.0), "None for linear arms"), (UNSTRUCTURED, (0.0, 1e-200), "from 1e-12"),
+        (UNSTRUCTURED, (1e30, 1.0), "within 1e"), (coins, (1e20, 1e20), "from 1e-06 to 1e"),
+    ):  # fmt: skip
+        with pytest.raises(je.ArgumentError, match=f"prior: got .*{allowed}"):
+            je.simulate(
+                instance, je.BestArm(), je.Uniform(), threshold=je.Mixture(prior=prior), runs=1
+            )
+
+
+class WithoutEvidence(je.PieceThreshold):
+    def __call__(self, t, delta):
+        return -jnp.log(delta) + 0 * t
+
+
+class Unbound(ByPiece):
+    def bound(self, instance, problem, **call):
+        return call["delta"]
+
+
+class Lost(ByPiece):
+    def bound(self, instance, problem, **call):
+        return None
+
+
+class WithLevels(ByPiece):
+    def arm_levels(self, counts, delta):
+        return jnp.log1p(counts) - jnp.log(delta)
+
+
+def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch):
+    (instance, problem), native = CASES["best-arm"], je.Native()
+
+    def play(threshold, rule=je.Uniform(), stopping=je.LLR(), **settings):  # noqa: B008 (frozen)
+        given = instance, problem, rule
+        settings = dict(runs=1, max_samples=4000, delta=0.1, **settings)
+        return je.simulate(*given, threshold=threshold, stopping=stopping, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drive, "checked_inputs_of", None)  # the first step after the checks
+        for rule, allowed in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
+            name = type(rule).__name__
+            match = f"stopping: got .*{allowed}: the native test of {name} .* ByPiece has no arm_l"
+            with pytest.raises(je.UnsupportedError, match=match):
+                play(ByPiece(), rule, native)
+        for threshold, match in (
+            (WithoutEvidence(), "WithoutEvidence does not define it"),
+            (Unbound(), "bound raised KeyError"), (Lost(), "bound returned None"),
+        ):  # fmt: skip
+            with pytest.raises(je.ArgumentError, match=f"threshold: got .*{match}"):
+                play(threshold)
+    assert play(WithLevels(), je.LUCB(), native).stopped.all()
+    # ChernoffRacing asks for the evidence of pairs, and reads no levels.
+    assert play(ByPiece(), je.ChernoffRacing(), native).stopped.all()
+    assert "ByPiece states no proof" in play(ByPiece(), ridge=1.0).proven
+
+
+@pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
+def test_a_number_of_wrong_answers_is_checked(given, monkeypatch):
+    class Odd(je.BestArm):
+        def wrong_answers(self, arms):
+            if isinstance(given, Exception):
+                raise given
+            return given
+
+    jax.tree_util.register_static(Odd)
+    monkeypatch.setattr(drive, "checked_inputs_of", None)
+    found = "wrong_answers raised ZeroDiv" if isinstance(given, Exception) else repr(given)
+    for settings in (dict(threshold=je.Mixture()), dict(record=("p_values",))):
+        match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
+        with pytest.raises(je.ArgumentError, match=match):
+            je.simulate(UNSTRUCTURED, Odd(), je.Uniform(), runs=1, **settings)
+
+
 def test_a_rule_that_starves_the_test_is_warned_about():
-    with pytest.warns(je.StarvationWarning, match="LinGapE\\(rate=6\\)"):
+    with pytest.warns(je.StarvationWarning, match="LinGapE\\(rate=6\\)") as caught:
         je.simulate(
             LINEAR, je.BestArm(), je.LinGapE(), threshold=je.Mixture(), runs=1, max_samples=10
         )
+    assert caught[0].filename == __file__
 
 
 def test_a_problem_that_does_not_say_how_many_answers_are_wrong_is_refused():
