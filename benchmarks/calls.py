@@ -62,22 +62,11 @@ def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
     Must be called under `scope.engine`; `backend` as for `spec_of`.
     """
     from jaxelim import thresholds
-    from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
-    from jaxelim.simulation.job import Job
+    from jaxelim.simulation.call import CheckedCall
+    from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
 
-    job = Job.checked(
-        *given,
-        settings["delta"],
-        settings["stopping"],
-        settings["elimination"],
-        thresholds.Heuristic(),
-        settings["runs"],
-        0,
-        settings["max_samples"],
-        settings.get("ridge", 1.0),
-        None,
-        (),
-        settings["engine"],
-    )
-    spec = spec_of(job, backend=backend)
-    return spec, inputs_of(job, spec), queue_of(job, spec)[0]
+    instance, problem, rule = given
+    usual: dict = {"threshold": thresholds.Heuristic(), "seed": 0, "ridge": 1.0}
+    call = CheckedCall.checked(instance=instance, problem=problem, rule=rule, **usual | settings)
+    spec = spec_of(call, backend=backend)
+    return spec, inputs_of(call, spec), queue_of(call, spec)[0]

@@ -24,7 +24,7 @@ from typing import Any
 import tyro
 
 from benchmarks.processes import ROOT
-from jaxelim.simulation.result import aligned
+from jaxelim.simulation.results.result import aligned
 from jaxelim.store import Block
 
 DASK = str(Path(sys.executable).with_name("dask"))

@@ -33,7 +33,7 @@ from benchmarks.calls import arguments, planned
 from benchmarks.cases import Case
 from benchmarks.gpu import seconds
 from benchmarks.report import Sitting, described
-from jaxelim.simulation.result import aligned
+from jaxelim.simulation.results.result import aligned
 
 TARGET = Path(__file__).with_name("h200.txtpb")
 # The search for the fastest matrix product wants a device, and so do Triton's. Nothing runs, so

@@ -9,7 +9,7 @@ import tyro
 import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.cli import use_all_cores
-from jaxelim.simulation.result import aligned
+from jaxelim.simulation.results.result import aligned
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.cases import Case, Timing
 from benchmarks.processes import MeasurementError
-from jaxelim.simulation.result import aligned
+from jaxelim.simulation.results.result import aligned
 
 
 @dataclasses.dataclass

@@ -30,7 +30,7 @@ from jaxelim import lower_bound as cx
 from jaxelim.files import make_folder, writable_file
 from jaxelim.instances import two_dimensional
 from jaxelim.lower_bound.bounds import region_of
-from jaxelim.simulation.result import BIASED
+from jaxelim.simulation.results.result import BIASED
 
 SHIPPED = [
     ("linear-d10", "bai", je.BestArm()),

@@ -1,6 +1,6 @@
 """Run an experiment's cells in blocks into a store: resumable, sharded, with progress.
 
-A cell (`jaxelim.simulation.cell`) holds one simulation's settings without its runs. Its
+A cell (`experiments.cell`) holds one simulation's settings without its runs. Its
 runs are computed in blocks, in this process, on workers here or on a cluster. A finished
 block is stored (`jaxelim.store`) and never computed again. `Options` is what the command
 lines of all experiments share; `script` is their main function.
@@ -29,12 +29,13 @@ import xarray as xr
 import jaxelim as je
 from experiments import paper
 from experiments.board import Board
+from experiments.cell import Cell
 from jaxelim import checks, cli, cluster, program_cache
 from jaxelim.cluster import Block, compute_all, workers_of
 from jaxelim.cluster.clients import cores
+from jaxelim.cluster.remote import Task
 from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
 from jaxelim.files import make_folder, writable_file
-from jaxelim.simulation.cell import Cell
 from jaxelim.store import Block as StoredBlock
 from jaxelim.store import Held, Store, ranges
 
@@ -56,14 +57,9 @@ class Job(Protocol):
         """Key of the compiled program: jobs with equal keys share it."""
         ...
 
-    def compute(
-        self, runs: np.ndarray, progress: Callable[[int, int, int, float], None]
-    ) -> tuple[xr.Dataset, dict]:
-        """Compute these runs.
-
-        Returns:
-            Arrays with a dimension `run`, and measurements of the work.
-        """
+    @property
+    def task(self) -> Task:
+        """What computes its runs: arrays with a dimension `run`, and measurements."""
         ...
 
 
@@ -210,7 +206,10 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
         kept = _Kept(store, settings, todo, Board(total, total - left, len(todo), workers))
         blocks = [
             Block(
-                part.job, part.runs, f"{part.job.name} runs {ranges(part.runs)}", part.job.program
+                part.job.task,
+                part.runs,
+                f"{part.job.name} runs {ranges(part.runs)}",
+                part.job.program,
             )
             for part in todo
         ]

@@ -10,7 +10,7 @@ import tyro
 import jaxelim as je
 from experiments import paper
 from jaxelim import cli, figures
-from jaxelim.simulation.result import BIASED, aligned
+from jaxelim.simulation.results.result import BIASED, aligned
 
 
 @dataclasses.dataclass(frozen=True)

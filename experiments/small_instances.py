@@ -12,7 +12,7 @@ from scipy import stats
 import jaxelim as je
 from experiments import cells
 from jaxelim import catalogue
-from jaxelim.simulation.result import BIASED, aligned
+from jaxelim.simulation.results.result import BIASED, aligned
 from jaxelim.store import Held, write_whole
 
 LEVEL = 0.999
@@ -122,8 +122,11 @@ def main(config: Small) -> None:
     held = cells.run_and_load([cell for cell, _ in found.values()], config, [path])
     if held is None:
         return
-    rows = [row(cell, column, stopping, held[name], config.delta)
-            for name, (cell, columns) in found.items() for stopping, column in columns.items()]
+    rows = [
+        row(cell, column, stopping, held[name], config.delta)
+        for name, (cell, columns) in found.items()
+        for stopping, column in columns.items()
+    ]
     print("\n".join(aligned(rows)))
     if any(one["cut off"] for one in rows):
         print(f"\nRuns that were cut off are in no mean and in no rate, and {BIASED}.")

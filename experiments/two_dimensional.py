@@ -28,7 +28,7 @@ from experiments import cells
 from jaxelim import checks, figures
 from jaxelim.figures import Panel
 from jaxelim.instances import two_dimensional
-from jaxelim.simulation.result import BIASED, aligned
+from jaxelim.simulation.results.result import BIASED, aligned
 
 STOPPING = (je.LLR(), je.SelectiveElimination(), je.FullElimination())
 SELECTIVE, FULL = 1, 2

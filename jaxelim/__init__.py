@@ -79,9 +79,9 @@ from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from jaxelim.saddle.tolerance import EvidenceGap
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
 from jaxelim.simulation.api import Engine, simulate, trace
-from jaxelim.simulation.comparison import Comparison, compare
-from jaxelim.simulation.result import Result
-from jaxelim.simulation.trace import Trace
+from jaxelim.simulation.results.comparison import Comparison, compare
+from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.trace import Trace
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.stopping.resets import Resets
@@ -98,7 +98,7 @@ from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim import cluster, figures, store, testing
-    from jaxelim.simulation.loading import load_result
+    from jaxelim.simulation.results.loading import load_result
 
 __all__ = [
     "ASK",
@@ -220,5 +220,5 @@ def __getattr__(name: str) -> Any:
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
     if name == "load_result":
-        return importlib.import_module("jaxelim.simulation.loading").load_result
+        return importlib.import_module("jaxelim.simulation.results.loading").load_result
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

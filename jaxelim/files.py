@@ -1,17 +1,14 @@
 """Atomic writes of files, and the temporary files that killed processes leave."""
 
-import contextlib
 import errno
 import functools
 import hashlib
 import os
 import re
-import signal
 import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +19,6 @@ _PART = re.compile(
 )
 LONG_AGO = 86_400.0
 """Seconds after which nobody writes on an untouched temporary file: no write takes a day."""
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM, where Python handles them, until the end of the context.
-
-    HDF5's packages clean up in callbacks, in which Python prints an exception and goes
-    on: a KeyboardInterrupt there would be lost.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    noted: list[tuple[int, Any]] = []
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-    before = {one: handler for one, handler in before.items() if callable(handler)}
-    for one in before:
-        signal.signal(one, lambda *received: noted.append(received))
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        for number, frame in noted[:1]:
-            before[signal.Signals(number)](number, frame)
 
 
 def writable_file(name: str, path: Any) -> Path:

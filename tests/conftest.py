@@ -17,7 +17,7 @@ import jax
 import pytest
 
 from jaxelim.engine import loop
-from jaxelim.simulation import drive
+from jaxelim.simulation import plan
 from tests import slow_parts
 
 # A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C need it.
@@ -94,9 +94,9 @@ def one_device(request):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        used = drive.used_devices
+        used = plan.used_devices
         patch.setattr(
-            drive,
+            plan,
             "used_devices",
             lambda layout: used(dataclasses.replace(layout, devices=layout.devices or 1)),
         )

@@ -135,7 +135,7 @@ def simulated(job: Job) -> tuple[dict, dict]:
         "mean samples": np.mean(result.samples, across).round(2).tolist(),
         "stopped": float(result.stopped.mean().round(4)),
         "wrong": float((~result.correct).mean().round(4)),
-        "plan": getattr(result, "layout", None) or result.plan,
+        "plan": result.layout,
     }
     return arrays, numbers
 

@@ -13,6 +13,7 @@ LAYERS = (
         "errors",
         "checks",
         "files",
+        "interrupts",
         "scope",
         "cache",
         "program_cache",

@@ -34,7 +34,7 @@ KINDS: dict[str, list[Kind]] = {
     "simulate": [
         Kind(
             "", "simulate trace compare load_result Engine Result Comparison Trace",
-            "simulation.result.Summary",
+            "simulation.results.summary.Summary",
         ),
     ],
     "instances": [

@@ -1,12 +1,9 @@
 """Deals blocks of runs to workers, and takes their answers as they come."""
 
 import concurrent.futures
-import contextlib
 import dataclasses
-import signal
 import sys
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +11,7 @@ import numpy as np
 from jaxelim.cluster.executors import Pool, pool_of
 from jaxelim.cluster.remote import Answer, Task
 from jaxelim.errors import WorkerMismatch, WorkersLost
+from jaxelim.interrupts import Signals
 
 TICK = 0.25
 """Seconds between two looks at progress and at the workers."""
@@ -72,65 +70,22 @@ def compute_all(executor: Any, blocks: Sequence[Block], listener: Listener) -> N
         Exception: whatever a task raises.
     """
     if executor is None:
-        with _Noted() as interrupted:
+        with Signals() as signals:
             for number, block in enumerate(blocks):
                 listener.began(number)
                 content = block.task.compute(block.runs, _reporter(listener, number))
-                with interrupted.later():
+                with signals.later():
                     listener.finished(number, content)
-                interrupted()
+                signals.refuse()
         return
     pool = pool_of(executor)
     deal = _Deal(pool, blocks, listener)
     try:
-        with _Noted() as interrupted:
-            deal.run(interrupted)
+        with Signals() as signals:
+            deal.run(signals)
     finally:
         pool.cancel(list(deal.under_way))
         pool.close()
-
-
-class _Noted:
-    """Ctrl-C and SIGTERM, noted besides being handled. A context; a call raises if one was.
-
-    Python loses an exception that a signal raises within a callback, as where the
-    objects of HDF5's packages are freed. Inside `later` they are noted alone, so that
-    a block is stored whole.
-    """
-
-    def __init__(self) -> None:
-        self._noted: list[int] = []
-        self._later = False
-        self._before: dict[signal.Signals, Callable[..., Any]] = {}
-
-    def __call__(self) -> None:
-        if self._noted:
-            raise KeyboardInterrupt
-
-    def _note(self, number: int, frame: Any) -> None:
-        self._noted.append(number)
-        if not self._later:
-            self._before[signal.Signals(number)](number, frame)
-
-    @contextlib.contextmanager
-    def later(self) -> Iterator[None]:
-        self._later = True
-        try:
-            yield
-        finally:
-            self._later = False
-
-    def __enter__(self) -> "_Noted":
-        if threading.current_thread() is threading.main_thread():
-            before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-            self._before = {one: handler for one, handler in before.items() if callable(handler)}
-            for one in self._before:
-                signal.signal(one, self._note)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
 
 
 def _reporter(listener: Listener, number: int) -> Callable[[int, int, int, float], None]:
@@ -153,10 +108,10 @@ class _Deal:
         self._failed: list[int] = []  # those that did twice
         self._platform = ""
 
-    def run(self, interrupted: _Noted) -> None:
+    def run(self, signals: Signals) -> None:
         """Compute all blocks."""
         while self.waiting or self.under_way or self._again:
-            interrupted()
+            signals.refuse()
             if not (self.waiting or self.under_way):
                 self.waiting, self._again = self._again, []
             self._fill()
@@ -165,7 +120,7 @@ class _Deal:
             )
             self._tell()
             for future in done:
-                self._take(future, interrupted)
+                self._take(future, signals)
             if not done:
                 self._pool.check()
         if self._failed:
@@ -197,7 +152,7 @@ class _Deal:
             names = ", ".join(self._blocks[number].label for number in numbers)
             say(f"a worker was lost; computed again: {names}")
 
-    def _take(self, future: concurrent.futures.Future, interrupted: _Noted) -> None:
+    def _take(self, future: concurrent.futures.Future, signals: Signals) -> None:
         number = self.under_way.pop(future)
         try:
             answer: Answer = future.result()
@@ -208,7 +163,7 @@ class _Deal:
         following = self._following(number, answer.worker)
         if following is not None:  # before the answer is stored: the worker need not wait
             self._submit(following)
-        with interrupted.later():
+        with signals.later():
             self._listener.finished(number, answer.content)
 
     def _failure(self, number: int, error: BaseException) -> None:

@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.engine import one_kernel, one_lane, records
+from jaxelim.engine.costs import Costs
 from jaxelim.engine.state import LANE_GROUP, Carry, Inputs, Lane, Log, Parked, Queue, Spec
 from jaxelim.engine.step import Step
 from jaxelim.engine.stepping import Stepping, Steps
@@ -75,10 +76,7 @@ class Program:
     def __init__(self, spec: Spec):
         self.spec, self.loop = spec, Loop(spec)
         self.lock = threading.Lock()  # held while compiling, so that threads do not compile twice
-        self.compiled = False
-        self.cost = 0.0  # seconds of compilation
-        self.pace = np.inf  # seconds a sample of a live lane, at best
-        self.waited = 0.0  # seconds that one lane would have saved, over all jobs
+        self.compiled, self.costs = False, Costs()
         advance: Callable = self.loop.advance
         self._one = self._everyone = None
         if spec.devices > 1:

@@ -10,7 +10,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, of_result, stopping_times
 from jaxelim.figures.style import STYLES, finished, single, styled
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 Curves = Mapping[Any, Result | tuple[Any, Any]]
 """Active arms by name: a `Result`, or times [points] in samples and counts [points, run]."""

@@ -22,7 +22,7 @@ from jaxelim.figures.style import (
 )
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import Complexity, ExtraArm, Search
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 
 def pulls_figure(

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic
-from jaxelim.simulation.comparison import Comparison
+from jaxelim.simulation.results.comparison import Comparison
 
 
 def comparison_figure(comparison: Comparison) -> Figure:

@@ -15,7 +15,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
 from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound
 

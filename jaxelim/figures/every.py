@@ -13,8 +13,8 @@ from jaxelim.figures.deltas import common_threshold, delta_figure
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import Complexity, complexity, practical_time, sample_bound
-from jaxelim.simulation.comparison import compare
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.comparison import compare
+from jaxelim.simulation.results.result import Result
 
 Results = Mapping[str, Result]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 
 def of_result(result: Result, stopping: int = 0, delta: int = 0) -> np.ndarray:

@@ -1,6 +1,5 @@
 """Figures of stopping times: savings by elimination, distributions, survival."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.given import left_out, numbers, tau_of
 from jaxelim.figures.style import GREY, MARKERS, finished, logarithmic, single, styled
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 Times = Mapping[str, Any]
 """Stopping times by name: a `Result` (its first stopping rule and delta), or samples [run].
@@ -38,10 +37,6 @@ def ratio_figure(ratios: Any, deltas: Any = None, error: str = "se") -> Figure:
         ArgumentError: a shape that does not fit, a delta without a finite ratio, or a result
             without both stopping rules.
     """
-    if isinstance(deltas, Mapping) and not isinstance(ratios, Mapping):
-        message = "ratio_figure(deltas, ratios) is ratio_figure(ratios, deltas) now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        ratios, deltas = deltas, ratios
     error = checks.choice("error", error, ("se", "sd"))
     drawn = [
         (name, *_ratios(name, given, deltas), style)

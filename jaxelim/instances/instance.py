@@ -5,7 +5,6 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -219,13 +218,6 @@ class Instance:
     def unbatched(self) -> list["Instance"]:
         """The instances of the batch, or this one, as a list."""
         return list(self) if self.batched else [self]
-
-    @property
-    def singles(self) -> list["Instance"]:
-        """Deprecated name of `unbatched`."""
-        message = "Instance.singles is Instance.unbatched now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self.unbatched
 
     def __len__(self) -> int:
         return self.size

@@ -138,10 +138,12 @@ class Live:
         """Whether the action keeps compiled programs."""
         return self.action.cache
 
+    def act(self) -> None:
+        """Run the command."""
+        _act(self.action)
 
-def act(config: Live) -> None:
-    """Run one of the commands."""
-    action = config.action
+
+def _act(action: New | Ask | Tell | Show | Stop) -> None:
     if isinstance(action, New):
         _new(action)
     elif isinstance(action, Ask):

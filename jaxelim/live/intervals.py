@@ -39,7 +39,7 @@ def missing(job: LiveJob) -> str:
     """Why a live run has no intervals; empty where it has."""
     family = job.spec.family
     if not family.has("log_mixture"):
-        return f"a family with a mixture: {job.job.instance.family!r} defines no log_mixture"
+        return f"a family with a mixture: {job.call.instance.family!r} defines no log_mixture"
     return "None or 0 as ridge: intervals cover no bias" if family.ridge else ""
 
 
@@ -60,7 +60,7 @@ def of_arms(job: LiveJob, lane: Lane, level: float) -> Intervals:
             given = job.spec.family, grid, counts, means, variances
             ends = _of_arms(*given, math.log(k / (1 - level)))
         low, high = (np.asarray(one) for one in ends)
-    scale = job.job.instance.family.scale
+    scale = job.call.instance.family.scale
     return Intervals(means * scale, low * scale, high * scale, level)
 
 
@@ -90,7 +90,7 @@ def of_pairs(
             given = job.spec.family, grid, counts, means, variances, a, b
             ends = _of_pairs(*given, math.log(pairs / (1 - level)))
         low, high = (np.asarray(one) for one in ends)
-    scale = job.job.instance.family.scale
+    scale = job.call.instance.family.scale
     return values * scale, low * scale, high * scale
 
 
@@ -98,13 +98,13 @@ def _grid(job: LiveJob, name: str) -> Grid:
     """The priors of a run: those of its mixture, else the default ones."""
     reason = missing(job)
     if reason:
-        raise UnsupportedError(name, job.job.instance.family, reason)
-    threshold = job.job.threshold
+        raise UnsupportedError(name, job.call.instance.family, reason)
+    threshold = job.call.threshold
     return threshold.grid if isinstance(threshold, Mixture) else Grid()
 
 
 def _linear(job: LiveJob) -> bool:
-    return job.job.instance.structure == "linear"
+    return job.call.instance.structure == "linear"
 
 
 def _statistics(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxelim import checks, scope
-from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts import SamplingRule, StoppingRule
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.engine import LANE_GROUP, Inputs, Queue, Spec
@@ -16,8 +16,8 @@ from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.families import Gaussian, Recorded
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
-from jaxelim.simulation.job import LONGEST, Engine, Job
+from jaxelim.simulation.call import LONGEST, CheckedCall, Engine
+from jaxelim.simulation.plan import checked_inputs_of, queue_of, spec_of
 from jaxelim.thresholds.mixture import Mixture
 
 MOST_WITH_P_VALUES = 64
@@ -85,27 +85,16 @@ class LiveJob:
     """The checked arguments of a live run, and what its program needs."""
 
     arms: Arms
-    job: Job
+    call: CheckedCall
     spec: Spec
     inputs: Inputs
     queue: Queue
 
     @staticmethod
     def checked(
-        arms: Arms,
-        problem: Problem,
-        rule: SamplingRule,
-        family: Any,
-        delta: float,
-        stopping: StoppingRule,
-        elimination: Any,
-        threshold: Callable,
-        ridge: float | None,
-        initial_pulls: int | None,
-        seed: int,
-        run: int,
+        arms: Arms, *, rule: Any, family: Any, delta: Any, stopping: Any, run: Any, **others: Any
     ) -> "LiveJob":
-        """Check all arguments as `simulate` does, but for the truth, which nobody knows.
+        """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
 
         Raises:
             ArgumentError, UnsupportedError, FamilyError, RuleError, MemoryLimitError: as
@@ -124,44 +113,45 @@ class LiveJob:
             raise UnsupportedError("family", family, allowed)
         layout = Engine(lanes=LANE_GROUP, devices=1)
 
-        def checked(instance: Instance) -> Job:
-            return Job.checked(
-                instance, problem, rule, delta, stopping, elimination, threshold,
-                np.array([run]), seed, LONGEST, ridge, None, ("pair_times",), layout,
-                initial_pulls,
+        def checked(instance: Instance) -> CheckedCall:
+            return CheckedCall.checked(
+                instance=instance, rule=rule, delta=delta, stopping=stopping, runs=np.array([run]),
+                max_samples=LONGEST, record=("pair_times",), engine=layout, **others,
             )  # fmt: skip
 
-        job = _with_a_stand_in(arms.features, family, checked)
+        call = _with_a_stand_in(arms.features, family, checked)
         changes: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False,
-                            evidence=_kept(job))  # fmt: skip
-        spec = dataclasses.replace(spec_of(job), **changes)
+                            evidence=_kept(call))  # fmt: skip
+        spec = dataclasses.replace(spec_of(call), **changes)
         with scope.engine():
-            inputs = checked_inputs_of(job, spec)
+            inputs = checked_inputs_of(call, spec)
             inputs = dataclasses.replace(inputs, nature=())  # nothing here draws rewards
-            queue = queue_of(job, spec)[0]
-            return LiveJob(arms, job, spec, *jax.device_put((inputs, queue)))
+            queue = queue_of(call, spec)[0]
+            return LiveJob(arms, call, spec, *jax.device_put((inputs, queue)))
 
     @property
     def first(self) -> int:
         """The number of initial pulls."""
-        return self.job.initial_pulls * len(self.arms.features)
+        return self.call.initial_pulls * len(self.arms.features)
 
 
-def _kept(job: Job) -> Mixture | None:
+def _kept(call: CheckedCall) -> Mixture | None:
     """The mixture whose largest log e of each piece is kept, for p-values; None: nothing is.
 
     It is that of the threshold, for pieces that have an index of their own.
     """
-    shape = traced_shape(job.problem, job.instance.K, job.instance.d)
+    shape = traced_shape(call.problem, call.instance.K, call.instance.d)
     indexed = isinstance(shape, Levels | Rows | Items)
-    count = shape.exists.shape[0] if isinstance(shape, Items) else job.instance.K
+    count = shape.exists.shape[0] if isinstance(shape, Items) else call.instance.K
     if not indexed or count > MOST_WITH_P_VALUES:
         return None
-    return job.threshold if isinstance(job.threshold, Mixture) else None
+    return call.threshold if isinstance(call.threshold, Mixture) else None
 
 
-def _with_a_stand_in(features: np.ndarray, family: Any, checked: Callable[[Instance], Job]) -> Job:
-    """The job of an instance whose theta is made up; nothing that a live run does reads it."""
+def _with_a_stand_in(
+    features: np.ndarray, family: Any, checked: Callable[[Instance], CheckedCall]
+) -> CheckedCall:
+    """The call of an instance whose theta is made up; nothing that a live run does reads it."""
     tie: TieError | None = None
     for attempt in range(_TRIES):
         try:

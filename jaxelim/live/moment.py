@@ -58,7 +58,7 @@ class Moments:
     def __init__(self, job: LiveJob):
         self.job, self.arms = job, len(job.arms.features)
         self.program: LiveProgram = program(job.spec, job.inputs)
-        self._scale = job.job.instance.family.scale
+        self._scale = job.call.instance.family.scale
 
     @property
     def begin(self) -> Moment:
@@ -67,7 +67,7 @@ class Moments:
 
     def due(self, moment: Moment) -> list[int]:
         """The initial pulls without a reward, in rounds of all arms."""
-        rounds = range(self.job.job.initial_pulls)
+        rounds = range(self.job.call.initial_pulls)
         return [k for n in rounds for k in range(self.arms) if len(moment.first[k]) <= n]
 
     def told(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
@@ -77,7 +77,7 @@ class Moments:
             return dataclasses.replace(self._entered(moment, arms, rewards), told=told)
         first, early = [list(each) for each in moment.first], list(moment.early)
         for arm, reward in zip(arms, rewards, strict=True):
-            if len(first[arm]) < self.job.job.initial_pulls:
+            if len(first[arm]) < self.job.call.initial_pulls:
                 first[arm].append(reward)
             else:
                 early.append((arm, reward))
@@ -144,7 +144,7 @@ class Moments:
                     state, seen = self.program.ahead(self.job.inputs, moment.lane, asked)
                     arm, known = np.asarray(seen).tolist()
                 if not known:
-                    rule, fewer = self.job.job.rule, len(moment.asked)
+                    rule, fewer = self.job.call.rule, len(moment.asked)
                     allowed = f"at most {fewer}: rewards to come decide what {rule!r} pulls next"
                     raise UnsupportedError("n", count, allowed)
             lane = dataclasses.replace(moment.lane, rule_state=state)

@@ -11,7 +11,7 @@ from jaxelim.live import intervals
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.proven import sentence
-from jaxelim.simulation.result import Summary
+from jaxelim.simulation.results.result import Summary
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ class _Shown:
     """The parts of a summary."""
 
     def __init__(self, run: "LiveRun"):
-        self.run, self.job = run, run._job.job
+        self.run, self.call = run, run._job.call
         self.counts, self.means, self.answer = run.counts, run.means, run.answer
         self.began = run._moment.lane is not None
         self.p_values = run.p_values if self.began else None
         covered = self.began and not intervals.missing(run._job)
         self.intervals = run.intervals() if covered else None
-        shape = traced_shape(self.job.problem, self.job.instance.K, self.job.instance.d)
+        shape = traced_shape(self.call.problem, self.call.instance.K, self.call.instance.d)
         self.levels = isinstance(shape, Levels)
-        of_arms = self.job.problem.made_of_arms and not self.levels
+        of_arms = self.call.problem.made_of_arms and not self.levels
         self.leader = self._leader() if self.began and of_arms else None
-        low = getattr(self.job.instance.family, "low", -np.inf)
+        low = getattr(self.call.instance.family, "low", -np.inf)
         self.relative = self.leader is not None and low >= 0 and self.means[self.leader] > 0
 
     def _leader(self) -> int:
@@ -140,8 +140,8 @@ class _Shown:
         least = float(np.min(now.log_e[now.active], initial=np.inf))
         shown = f"{least:.4g}" if least > -np.inf else "none yet"
         level = f"level {now.beta:.4g}"
-        if isinstance(self.job.threshold, Mixture):
-            level += f" = log({self.job.threshold.pieces}/delta)"
+        if isinstance(self.call.threshold, Mixture):
+            level += f" = log({self.call.threshold.pieces}/delta)"
         return f"least log e of an active piece {shown}, {level}"
 
     def _columns(self) -> list[str]:
@@ -159,7 +159,7 @@ class _Shown:
                 lift = f"mean/{self.means[self.leader]:.4g} - 1"
             words = f"lift: over {leader}, {lift}."
             if self.p_values is not None:
-                worse = "worse by epsilon or more" if self.job.problem.epsilon else "no better"
+                worse = "worse by epsilon or more" if self.call.problem.epsilon else "no better"
                 words += f" p: of {leader} being {worse}, for all pairs at once, at every look;"
                 words += " beside the answer: of its being wrong."
             notes.append(words)
@@ -169,8 +169,8 @@ class _Shown:
 
     def _equal(self) -> list[str]:
         """What helps where two arms look equal, if that is so."""
-        slack = SlackRows in self.job.instance.family.shapes
-        if type(self.job.problem) is not BestArm or self.intervals is None or not slack:
+        slack = SlackRows in self.call.instance.family.shapes
+        if type(self.call.problem) is not BestArm or self.intervals is None or not slack:
             return []
         assert self.leader is not None
         now, order = self.run.evidence, np.argsort(-self.means)
@@ -184,7 +184,7 @@ class _Shown:
             f"{pair[0]} and {pair[1]} look equal. BestArm(epsilon=..) ends a run even so: its "
             "answer may be worse than the best by epsilon."
         )
-        if isinstance(self.job.threshold, Mixture):
+        if isinstance(self.call.threshold, Mixture):
             words += f" From epsilon = {self._ending():.3g} on these rewards would do."
         return [words]
 
@@ -194,7 +194,7 @@ class _Shown:
         assert lane is not None and self.leader is not None
         others = np.flatnonzero(np.arange(self.counts.size) != self.leader)
         leader = np.full_like(others, self.leader)
-        level = 1 - float(self.job.deltas[0])
-        pieces = self.job.threshold.pieces
+        level = 1 - float(self.call.deltas[0])
+        pieces = self.call.threshold.pieces
         high = intervals.of_pairs(run._job, lane, others, leader, level, pieces)[2]
         return max(float(high.max()), 0.0)

@@ -27,7 +27,8 @@ from jaxelim.live.program import Seen
 from jaxelim.live.settings import arguments, encoded, versions
 from jaxelim.live.state import LiveState
 from jaxelim.simulation.failures import Place, failure
-from jaxelim.simulation.result import Summary
+from jaxelim.simulation.results.described import NotHere, described
+from jaxelim.simulation.results.summary import Summary
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.mixture import Mixture
 
@@ -87,8 +88,9 @@ class LiveRun(LiveState):
     ):
         found = Arms.of(arms)
         self._job = LiveJob.checked(
-            found, problem, rule, family, delta, stopping, elimination, threshold, ridge,
-            initial_pulls, seed, run,
+            found, problem=problem, rule=rule, family=family, delta=delta, stopping=stopping,
+            elimination=elimination, threshold=threshold, ridge=ridge,
+            initial_pulls=initial_pulls, seed=seed, run=run,
         )  # fmt: skip
         self._moments = Moments(self._job)
         self._moment = self._moments.begin
@@ -97,7 +99,7 @@ class LiveRun(LiveState):
         self._book: book.Book | None = None
         self._lock = threading.RLock()
         self._settings = {
-            "arms": encoded(found.features), "names": found.names and list(found.names),
+            "arms": described("arms", found.features), "names": found.names and list(found.names),
             "problem": encoded(problem), "rule": encoded(rule), "family": encoded(family),
             "delta": float(delta), "stopping": encoded(stopping),
             "elimination": encoded(elimination), "threshold": encoded(threshold),
@@ -164,7 +166,7 @@ class LiveRun(LiveState):
         rewards = checks.real_array("reward", reward, shape=shape).reshape(-1)
         if not arms:
             raise ArgumentError("arm", arm, "an arm, or a non-empty sequence of arms")
-        family = self._job.job.instance.family
+        family = self._job.call.instance.family
         large = np.abs(rewards) > LARGEST * family.scale
         family.refuse_rewards(rewards, large, f"of at most {LARGEST:g} units")
         family.check_rewards(rewards)
@@ -185,7 +187,7 @@ class LiveRun(LiveState):
         seen = self._moment.seen
         if seen is None or not seen.over:
             return
-        job = self._job.job
+        job = self._job.call
         if seen.bad_arm or seen.bad_answer or seen.fault:
             place = Place(seen.t, int(job.runs[0]), live=True)
             raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
@@ -373,7 +375,7 @@ class LiveRun(LiveState):
             try:
                 arms, given = arguments(found.settings, own)
                 run = LiveRun(arms, **given)
-            except (KeyError, TypeError) as error:
+            except (NotHere, KeyError, TypeError) as error:
                 raise DamagedFileError(path, "its settings cannot be read") from error
             run._resume(path, found)
             if found.torn:

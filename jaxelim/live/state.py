@@ -12,9 +12,9 @@ from jaxelim.live.evidence import Evidence
 from jaxelim.live.intervals import Intervals
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
-from jaxelim.simulation.intervals import Estimated
 from jaxelim.simulation.p_values import PValues, of_pieces, recorded
 from jaxelim.simulation.proven import proven
+from jaxelim.simulation.results.intervals import Estimated
 
 
 class LiveState:
@@ -37,13 +37,13 @@ class LiveState:
     @property
     def settings(self) -> dict[str, Any]:
         """The problem, the rule, delta and the threshold."""
-        job, own = self._job.job, ("problem", "rule", "threshold")
+        job, own = self._job.call, ("problem", "rule", "threshold")
         return {"delta": float(job.deltas[0]), **{name: getattr(job, name) for name in own}}
 
     @property
     def proven(self) -> bool | str:
         """As `Result.proven`: True, or why the threshold does not prove the answer."""
-        return proven(self._job.job, truth=False)
+        return proven(self._job.call, truth=False)
 
     @property
     def stopped(self) -> bool:
@@ -85,7 +85,7 @@ class LiveState:
 
         Averages of the rewards; for linear arms phi_k . theta_hat.
         """
-        lane, scale = self._moment.lane, self._job.job.instance.family.scale
+        lane, scale = self._moment.lane, self._job.call.instance.family.scale
         if lane is not None:
             return np.asarray(lane.stats.means)[:, 0] * scale
         each = [list(one) for one in self._moment.first]
@@ -112,7 +112,7 @@ class LiveState:
         answer = self.answer
         if answer is None:
             return ()
-        of_arms = self._job.job.problem.answer_axis is None and answer.size == len(self.names)
+        of_arms = self._job.call.problem.answer_axis is None and answer.size == len(self.names)
         name = self._job.arms.name if of_arms else int
         return tuple(name(k) for k in np.flatnonzero(answer).tolist())
 
@@ -153,7 +153,7 @@ class LiveState:
         """
         self._started("evidence")
         found = self._moments.look(self._moment)
-        of_arms = self._job.job.problem.answer_axis is None
+        of_arms = self._job.call.problem.answer_axis is None
         return Evidence.of(found, self.p_values, self._job.arms.name if of_arms else None)
 
     @property
@@ -172,8 +172,8 @@ class LiveState:
             return None
         answer = self.answer if self.stopped else self._moments.look(self._moment)["public"]
         assert answer is not None
-        instance, of = job.job.instance, np.asarray(lane.log_e)[..., 0]
-        return of_pieces(of, answer, instance, job.job.problem, recorded(job.job))
+        instance, of = job.call.instance, np.asarray(lane.log_e)[..., 0]
+        return of_pieces(of, answer, instance, job.call.problem, recorded(job.call))
 
     def intervals(self, level: float | None = None) -> Intervals:
         """Confidence intervals of the means of all arms, which hold together at all times.
@@ -222,7 +222,7 @@ class LiveState:
 
     def _level(self, level: float | None) -> float:
         if level is None:
-            return 1 - float(self._job.job.deltas[0])
+            return 1 - float(self._job.call.deltas[0])
         return checks.real("level", level, low=0, high=1, open=True)
 
     def _started(self, name: str) -> Lane:

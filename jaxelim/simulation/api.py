@@ -12,12 +12,13 @@ from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.errors import ArgumentError, Interrupted
 from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
-from jaxelim.simulation.advance import drive
+from jaxelim.simulation.call import CheckedCall, Engine
 from jaxelim.simulation.interrupts import Interrupts, interruptible
-from jaxelim.simulation.job import Engine, Job
-from jaxelim.simulation.outcomes import prepared, refuse_degenerate, started
-from jaxelim.simulation.result import Result
-from jaxelim.simulation.trace import Trace
+from jaxelim.simulation.outcomes import outcomes, refuse_degenerate
+from jaxelim.simulation.plan import planned
+from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.trace import Trace
+from jaxelim.simulation.run import run as run_plan
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.basic import Heuristic
 
@@ -124,28 +125,17 @@ def simulate(
         allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
         raise ArgumentError("progress", progress, allowed)
     with interruptible():
-        job = Job.checked(
-            instance,
-            problem,
-            rule,
-            delta,
-            stopping,
-            elimination,
-            threshold,
-            runs,
-            seed,
-            max_samples,
-            ridge,
-            noise,
-            record,
-            engine,
-            initial_pulls,
-        )
-        blocks.check(job, executor, block, store)
+        call = CheckedCall.checked(
+            instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
+            elimination=elimination, threshold=threshold, runs=runs, seed=seed,
+            max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
+            initial_pulls=initial_pulls,
+        )  # fmt: skip
+        blocks.check(call, executor, block, store)
         if executor is not None or store is not None:
-            return blocks.simulated(job, progress, executor, block, store)
+            return blocks.simulated(call, progress, executor, block, store)
         with scope.engine():
-            return _simulated(job, progress)
+            return _simulated(call, progress)
 
 
 def trace(
@@ -193,58 +183,41 @@ def trace(
         raise ArgumentError("engine", engine, "an Engine(...)")
     delta = checks.real("delta", delta, low=0, high=1, open=True)
     run = checks.integer("run", run, low=0, high=checks.MAX_RUNS - 1)
-    job = Job.checked(
-        instance,
-        problem,
-        rule,
-        delta,
-        stopping,
-        elimination,
-        threshold,
-        np.array([run]),
-        seed,
-        max_samples,
-        ridge,
-        noise,
-        (),
-        dataclasses.replace(engine, devices=1),
-        initial_pulls,
-    )
+    call = CheckedCall.checked(
+        instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
+        elimination=elimination, threshold=threshold, runs=np.array([run]), seed=seed,
+        max_samples=max_samples, ridge=ridge, noise=noise,
+        engine=dataclasses.replace(engine, devices=1), initial_pulls=initial_pulls,
+    )  # fmt: skip
     with scope.engine():
-        return _traced(job)
+        return _traced(call)
 
 
-def _simulated(job: Job, progress: Any) -> Result:
-    """Run a job and order its outcomes, which come in the order of finishing.
+def _simulated(call: CheckedCall, progress: Any) -> Result:
+    """Run a call in this process.
 
     Raises:
         Interrupted: Ctrl-C; it carries the runs that were started.
     """
-    given = prepared(job)
     with Interrupts() as interrupts:
-        found, work = started(job, given, progress, interrupts)
-        result = None
-        if found is not None:
-            begun, arrays, missing = found
-            result = Result.assembled(begun, given.spec, arrays, work, missing)
+        runs = outcomes(call, progress, interrupts)
+        result = None if runs is None else Result.of(runs)
     if result is None:
         raise Interrupted("interrupted before a run was started: there is no result")
     if interrupts.asked:
-        counted = f"{result.runs.size} of {job.runs.size} runs were started"
+        counted = f"{result.runs.size} of {call.runs.size} runs were started"
         raise Interrupted(f"interrupted: {counted}, and the exception's `result` has them", result)
     return result
 
 
-def _traced(job: Job) -> Trace:
+def _traced(call: CheckedCall) -> Trace:
     length = 4096  # a power of two, so that traces share few compiled programs
-    longest = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
-    while length < longest + 2:
+    while length < call.cap + 2:
         length *= 2
-    given = prepared(job, log=length)
-    carry, _ = drive(job, given.spec, False, given.inputs, given.queue)
+    carry = run_plan(planned(call, log=length), False).carry
     first = np.zeros(1, int)
-    refuse_degenerate(job, carry.out.degenerate, first, first)
-    return Trace.assembled(job, carry)
+    refuse_degenerate(call, carry.out.degenerate, first, first)
+    return Trace.assembled(call, carry)
 
 
 __all__ = ["Engine", "simulate", "trace"]

@@ -1,4 +1,4 @@
-"""The instance that a job's runs are computed on."""
+"""The instance that a call's runs are computed on."""
 
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,11 @@ from jaxelim.instances.instance import Instance
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
-    from jaxelim.simulation.job import Job
+    from jaxelim.simulation.call import CheckedCall
 
 
-def computed(job: "Job") -> Instance:
-    """The instance of a job in the coordinates of its computation.
+def computed(call: "CheckedCall") -> Instance:
+    """The instance of a call in the coordinates of its computation.
 
     Without a ridge, d linearly independent arms are the basis of other coordinates, of
     which some may be there several times. In those coordinates theta is their means, V is
@@ -22,11 +22,11 @@ def computed(job: "Job") -> Instance:
     by piece, and p-values, keep the given ones: they have another test for unstructured
     instances.
     """
-    instance = job.instance
-    linear = instance.structure == "linear" and instance.family.has("design") and job.ridge == 0
-    free = job.rule.traits.basis_free and not job.problem.uses_theta
-    free = free and not isinstance(job.threshold, PieceThreshold) and job.evidence is None
-    if not (linear and free and all(one.name in KNOWN_STOPPING for one in job.stopping)):
+    instance = call.instance
+    linear = instance.structure == "linear" and instance.family.has("design") and call.ridge == 0
+    free = call.rule.traits.basis_free and not call.problem.uses_theta
+    free = free and not isinstance(call.threshold, PieceThreshold) and call.evidence is None
+    if not (linear and free and all(one.name in KNOWN_STOPPING for one in call.stopping)):
         return instance
     arms, theta = np.array(instance.arms), np.array(instance.theta)
     for i in np.ndindex(arms.shape[:-2]):
@@ -39,11 +39,11 @@ def computed(job: "Job") -> Instance:
     return Instance(arms, theta, None, instance.name, instance.family)
 
 
-def given(job: "Job", theta_hat: np.ndarray) -> np.ndarray:
-    """An estimate [d] of theta in the coordinates of the job's instance, not a batch."""
-    if job.computed is job.instance:
+def given(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:
+    """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
+    if call.computed is call.instance:
         return theta_hat
-    arms = job.instance.arms
+    arms = call.instance.arms
     return np.linalg.solve(arms[_kinds(arms)[0]], theta_hat)
 
 

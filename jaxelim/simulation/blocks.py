@@ -5,8 +5,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,53 +13,44 @@ from jaxelim import checks, cluster, scope
 from jaxelim.cluster.dispatch import say
 from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, ClusterError, Interrupted
-from jaxelim.simulation.drive import spec_of
-from jaxelim.simulation.job import Job
-from jaxelim.simulation.outcomes import outcomes
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.call import CheckedCall
+from jaxelim.simulation.interrupts import Interrupts
+from jaxelim.simulation.outcomes import RECORDED, Outcomes, outcomes
+from jaxelim.simulation.results.result import Result
 
 MOST = 10_000
 """Runs of a block by default, at most."""
-FIELDS = ("samples", "stopped", "answer", "pulls", "tests_stopping", "tests_sampling", "solves",
-          "log_e")  # fmt: skip
-"""Arrays of a block besides the elimination times."""
+_LAYOUT = "plan_"
+"""What entries of a block's work that tell its layout begin with."""
+
+
+class Computed(NamedTuple):
+    """Runs that are over, of one block or of a store."""
+
+    runs: np.ndarray
+    arrays: dict[str, np.ndarray | None]  # of `RECORDED`
+    work: dict  # timings, and the layout
 
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
     """A checked call as a task for workers."""
 
-    job: Job
+    call: CheckedCall
 
-    def compute(self, runs: np.ndarray, progress: Any) -> tuple[Any, dict]:
-        """The outcome of the call's runs, a pure function of it; and timings."""
-        assert np.array_equal(runs, self.job.runs)
+    def compute(self, runs: np.ndarray, progress: Any) -> Computed:
+        """The call's runs, a pure function of it."""
+        assert np.array_equal(runs, self.call.runs)
+        interrupts = Interrupts()
         with scope.engine():
-            arrays, work = outcomes(self.job, progress)
-        return _with_one_table_of_times(arrays, self.job), work
+            block = outcomes(self.call, progress, interrupts)
+        if interrupts.asked or block is None:  # it was noted while progress was told
+            raise KeyboardInterrupt
+        layout = {f"{_LAYOUT}{name}": value for name, value in block.layout.items()}
+        return Computed(runs, block.arrays, block.timings | layout)
 
 
-def _part(job: Job, runs: np.ndarray) -> Job:
-    """A call, whose runs are sorted, with these of its runs."""
-    rows = np.searchsorted(job.runs, runs)
-    noise = job.noise
-    if noise is not None:
-        slice_ = noise[rows[0] : rows[-1] + 1]
-        noise = slice_ if len(slice_) == len(rows) else noise[rows]
-    return dataclasses.replace(job, runs=runs, noise=noise)
-
-
-def _with_one_table_of_times(arrays: Any, job: Job) -> Any:
-    """An outcome whose elimination times are one array for all stopping rules, or none."""
-    found = [x for x in arrays.times if x is not None]
-    if not found:
-        return dataclasses.replace(arrays, times=())
-    each = [np.zeros_like(found[0]) if x is None else x for x in arrays.times]
-    axis = 1 if job.instance.batched else 0
-    return dataclasses.replace(arrays, times=(np.concatenate(each, axis),))
-
-
-def check(job: Job, executor: Any, block: Any, store: Any) -> None:
+def check(call: CheckedCall, executor: Any, block: Any, store: Any) -> None:
     """Refuse arguments of `simulate` that do not go together.
 
     Raises:
@@ -70,17 +60,19 @@ def check(job: Job, executor: Any, block: Any, store: Any) -> None:
         checks.integer("block", block, low=1)
         if executor is None and store is None:
             raise ArgumentError("block", block, "None without executor and store")
-    if executor is not None and job.layout.devices not in (None, 1):
+    if executor is not None and call.engine.devices not in (None, 1):
         raise ArgumentError(
-            "engine", job.layout, "devices=None or 1: with an executor each worker has one device"
+            "engine", call.engine, "devices=None or 1: with an executor each worker has one device"
         )
 
 
-def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: Any) -> Result:
+def simulated(
+    call: CheckedCall, progress: Any, executor: Any, block: int | None, store: Any
+) -> Result:
     """Run a call in blocks, and put its arrays together in the order of its runs.
 
     Args:
-        job: the checked call.
+        call: the checked call.
         progress: as for `simulate`.
         executor: None for this process.
         block: runs of a block; None: chosen by the number of workers.
@@ -89,65 +81,87 @@ def simulated(job: Job, progress: Any, executor: Any, block: int | None, store: 
     Raises:
         as `simulate`.
     """
-    given = job
-    order = np.argsort(job.runs)
-    noise = None if job.noise is None else job.noise[order]
-    job = dataclasses.replace(job, runs=job.runs[order], noise=noise)
+    asked, call = call, call.part(np.sort(call.runs))
     workers = 1
     if executor is not None:
-        job = dataclasses.replace(job, layout=dataclasses.replace(job.layout, devices=1))
+        call = dataclasses.replace(call, engine=dataclasses.replace(call.engine, devices=1))
         workers = cluster.workers_of(executor)
         if not hasattr(executor, "get_executor"):  # Dask pickles more
-            _check_pickles(job)
-    kept = None if store is None else _Kept(store, job)
+            _check_pickles(call)
+    kept = None if store is None else _Kept(store, call)
     held = None if kept is None else kept.held()
-    missing = job.runs if held is None else np.setdiff1d(job.runs, held.runs)
-    size = _size(job.runs.size, workers) if block is None else block
-    parts = [_part(job, runs) for runs in _stretches(missing, size, kept is not None)]
-    asked = [cluster.Block(Simulation(p), p.runs, f"runs {_named(p.runs)}") for p in parts]
-    listener = _Listener(job, parts, progress, kept, job.runs.size - missing.size)
+    missing = call.runs if held is None else np.setdiff1d(call.runs, held.runs)
+    size = _size(call.runs.size, workers) if block is None else block
+    parts = [call.part(runs) for runs in _stretches(missing, size, kept is not None)]
+    tasks = [cluster.Block(Simulation(p), p.runs, f"runs {_named(p.runs)}") for p in parts]
+    listener = _Listener(call, parts, progress, kept, call.runs.size - missing.size)
     try:
-        cluster.compute_all(executor, asked, listener)
+        cluster.compute_all(executor, tasks, listener)
     except KeyboardInterrupt as error:
-        result = _finished(given, job, listener, held)
+        result = _finished(asked, listener, held)
         kept_runs = 0 if result is None else result.runs.size
-        counted = f"{kept_runs} of {job.runs.size} runs are in finished blocks"
+        counted = f"{kept_runs} of {call.runs.size} runs are in finished blocks"
         raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from error
     except ClusterError as error:
         raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
     finally:
         listener.close()
-    result = _finished(given, job, listener, held)
+    result = _finished(asked, listener, held)
     assert result is not None
     return result
 
 
-def _finished(given: Job, job: Job, listener: "_Listener", held: Any) -> Result | None:
-    """The result of the finished blocks, or None where there is none.
+def _finished(call: CheckedCall, listener: "_Listener", held: Any) -> Result | None:
+    """The result of the finished blocks, in the order of the call; None where there is none.
 
     Args:
-        given: the call; the result has its order of runs.
-        job: the call, its runs sorted.
+        call: all runs that were asked for.
         listener: has the blocks of this call.
         held: the blocks of the store, or None.
     """
-    found = [(listener.parts[n].runs, *content) for n, content in listener.found.items()]
+    parts, count = list(listener.computed), len(listener.computed)
     if held is not None and held.data is not None:
-        inside = held.data.isel(run=np.flatnonzero(np.isin(held.runs, job.runs)))
-        if inside.sizes["run"]:
-            work = _summed([one.work for one in held.blocks])
-            found.append((inside["run"].values, _arrays_of(inside), work))
-    if not found:
+        count += len(held.blocks)
+        stored = held.data.isel(run=np.flatnonzero(np.isin(held.runs, call.runs)))
+        if stored.sizes["run"]:
+            arrays = {name: stored[name].values if name in stored else None for name in RECORDED}
+            largest = max(held.blocks, key=lambda block: block.runs.size)
+            work = _layout_of(largest.work) | _summed([block.work for block in held.blocks])
+            parts.append(Computed(stored["run"].values, arrays, work))
+    if not parts:
         return None
-    count = len(listener.found) + (0 if held is None else len(held.blocks))
-    largest = max((runs for runs, _, _ in found), key=len)
-    over = np.isin(given.runs, np.concatenate([runs for runs, _, _ in found]))
-    missing = ""
+    runs, missing = np.concatenate([part.runs for part in parts]), ""
+    over = np.isin(call.runs, runs)
     if not over.all():
         missing = f"{over.sum()} of {over.size} runs are in finished blocks"
-        noise = None if given.noise is None else given.noise[over]
-        given = dataclasses.replace(given, runs=given.runs[over], noise=noise)
-    return _assembled(given, _part(job, largest), found, count, missing)
+        call = call.part(call.runs[over])
+    order = np.argsort(runs)
+    rows = order[np.searchsorted(runs, call.runs, sorter=order)]
+    axis = 3 if call.instance.batched else 2
+
+    def together(name: str) -> np.ndarray | None:
+        arrays: list[Any] = [part.arrays[name] for part in parts]
+        return None if arrays[0] is None else np.concatenate(arrays, axis).take(rows, axis)
+
+    layout = _layout_of(max(parts, key=lambda part: part.runs.size).work)
+    layout = {name.removeprefix(_LAYOUT): value for name, value in layout.items()}
+    return _result(
+        call,
+        {name: together(name) for name in RECORDED},
+        _summed([part.work for part in parts]),
+        layout | {"blocks": count},
+        missing,
+    )
+
+
+def _result(call: CheckedCall, *of_runs: Any) -> Result:
+    with scope.engine():
+        return Result.of(Outcomes(call, *of_runs))
+
+
+def _layout_of(work: dict) -> dict:
+    """The entries of a block's work that tell its layout."""
+    return {name: value for name, value in work.items() if name.startswith(_LAYOUT)}
 
 
 def _size(runs: int, workers: int) -> int:
@@ -178,14 +192,14 @@ def _remain(store: Any) -> str:
     return f"Finished blocks are kept in {str(store)!r}: the same call goes on from them"
 
 
-def _check_pickles(job: Job) -> None:
+def _check_pickles(call: CheckedCall) -> None:
     """Refuse arguments that cannot be sent to a process, by name."""
-    for field in dataclasses.fields(job):
-        value = getattr(job, field.name)
+    for field in dataclasses.fields(call):
+        value = getattr(call, field.name)
         try:
             pickle.dumps(value)
         except Exception as error:
-            name = {"layout": "engine", "deltas": "delta"}.get(field.name, field.name)
+            name = "delta" if field.name == "deltas" else field.name
             allowed = "what can be pickled, such as classes and functions at the top of a module"
             raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
 
@@ -193,11 +207,13 @@ def _check_pickles(job: Job) -> None:
 class _Listener:
     """Keeps outcomes, writes blocks, and shows progress over all blocks."""
 
-    def __init__(self, job: Job, parts: list[Job], progress: Any, kept: Any, done: int):
-        self.found: dict[int, tuple[Any, dict]] = {}
+    def __init__(
+        self, call: CheckedCall, parts: list[CheckedCall], progress: Any, kept: Any, done: int
+    ):
+        self.computed: list[Computed] = []
         self.parts, self._kept = parts, kept
-        each = job.instance.size * (1 if job.shared else job.deltas.size)
-        self._bar = Progress(progress, each * job.runs.size)
+        each = call.trajectories
+        self._bar = Progress(progress, each * call.runs.size)
         self._each, self._runs, self._samples = each, each * done, 0
         self._under_way: dict[int, tuple[int, int]] = {}
         if done:
@@ -210,13 +226,13 @@ class _Listener:
         self._under_way[number] = runs, samples
         self._show()
 
-    def finished(self, number: int, content: Any) -> None:
+    def finished(self, number: int, content: Computed) -> None:
         if self._kept is not None:
-            self._kept.write(self.parts[number], *content)
-        self.found[number] = content
+            self._kept.write(self.parts[number], content)
+        self.computed.append(content)
         self._under_way.pop(number, None)
         self._runs += self._each * self.parts[number].runs.size
-        self._samples += content[1]["samples_drawn"]
+        self._samples += content.work["samples_drawn"]
         self._show()
 
     def _show(self) -> None:
@@ -230,13 +246,13 @@ class _Listener:
 class _Kept:
     """The blocks of a call in a store."""
 
-    def __init__(self, folder: Any, job: Job):
+    def __init__(self, folder: Any, call: CheckedCall):
         from jaxelim.store import Store, digest  # imports xarray
         from jaxelim.store.calls import settings
 
         self.store = Store(folder)
-        self.settings = settings(job)
-        label = f"simulate/{job.problem.name}/{type(job.rule).__name__}"
+        self.settings = settings(call)
+        label = f"simulate/{call.problem.name}/{type(call.rule).__name__}"
         self._name = f"{label}/{digest(self.settings)[:8]}"
         self.store.prepare()
         for path in self.store.sweep():
@@ -249,20 +265,12 @@ class _Kept:
         self.store.put_aside(found.damaged)
         return found
 
-    def write(self, part: Job, arrays: Any, work: dict) -> Path:
+    def write(self, call: CheckedCall, block: Computed) -> Path:
         from jaxelim.store import Block
 
-        with scope.engine():
-            data = Result.assembled(part, spec_of(part), arrays, work).to_xarray()
+        data = _result(call, block.arrays, {}, {}).to_xarray()
         data.attrs = {}
-        return self.store.write(Block(self._name, self.settings, data, work))
-
-
-def _arrays_of(data: Any) -> SimpleNamespace:
-    """An outcome from a stored dataset."""
-    arrays = {name: data[name].values if name in data else None for name in FIELDS}
-    times = (data["elimination_times"].values,) if "elimination_times" in data else ()
-    return SimpleNamespace(**arrays, times=times)
+        return self.store.write(Block(self._name, self.settings, data, block.work))
 
 
 def _summed(works: list[dict]) -> dict:
@@ -270,34 +278,6 @@ def _summed(works: list[dict]) -> dict:
     total: dict = {}
     for work in works:
         for name, value in work.items():
-            if isinstance(value, int | float) and not name.startswith("plan_"):
+            if isinstance(value, int | float) and not name.startswith(_LAYOUT):
                 total[name] = total.get(name, 0) + value
     return total
-
-
-def _assembled(job: Job, part: Job, found: list, blocks: int, missing: str) -> Result:
-    """The result of all blocks, in the order of the call's runs.
-
-    Args:
-        job: the call.
-        part: the call with the runs of one block, whose layout the result shows.
-        found: runs, arrays and timings of each block.
-        blocks: their number, stored ones included.
-        missing: what is missing, in words, where the call was interrupted.
-    """
-    axis = 3 if job.instance.batched else 2
-    runs = np.concatenate([of_block for of_block, _, _ in found])
-    rows = np.argsort(runs)[np.searchsorted(np.sort(runs), job.runs)]
-
-    def together(parts: list) -> Any:
-        return None if parts[0] is None else np.concatenate(parts, axis).take(rows, axis)
-
-    arrays = SimpleNamespace(
-        **{name: together([getattr(one, name) for _, one, _ in found]) for name in FIELDS}
-    )
-    tables = [one.times for _, one, _ in found]
-    arrays.times = (together([one for (one,) in tables]),) if tables[0] else ()
-    work = _summed([work for _, _, work in found])
-    with scope.engine():
-        result = Result.assembled(job, spec_of(part), arrays, work, missing)
-    return dataclasses.replace(result, layout={**result.layout, "blocks": blocks})

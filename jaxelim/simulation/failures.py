@@ -6,7 +6,7 @@ from jaxelim.checks import shipped
 from jaxelim.engine import scores, watching
 from jaxelim.errors import ArgumentError, FamilyError, RuleError
 from jaxelim.families.recorded import tested_family
-from jaxelim.simulation.job import Job
+from jaxelim.simulation.call import CheckedCall
 
 _WRONG = {
     watching.REWARD: ("a reward", "a draw(lanes, nature, arm, pull, noise) of finite rewards"),
@@ -42,11 +42,11 @@ class Place(NamedTuple):
         return f"run {self.run}" + (f" of instance {self.instance}" if batched else "")
 
 
-def failure(job: Job, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
+def failure(call: CheckedCall, arm: int, answer: int, fault: int, place: Place) -> ArgumentError:
     """The error of a run that has failed.
 
     Args:
-        job: the call.
+        call: the call.
         arm, answer: out of range; 0 for none.
         fault: as `Lane.fault`.
         place: where.
@@ -54,29 +54,29 @@ def failure(job: Job, arm: int, answer: int, fault: int, place: Place) -> Argume
     where = place.t, place.run, place.instance
     if fault == watching.STATUS:
         note = f"it gave another status {place.after()}"
-        return RuleError(job.rule, "a fast whose status is ASK or OK", note, None, *where)
+        return RuleError(call.rule, "a fast whose status is ASK or OK", note, None, *where)
     if fault:
-        return _of_a_number(job, fault, place)
+        return _of_a_number(call, fault, place)
     if arm == int(scores.NO_NUMBER):
         note = f"it chose among scores that are NaN {place.at}"
-        return RuleError(job.rule, "a rule whose scores are numbers", note, None, *where)
+        return RuleError(call.rule, "a rule whose scores are numbers", note, None, *where)
     if arm:
-        allowed = f"a rule that chooses arms from 0 to {job.instance.K - 1}"
-        return RuleError(job.rule, allowed, f"it chose arm {arm} {place.at}", arm, *where)
-    argument, allowed = job.problem.in_range(job.instance.K)
+        allowed = f"a rule that chooses arms from 0 to {call.instance.K - 1}"
+        return RuleError(call.rule, allowed, f"it chose arm {arm} {place.at}", arm, *where)
+    argument, allowed = call.problem.in_range(call.instance.K)
     note = f"it gave {answer} {place.after()}"
-    return ArgumentError(argument, job.problem, allowed, note)
+    return ArgumentError(argument, call.problem, allowed, note)
 
 
-def _of_a_number(job: Job, fault: int, place: Place) -> ArgumentError:
+def _of_a_number(call: CheckedCall, fault: int, place: Place) -> ArgumentError:
     """The error of a number that is not finite: of the family, or of a user's problem."""
-    family, (what, allowed) = job.instance.family, _WRONG[fault]
-    first = place.t <= job.initial_pulls * job.instance.K
+    family, (what, allowed) = call.instance.family, _WRONG[fault]
+    first = place.t <= call.initial_pulls * call.instance.K
     at = place.at if fault == watching.REWARD and not first else place.after()
     if fault == watching.MEANS and shipped(tested_family(family)):
         at = f"within the first {place.t} samples of {place.whose}"  # seen at the chunk's end
     note = f"{what} was not finite {at}"
-    if fault == watching.EVIDENCE and shipped(tested_family(family)) and not shipped(job.problem):
+    if fault == watching.EVIDENCE and shipped(tested_family(family)) and not shipped(call.problem):
         allowed = "a shape(seen, answer) whose pieces have finite LLRs"
-        return ArgumentError("problem", job.problem, allowed, note)
+        return ArgumentError("problem", call.problem, allowed, note)
     return FamilyError("family", family, allowed, note, place.t, place.run, place.instance)

@@ -85,13 +85,13 @@ def forecast(
     return Forecast(np.array(needed, float), deltas, runs, cap, shared)
 
 
-def forecast_of(job: Any) -> Forecast | None:
-    """The forecast of a job; None where T* is not cheap or does not exist. It never raises."""
+def forecast_of(call: Any) -> Forecast | None:
+    """The forecast of a call; None where T* is not cheap or does not exist. It never raises."""
     try:
-        if job.instance.arms.size > LARGEST:
+        if call.instance.arms.size > LARGEST:
             return None
-        times = np.atleast_1d(complexity(job.instance, job.problem, gap=0.01).time)
-        cap = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
-        return forecast(times, job.deltas, job.threshold, job.runs.size, cap, job.shared)
+        times = np.atleast_1d(complexity(call.instance, call.problem, gap=0.01).time)
+        runs, cap = call.runs.size, call.cap
+        return forecast(times, call.deltas, call.threshold, runs, cap, call.shared)
     except Exception:  # problems of one's own may raise anything
         return None

@@ -2,41 +2,36 @@
 
 import contextlib
 import signal
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from jaxelim.errors import Interrupted
+from jaxelim.interrupts import Signals
 
 PATIENCE = 3
 """This Ctrl-C of a call is raised at once."""
 
 
-class Interrupts:
+class Interrupts(Signals):
     """While entered, Ctrl-C is noted in `asked` and not raised at once.
 
     It works in the main thread, where SIGINT has Python's own handler; elsewhere Ctrl-C is
     raised as ever.
     """
 
+    numbers = (signal.SIGINT,)
+
     def __init__(self) -> None:
-        self.asked = 0  # times
+        super().__init__()
         self.cut = False  # runs were cut off for it
-        self._compiling = self._ours = False
+        self._compiling = False
 
-    def __enter__(self) -> "Interrupts":
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._note)
-            self._ours = True
-        return self
+    def takes(self, handler: Any) -> bool:
+        """Whether Ctrl-C is Python's own."""
+        return handler is signal.default_int_handler
 
-    def __exit__(self, *_: Any) -> None:
-        if self._ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self.asked += 1
+    def handle(self, number: int, frame: Any) -> None:
+        """Wait for the end of the chunk; but not for ever."""
         if self._compiling and self.asked > 1:
             raise KeyboardInterrupt
         if self.asked >= PATIENCE:

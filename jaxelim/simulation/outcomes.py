@@ -1,123 +1,106 @@
-"""The arrays of a call's runs: a pure function of the checked call."""
+"""The arrays of a call's runs, in the order of the call."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxelim.engine import Carry, Inputs, Outcome, Queue, Spec
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.advance import drive
-from jaxelim.simulation.drive import checked_inputs_of, queue_of, spec_of
+from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.job import Job
+from jaxelim.simulation.plan import Plan, planned
+from jaxelim.simulation.run import Ended, run
+
+RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
+            "tests_sampling", "solves", "log_e")  # fmt: skip
+"""The arrays that runs give; a result has `correct` besides."""
 
 
-def outcomes(job: Job, progress: Any) -> tuple[Outcome, dict]:
-    """Run a job and order its outcomes, which come in the order of finishing.
+@dataclasses.dataclass(frozen=True)
+class Outcomes:
+    """The runs of a call, in its order, for `Result.of`.
 
-    Returns:
-        NumPy arrays [stopping, delta, run, ..], with a batch of instances
-        [instance, stopping, delta, run, ..]; and timings of the work.
+    Attributes:
+        call: with the runs that there are.
+        arrays: of `RECORDED`, [stopping, delta, run, ..], with a batch of instances
+            [instance, stopping, delta, run, ..]; None where nothing was recorded.
+        timings: of the work.
+        layout: of the work.
+        missing: what is missing, in words, where the call was interrupted.
     """
-    interrupts = Interrupts()
-    found, work = started(job, prepared(job), progress, interrupts)
-    if interrupts.asked:  # it was noted while progress was told
-        raise KeyboardInterrupt
-    assert found is not None
-    return found[1], work
+
+    call: CheckedCall
+    arrays: dict[str, np.ndarray | None]
+    timings: dict
+    layout: dict
+    missing: str = ""
 
 
-class Prepared(NamedTuple):
-    """What a job's program is compiled for, and runs on."""
-
-    spec: Spec
-    inputs: Inputs
-    queue: Queue
-    places: np.ndarray  # of `queue_of`
+def outcomes(call: CheckedCall, progress: Any, interrupts: Interrupts) -> Outcomes | None:
+    """Run a call until it is over or interrupted; None if no run was started."""
+    plan = planned(call)
+    return ordered(plan, run(plan, progress, interrupts))
 
 
-def prepared(job: Job, log: int = 0) -> Prepared:
-    """The spec and the checked arguments of a job's program; `log` as for `spec_of`."""
-    spec = spec_of(job, log=log)
-    return Prepared(spec, checked_inputs_of(job, spec), *queue_of(job, spec))
-
-
-def started(
-    job: Job, given: Prepared, progress: Any, interrupts: Interrupts
-) -> tuple[tuple[Job, Outcome, str] | None, dict]:
-    """Run a job until it is over or interrupted.
-
-    Returns:
-        The runs that were started, as `ordered` gives them; timings of the work.
-    """
-    carry, work = drive(job, given.spec, progress, given.inputs, given.queue, interrupts)
-    return ordered(job, given.spec, carry, given.places, interrupts.cut), work
-
-
-def ordered(
-    job: Job, spec: Spec, carry: Carry, places: np.ndarray, cut: bool = False
-) -> tuple[Job, Outcome, str] | None:
-    """The outcomes of the last carry, in the order of the runs.
-
-    Args:
-        job, spec: of the program.
-        carry: its last.
-        places: of `queue_of`.
-        cut: whether runs were cut off: then only those that were started count.
-
-    Returns:
-        The job of these runs, their outcomes, and what is missing, in words. None if no
-        run was started.
+def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
+    """The outcomes of the last carry, which come in the order of finishing.
 
     Raises:
         ArgumentError: rewards that contradict the family.
     """
+    call, spec, carry = plan.call, plan.spec, ended.carry
     raw = carry.out if spec.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
     finished = np.atleast_1d(carry.finished)
     used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.devices)])  # noqa: E731
     rows = jax.tree.map(used, raw)
     dealt = np.repeat(np.arange(spec.devices), finished)
-    which, instance, row = places[:, rows.item * spec.devices + dealt]
-    refuse_degenerate(job, rows.degenerate, row, instance)
-    missing, asked = "", job.runs.size
-    if cut:
+    which, instance, row = plan.places[:, rows.item * spec.devices + dealt]
+    refuse_degenerate(call, rows.degenerate, row, instance)
+    missing, asked = "", call.runs.size
+    if ended.cut:
         if not row.size:
             return None
         kept, row = np.unique(row, return_inverse=True)
-        job = dataclasses.replace(job, runs=job.runs[kept])
+        call = dataclasses.replace(call, runs=call.runs[kept])
         missing = f"{kept.size} of {asked} runs were started"
-        cells = job.instance.size * (1 if job.shared else job.deltas.size)
-        if row.size < kept.size * cells:
+        if row.size < kept.size * call.trajectories:
             missing += "; those of 0 samples were not, on that instance and delta"
 
-    def placed(x):
+    def placed(x: np.ndarray | None) -> np.ndarray | None:
         """[R, S, D, ..] -> [instance, S, delta, run, ..]."""
-        shape = job.instance.size, x.shape[1], job.deltas.size, job.runs.size, *x.shape[3:]
+        if x is None:
+            return None
+        shape = call.instance.size, x.shape[1], call.deltas.size, call.runs.size, *x.shape[3:]
         full = np.zeros(shape, x.dtype)
-        if job.shared:
+        if call.shared:
             full[instance, :, :, row] = x
         else:
             full[instance, :, which, row] = x[:, :, 0]
-        return full if job.instance.batched else full[0]
+        return full if call.instance.batched else full[0]
 
-    times = jax.tree.map(lambda x: x[:, None], rows.times)
-    bare = dataclasses.replace(rows, item=None, times=times, degenerate=None)
-    return job, jax.tree.map(placed, bare), missing
+    recorded = {name: getattr(rows, name, None) for name in RECORDED}
+    known = [x for x in rows.times if x is not None]
+    if known:
+        each = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
+        recorded["elimination_times"] = np.stack(each, 1)
+    arrays = {name: placed(x) for name, x in recorded.items()}
+    return Outcomes(call, arrays, ended.timings, plan.layout, missing)
 
 
-def refuse_degenerate(job: Job, found: Any, row: np.ndarray, instance: np.ndarray) -> None:
+def refuse_degenerate(call: CheckedCall, arms: Any, row: np.ndarray, instance: np.ndarray) -> None:
     """Refuse rewards that contradict the family, of runs [R] at rows of given noise [R].
+
+    `arms`: 1 + an arm whose rewards are all equal, [R], 0 for none; None: never.
 
     Raises:
         ArgumentError: there is such a run; the message names the first.
     """
-    if found is None or not found[: row.size].any():
+    if arms is None or not arms[: row.size].any():
         return
-    bad = np.flatnonzero(found[: row.size])
+    bad = np.flatnonzero(arms[: row.size])
     at = bad[np.lexsort([instance[bad], row[bad]])[0]]
-    where = f"run {job.runs[row[at]]}" + (f" of instance {instance[at]}" * job.instance.batched)
-    argument, given = ("instance", job.instance) if job.noise is None else ("noise", job.noise)
-    note = f"the rewards of arm {int(found[at]) - 1} in {where} are all equal"
-    raise ArgumentError(argument, given, f"rewards that {job.instance.family!r} can draw", note)
+    where = f"run {call.runs[row[at]]}" + (f" of instance {instance[at]}" * call.instance.batched)
+    argument, value = ("instance", call.instance) if call.noise is None else ("noise", call.noise)
+    note = f"the rewards of arm {int(arms[at]) - 1} in {where} are all equal"
+    raise ArgumentError(argument, value, f"rewards that {call.instance.family!r} can draw", note)

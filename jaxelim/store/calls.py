@@ -51,7 +51,7 @@ def settings(job: Any) -> dict:
             raise ArgumentError(name, error.given, allowed, error.note) from None
         for kind in _kinds(value):
             sources[f"{kind.__module__}.{kind.__qualname__}"] = source_hash(kind)
-    found["precision"] = job.layout.precision
+    found["precision"] = job.engine.precision
     # Files of older versions do not have the usual values of the following.
     if job.initial_pulls != 1:
         found["initial_pulls"] = job.initial_pulls

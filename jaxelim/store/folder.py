@@ -14,9 +14,9 @@ from jaxelim.files import (
     flush_folder,
     listed,
     make_folder,
-    uninterrupted,
     write_whole,
 )
+from jaxelim.interrupts import uninterrupted
 from jaxelim.store.block import Block, Entry, slug
 from jaxelim.store.held import Held, Stored, joined
 from jaxelim.store.settings import differences, digest

@@ -13,8 +13,28 @@ from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 
 
+def plain(value: Any) -> Any:
+    """None, a bool, text or a finite number as JSON has it; `NotImplemented` for another value."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating) and np.isfinite(value):
+        return float(value)
+    return NotImplemented
+
+
+def name_of(kind: Any) -> str:
+    """A class's public name, so that moving a module changes no file and no digest."""
+    room = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
+    return f"{room}.{kind.__qualname__}"
+
+
 def canonical(value: Any) -> Any:
     """Convert `value` to JSON that identifies it; a hash replaces each array.
+
+    Results are found by a digest of it, so its form must stay. JSON that gives the value
+    back is `jaxelim.simulation.results.described`.
 
     Names of instances are labels, and are left out. A class is identified by its name
     alone: if you change what your own rule does, give it another name or a field.
@@ -23,37 +43,30 @@ def canonical(value: Any) -> Any:
         ArgumentError: an object that its value does not identify, such as a function. A
             dataclass with __call__ is allowed.
     """
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating) and np.isfinite(value):
-        return float(value)
+    if plain(value) is not NotImplemented:
+        return plain(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        plain = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
+        little = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
         return {
             "array": list(value.shape),
             "dtype": value.dtype.name,
-            "sha256": hashlib.sha256(plain.tobytes()).hexdigest(),
+            "sha256": hashlib.sha256(little.tobytes()).hexdigest(),
         }
     if isinstance(value, list | tuple):
-        return [canonical(one) for one in value]
+        return [canonical(entry) for entry in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: canonical(one) for key, one in value.items()}
+        return {key: canonical(entry) for key, entry in value.items()}
     if isinstance(value, Instance):
         gaussian = type(value.family) is Gaussian
         family = {"noise_std": value.noise_std} if gaussian else {"family": canonical(value.family)}
         return {"arms": canonical(value.arms), "theta": canonical(value.theta), **family}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        # Classes of jaxelim have their public names, so that moving a module changes no digest.
-        room = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
         fields = {
             field.name: canonical(getattr(value, field.name))
             for field in dataclasses.fields(value)
             if not _omitted(field, getattr(value, field.name))
         }
-        return {"class": f"{room}.{kind.__qualname__}", **fields}
+        return {"class": name_of(type(value)), **fields}
     raise ArgumentError(
         "settings",
         value,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.errors import JaxelimError
-from jaxelim.simulation.result import Result
+from jaxelim.simulation.results.result import Result
 
 LUCK = 1e-6
 """The chance that a statistical check fails what is right."""

@@ -13,7 +13,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.live import LiveRun
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.simulation.api import Engine, simulate, trace
-from jaxelim.simulation.result import Result, correct_answer
+from jaxelim.simulation.results.result import Result, correct_answer
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, near, orders

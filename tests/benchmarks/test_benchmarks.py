@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import jaxelim as je
 from benchmarks import (
     alone,
     anchor,
@@ -24,7 +23,7 @@ from benchmarks.calls import arguments
 from benchmarks.cases import CHUNK, Case, Timing, whole_chunks
 from benchmarks.processes import apart
 from jaxelim import catalogue
-from jaxelim.simulation.job import Job
+from tests.calls import checked
 
 ROOT = Path(__file__).parents[2]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the C loop needs gcc")
@@ -134,12 +133,11 @@ def test_every_rule_is_timed_once_where_it_is_defined(monkeypatch):
                 )
     for case in cases:  # each is a valid call
         given, asked = arguments(case)
-        shared = asked["delta"], asked["stopping"], asked["elimination"], je.Heuristic()
-        Job.checked(*given, *shared, 1, 0, asked["max_samples"], 1.0, None, (), asked["engine"])
+        checked(*given, **(asked | {"runs": 1}))
 
 
 def test_kernels_are_named_by_the_functions_they_come_from():
-    text = '''HloModule m
+    text = """HloModule m
 FileNames
 1 "/here/jaxelim/lanes.py"
 2 "/here/jaxelim/problems/top_m.py"
@@ -171,7 +169,7 @@ StackFrames
   %dot.2 = f64[2]{0} dot(%x, %x), metadata={op_name="b" stack_frame_id=1}
   ROOT %cond.3 = (f64[2,64], s32[]) conditional(%p, %x), metadata={op_name="c" stack_frame_id=3}
 }
-'''
+"""
     found = kernels.functions(text)
     assert {name: found[name] for name in ("and_fusion.1", "bare_fusion", "dot.2")} == {
         "and_fusion.1": "TopM.drop (top_m.py)",

@@ -22,9 +22,9 @@ import pytest
 
 import jaxelim as je
 from experiments import cells
+from experiments.cell import Cell
 from jaxelim import cluster, store
 from jaxelim.cluster import clients, environment, executors
-from jaxelim.simulation.cell import Cell
 from jaxelim.store import Block
 from tests.cluster import tasks
 

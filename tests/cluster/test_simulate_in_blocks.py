@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from experiments.cell import Cell
 from jaxelim import cluster, store
 from jaxelim.simulation import blocks
-from jaxelim.simulation.cell import Cell
 from jaxelim.store import calls
 
 ARRAYS = (

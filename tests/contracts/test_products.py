@@ -13,8 +13,8 @@ import jaxelim as je
 from jaxelim import catalogue, engine, scope
 from jaxelim import lower_bound as cx
 from jaxelim.lower_bound import autodiff, optimum, region
-from jaxelim.simulation.drive import inputs_of, queue_of, spec_of
-from jaxelim.simulation.job import Job
+from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
+from tests.calls import checked
 
 RNG = np.random.default_rng(3)
 LINEAR = je.Instance(RNG.normal(size=(5, 3)), [1.0, 0.3, -0.4])
@@ -127,26 +127,11 @@ def program(rule, precision="float32", backend="gpu", **changes):
         "stopping", (je.Native(),) if rule.traits.stopping == ("native",) else (je.LLR(),)
     )
     layout = je.Engine(lanes=16, devices=1, precision=precision, **changes)
-    job = Job.checked(
-        instance,
-        problem,
-        rule,
-        0.1,
-        stopping,
-        None,
-        je.Heuristic(),
-        20,
-        0,
-        1000,
-        1.0,
-        None,
-        (),
-        layout,
-    )
+    call = checked(instance, problem, rule, stopping=stopping, runs=20, ridge=1.0, engine=layout)
     with scope.engine():
-        spec = spec_of(job, backend=backend)
+        spec = spec_of(call, backend=backend)
         made = engine.Program(spec)
-        inputs, queue = inputs_of(job, spec), queue_of(job, spec)[0]
+        inputs, queue = inputs_of(call, spec), queue_of(call, spec)[0]
         return made.advance.jit.trace(inputs, queue, made.empty(inputs, queue), np.int32(1)).jaxpr
 
 

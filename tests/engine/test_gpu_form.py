@@ -12,9 +12,9 @@ import jaxelim as je
 from jaxelim import engine, matrices, scope
 from jaxelim.engine import loop
 from jaxelim.lanes import LaneOps
-from jaxelim.simulation import outcomes
-from jaxelim.simulation.drive import inputs_of, spec_of
-from jaxelim.simulation.job import Job
+from jaxelim.simulation import plan
+from jaxelim.simulation.plan import inputs_of, spec_of
+from tests.calls import checked
 from tests.contracts.test_products import equations, program
 
 GPU, PLAIN = LaneOps(gpu=True), LaneOps()
@@ -44,7 +44,7 @@ def rows(fast):
 
 def as_on_a_gpu(monkeypatch):
     """Compile what a GPU would get."""
-    monkeypatch.setattr(outcomes, "spec_of", functools.partial(spec_of, backend="gpu"))
+    monkeypatch.setattr(plan, "spec_of", functools.partial(spec_of, backend="gpu"))
 
 
 def simulated(name, **more):
@@ -156,16 +156,13 @@ def test_products_and_reductions():
 def test_the_switch_is_the_platform():
     instance, problem, rule = RULES["lingape"]
     layout = je.Engine(lanes=16, devices=1)
-    job = Job.checked(
-        instance, problem, rule, 0.1, (je.LLR(),), None, je.Heuristic(), 20, 0, 1000, 1.0, None,
-        (), layout,
-    )  # fmt: skip
+    call = checked(instance, problem, rule, runs=20, ridge=1.0, engine=layout)
     with scope.engine():
-        here, there = spec_of(job), spec_of(job, backend="gpu")
+        here, there = spec_of(call), spec_of(call, backend="gpu")
         assert here.tuned and not there.tuned
         assert here.family.keeps_products and not there.family.keeps_products
         step = engine.Program(there).loop.step
-        lanes = step.lanes(inputs_of(job, there))
+        lanes = step.lanes(inputs_of(call, there))
         assert lanes.gpu and lanes.flag is None and lanes.alone.gpu
 
 

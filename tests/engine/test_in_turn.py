@@ -109,7 +109,7 @@ def test_one_lane_is_compiled_once_that_pays(returns):
     assert returns == []
     (wide,) = (p for p in engine.program.values() if p.spec.rule == rule)
     assert wide.spec.lanes > 1 and wide.compiled
-    wide.waited = np.inf
+    wide.costs.saved = np.inf
     equal(first, simulated(rule, None))
     assert returns == [24, 8]
     made = [p for p in engine.program.values() if p.spec.rule == rule]
@@ -159,9 +159,7 @@ def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, pol
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"]
-)
+@pytest.mark.parametrize("name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"])
 def test_jobs_of_the_digests(returns, name):
     """The package's rules that say so: every array, entry by entry."""
     job = next(job for job in digests.JOBS if job.name == name)

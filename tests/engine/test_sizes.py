@@ -13,8 +13,8 @@ from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.families import gaussian
 from jaxelim.lanes import LaneOps, places_type
-from jaxelim.simulation import drive, memory
-from jaxelim.simulation.job import Job
+from jaxelim.simulation import memory, plan
+from tests.calls import checked
 
 # Integers
 
@@ -275,24 +275,12 @@ def test_an_estimate_is_near_the_truth():
         "max_samples": 100,
         "engine": je.Engine(lanes=256, devices=1),
     }
-    job = Job.checked(
-        *given,
-        [0.1],
-        je.LLR(),
-        None,
-        je.Heuristic(),
-        20_000,
-        0,
-        100,
-        1,
-        None,
-        (),
-        settings["engine"],
-    )
+    layout = settings["engine"]
+    call = checked(*given, runs=20_000, max_samples=100, ridge=1, engine=layout)
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
-        parts = drive._needs(job, spec, inputs, *engine.outline(spec, inputs))
-        rough = drive._needs(job, spec)
+        parts = plan._needs(call, spec, inputs, *engine.outline(spec, inputs))
+        rough = plan._needs(call, spec)
         program = engine.program(spec, inputs)
         placed = program.place(inputs, queue, program.empty(inputs, queue))
         told = program.advance.jit.lower(*placed, np.int32(0)).compile().memory_analysis()
@@ -371,7 +359,9 @@ def test_a_devices_own_memory(monkeypatch):
         6 * 10**9,
         5 * 10**9,
     )
-    assert str(error) == ("lanes: got 7 (the call would hold 6.0 GB, 4.0 GB of it for lanes); "
-                          "allowed: what fits into the 5.0 GB of memory that are free")
+    assert str(error) == (
+        "lanes: got 7 (the call would hold 6.0 GB, 4.0 GB of it for lanes); "
+        "allowed: what fits into the 5.0 GB of memory that are free"
+    )
     with pytest.raises(je.MemoryLimitError):  # 14 GB of host memory
         memory.check(parts, [Device(None, "cpu")])

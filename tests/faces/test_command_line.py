@@ -76,7 +76,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path[:20])
 def test_files_that_cannot_be_written(here, monkeypatch, capsys, path):
-    monkeypatch.setattr(cli, "simulate", never)
+    monkeypatch.setattr(cli.results, "simulate", never)
     assert cli.main(["run", "linear-d10", "--output", path]) == 2
     shown = repr(str(Path(path)))
     if len(path) < 100:
@@ -115,7 +115,7 @@ def test_a_name_with_nul():
     ],
 )
 def test_figures_that_cannot_be_written(here, monkeypatch, capsys, path, words):
-    monkeypatch.setattr(cli, "complexity", never)
+    monkeypatch.setattr(cli.instances, "complexity", never)
     assert cli.main(["complexity", "linear-d10", "--figure", path]) == 2
     out, err = capsys.readouterr()
     assert (
@@ -137,7 +137,7 @@ def test_figures_of_all_kinds(here, name):
 
 
 def test_options_of_complexity_are_checked_before_anything_is_printed(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "complexity", never)
+    monkeypatch.setattr(cli.instances, "complexity", never)
     for value in ("2", "0", "nan"):
         assert cli.main(["complexity", "linear-d10", "--delta", value]) == 2
         out, err = capsys.readouterr()
@@ -216,7 +216,7 @@ def result():
     ],
 )
 def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, number, words):
-    monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
+    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: result)
     (here / "r.nc").write_text("older")
     write = os.write
 
@@ -237,7 +237,7 @@ def test_a_result_that_cannot_be_written(here, monkeypatch, capsys, result, numb
 
 
 def test_a_result_replaces_an_older_one(here, monkeypatch, result):
-    monkeypatch.setattr(cli, "simulate", lambda *_, **__: result)
+    monkeypatch.setattr(cli.results, "simulate", lambda *_, **__: result)
     (here / "r.nc").write_text("older")
     assert cli.main(["run", "linear-d10", "--output", "r.nc"]) == 0
     with xr.open_dataset("r.nc", engine="h5netcdf") as back:
@@ -249,7 +249,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
     def missing(*_, **__):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "x")
 
-    monkeypatch.setattr(cli, "simulate", missing)
+    monkeypatch.setattr(cli.results, "simulate", missing)
     assert cli.main(["run", "linear-d10"]) == 2
     assert capsys.readouterr().err == "jaxelim: [Errno 2] No such file or directory: 'x'\n"
 

@@ -13,7 +13,7 @@ def test_options_reach_simulate(monkeypatch):
     def simulate(*given, **settings):
         raise Reached(given, settings)
 
-    monkeypatch.setattr(cli, "simulate", simulate)
+    monkeypatch.setattr(cli.results, "simulate", simulate)
     options = {
         "ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
     }  # fmt: skip

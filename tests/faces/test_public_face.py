@@ -301,13 +301,3 @@ def test_importing_the_library_does_not_import_slow_packages():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
-
-
-def test_old_names_of_a_result_work_and_warn():
-    result = je.simulate(EASY, je.BestArm(), je.Uniform(), runs=2, max_samples=50)
-    with pytest.warns(DeprecationWarning, match="Result.work is Result.timings now"):
-        assert result.work is result.timings
-    with pytest.warns(DeprecationWarning, match="Result.plan is Result.layout now"):
-        assert result.plan is result.layout
-    with pytest.warns(DeprecationWarning, match="Instance.singles is Instance.unbatched now"):
-        assert EASY.singles == EASY.unbatched

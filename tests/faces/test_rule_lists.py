@@ -9,7 +9,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.simulation.job import Engine, Job
+from tests.calls import checked
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -41,8 +41,7 @@ def taken(problem, family):
     for rule in catalogue.rules().values():
         stopping = je.Native() if rule.traits.stopping == ("native",) else je.LLR()
         try:
-            Job.checked(instance, problem, rule(), 0.1, stopping, None, je.Heuristic(), 2, 0, 100,
-                        None, None, (), Engine())  # fmt: skip
+            checked(instance, problem, rule(), stopping=stopping)
         except je.UnsupportedError:
             continue
         found.add(rule.__name__)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from tests.calls import checked
 from tests.faces.refusals import nothing_compiles  # noqa: F401 (a fixture)
 
 ARMS = je.Instance.unstructured([0.5, 0.2, 0.0])
@@ -134,15 +135,12 @@ def test_a_stopping_rule(mine, told, delta):
 
 def test_a_good_stopping_rule_is_traced():
     """Its methods pass, so that the refusals above are of their faults."""
-    from jaxelim.simulation.drive import checked_inputs_of, spec_of
-    from jaxelim.simulation.job import Job
+    from jaxelim.simulation.plan import planned
 
-    job = Job.checked(
-        ARMS, je.BestArm(), je.Uniform(), [0.1, 0.2], (je.LLR(), Stop()), None, je.Heuristic(), 2,
-        0, 100, None, None, (), je.Engine(),
-    )  # fmt: skip
+    stops = (je.LLR(), Stop())
+    call = checked(ARMS, je.BestArm(), je.Uniform(), delta=[0.1, 0.2], stopping=stops)
     with je.scope.engine():
-        checked_inputs_of(job, spec_of(job))
+        planned(call)
 
 
 @pytest.mark.parametrize("name", ["llr", "selective", "full", "native"])

@@ -8,31 +8,17 @@ import pytest
 import jaxelim as je
 from jaxelim import catalogue, cli
 from jaxelim.errors import ArgumentError, RidgeWarning
-from jaxelim.simulation.job import Job
+from tests import calls
 
 SPANNING = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.3])
 FLAT = je.Instance([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], [1.0, 0.2, 0.0])
 SMALL = dict(runs=2, max_samples=20)
 
 
-def checked(instance, delta=0.01, ridge=None, threshold=je.Heuristic()):  # noqa: B008 (frozen)
+def checked(instance, **settings):
     """A call as `simulate` checks it, without running it."""
-    return Job.checked(
-        instance,
-        je.BestArm(),
-        je.Uniform(),
-        delta,
-        je.LLR(),
-        None,
-        threshold,
-        2,
-        0,
-        20,
-        ridge,
-        None,
-        (),
-        je.Engine(),
-    )
+    usual = dict(delta=0.01, max_samples=20)
+    return calls.checked(instance, je.BestArm(), je.Uniform(), **(usual | settings))
 
 
 def ridge_of(instance=SPANNING, **settings):

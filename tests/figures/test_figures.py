@@ -333,13 +333,6 @@ def test_sweeps_and_ratios_of_results():
         figures.delta_figure({"x": result}, stopping=2)
 
 
-def test_ratios_take_their_old_order_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="ratio_figure"):
-        figure = figures.ratio_figure(DELTAS, RATIOS)
-    for one, other in zip(figure.axes[0].lines, made("ratio").axes[0].lines, strict=True):
-        np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
-
-
 def test_legends_count_runs_that_were_cut_off():
     instance = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5])
     result = je.simulate(

@@ -10,9 +10,9 @@ import pytest
 import jaxelim as je
 from jaxelim.engine import progress
 from jaxelim.engine.progress import Progress, automatic, in_words, time_left
-from jaxelim.simulation import advance
+from jaxelim.simulation import run
 from jaxelim.simulation.forecast import LARGEST, forecast, forecast_of
-from jaxelim.simulation.job import Job
+from tests.calls import checked
 from tests.results.result_cases import COINS
 
 EASY = je.Instance(np.eye(3), [1.0, 0.8, 0.0], name="easy")
@@ -149,23 +149,16 @@ def test_the_forecast():
     assert f": {samples[0][0]} samples a run" in one.lines(1.0)[0]
 
 
-def job_of(instance, problem=je.BestArm(), rule=je.Uniform(), **changes):  # noqa: B008 (frozen)
-    given = dict(delta=0.1, stopping=je.LLR(), elimination=None, threshold=je.Heuristic(), runs=5,
-                 seed=0, max_samples=1000, ridge=None, noise=None, record=(),
-                 layout=je.Engine()) | changes  # fmt: skip
-    return Job.checked(instance, problem, rule, **given)
-
-
 @pytest.mark.slow  # most of it compiles `complexity`
-def test_the_forecast_of_a_job():
-    job = job_of(COINS, noise=np.full((5, 40), 0.5))
+def test_the_forecast_of_a_call():
+    call = checked(COINS, je.BestArm(), je.Uniform(), runs=5, noise=np.full((5, 40), 0.5))
     time = float(je.complexity(COINS, je.BestArm()).time)
-    found = forecast_of(job)
+    found = forecast_of(call)
     assert found.samples.shape == (1, 1) and found.cap == 40 and found.runs == 5
     assert found.samples[0, 0] == je.practical_time(0.1, 1 / time)
     K = int(LARGEST**0.5) + 1
     large = je.Instance(np.eye(K), np.arange(float(K)))
-    assert forecast_of(job_of(large)) is None
+    assert forecast_of(checked(large, je.BestArm(), je.Uniform())) is None
     assert forecast_of(None) is None
 
 
@@ -175,7 +168,7 @@ def test_a_call_tells_its_cost(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 0.0)
     monkeypatch.setattr(progress.threading, "Thread", AtOnce)
     found = forecast([1000.0], [0.1], je.Heuristic(), 20, 300, True)
-    monkeypatch.setattr(advance, "forecast_of", lambda job: found)
+    monkeypatch.setattr(run, "forecast_of", lambda call: found)
     hard = je.Instance(np.eye(3), [1.0, 0.99, 0.0])
     je.simulate(hard, je.BestArm(), je.Uniform(), runs=20, max_samples=300, progress=True)
     text = terminal.getvalue()

@@ -11,7 +11,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.described import ARRAYS, described, made
+from jaxelim.simulation.results.described import ARRAYS, described, made
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -313,34 +313,11 @@ def test_files_of_other_versions(tmp_path):
     assert je.load_result(path).threshold == repr(MyThreshold())
 
 
-@pytest.mark.parametrize("shipped", [True, False])
-def test_older_files_are_read(shipped, tmp_path):
-    """A file of `to_xarray` has no arms, no theta and no checksum."""
-    coins = je.Instance.unstructured(MEANS, je.Bernoulli())
-    instance = je.load_instance("linear-d10") if shipped else coins
-    result = result_of(instance, rule=je.LinGapE(1.0), problem=je.TopM(2), elimination_times=None)
-    data = result.to_xarray()
-    for name in ("version", "revision", "instance_sha256"):
-        del data.attrs[name]
-    data.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
-    found = je.load_result(tmp_path / "old.nc")
-    assert found.instance == (instance if shipped else repr(coins))
-    assert found.stopping == result.stopping and found.threshold == je.Heuristic()
-    assert found.elimination is None and found.rule == "LinGapE(rate=1.0)"
-    assert str(found.summary()) == str(result.summary())
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(result, name))
-    figures.tau_figure({"a": found})
-    whole = je.load_result(
-        tmp_path / "old.nc", instance=instance, rule=je.LinGapE(1.0), problem=je.TopM(2)
-    )
-    assert whole.equals(dataclasses.replace(result, settings=found.settings))
-    assert back(whole, tmp_path).equals(whole)
-    if not shipped:
-        with pytest.raises(je.ArgumentError, match=r"instance=\.\.\."):
-            found.save(tmp_path / "new.nc")
-        with pytest.raises(je.ArgumentError, match="^instance: .* the file's instance"):
-            je.load_result(tmp_path / "old.nc", instance=je.load_instance("linear-d10"))
+def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
+    """`to_xarray` has no arms, no theta and no checksum."""
+    result_of().to_xarray().to_netcdf(tmp_path / "arrays.nc", engine="h5netcdf")
+    with pytest.raises(je.ResultFileError, match="it holds no result of jaxelim"):
+        je.load_result(tmp_path / "arrays.nc")
 
 
 def test_descriptions_of_plain_values():

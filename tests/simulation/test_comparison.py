@@ -8,7 +8,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation import intervals
+from jaxelim.simulation.results import intervals
 from tests.simulation.comparison_cases import made, pair
 
 

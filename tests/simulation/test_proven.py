@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.simulation.job import Engine, Job
 from jaxelim.simulation.proven import proven
+from tests import calls
 
 MEANS = [1.0, 0.2, 0.0]
 NORMAL = je.Instance.unstructured(MEANS)
@@ -24,9 +24,9 @@ KOOLEN, INTERVALS = je.KaufmannKoolen, je.KaufmannKalyanakrishnan
 
 def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
     """The checked call, which compiles nothing."""
-    return Job.checked(
-        instance, problem, rule, 0.1, stopping, elimination, threshold, 10, 0, 1000, ridge,
-        None, (), Engine(),
+    return calls.checked(
+        instance, problem, rule, threshold=threshold, stopping=stopping, elimination=elimination,
+        ridge=ridge,
     )  # fmt: skip
 
 

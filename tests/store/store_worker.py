@@ -36,6 +36,10 @@ class Cheap:
     def program(self) -> int:
         return self.arms
 
+    @property
+    def task(self):
+        return self
+
     def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
         self.asked.append(runs)
         drawn = [

@@ -8,7 +8,6 @@ it.
 import dataclasses
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
+from jaxelim.store.settings import name_of, plain
 
 ARRAYS = (
     "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
@@ -76,24 +76,18 @@ class NotHere(Exception):
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
     places = (problems, families, tolerance, llr, elimination, resets, thresholds)
-    found = [EpsilonBestArm, *(one for place in places for one in vars(place).values())]
-    found += _below(SamplingRule)
-    return {_name(one): one for one in found if isinstance(one, type) and _own(one)}
+    values = [EpsilonBestArm, *(value for place in places for value in vars(place).values())]
+    values += _below(SamplingRule)
+    return {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
 
 
 def _below(kind: type) -> list[type]:
     """The subclasses of a class, and theirs."""
-    return [one for own in kind.__subclasses__() for one in (own, *_below(own))]
+    return [each for own in kind.__subclasses__() for each in (own, *_below(own))]
 
 
 def _own(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and kind.__module__.startswith("jaxelim.")
-
-
-def _name(kind: Any) -> str:
-    """A class's public name, so that moving a module changes no file."""
-    place = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
-    return f"{place}.{kind.__qualname__}"
 
 
 def described(argument: str, value: Any) -> Any:
@@ -106,37 +100,35 @@ def described(argument: str, value: Any) -> Any:
         return value.description
     if isinstance(value, StoredFamily):
         return json.loads(value.description)
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | np.integer):
-        return int(value)
+    if plain(value) is not NotImplemented:
+        return plain(value)
     if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        return {"float": repr(float(value))}
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        entries = [described(argument, one) for one in value.ravel().tolist()]
+        entries = [described(argument, entry) for entry in value.ravel().tolist()]
         return {"array": entries, "shape": list(value.shape), "dtype": value.dtype.name}
     if isinstance(value, list):
-        return [described(argument, one) for one in value]
+        return [described(argument, entry) for entry in value]
     if isinstance(value, tuple):
-        return {"tuple": [described(argument, one) for one in value]}
+        return {"tuple": [described(argument, entry) for entry in value]}
     if isinstance(value, Mapping):
-        return {"items": [[described(argument, one) for one in pair] for pair in value.items()]}
+        return {"items": [[described(argument, part) for part in pair] for pair in value.items()]}
     return _described_object(argument, value)
 
 
 def _described_object(argument: str, value: Any) -> dict:
     kind = type(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [one.name for one in dataclasses.fields(value)]
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
         settings = {name: described(argument, getattr(value, name)) for name in fields}
-        return {"class": _name(kind), "fields": settings}
+        return {"class": name_of(kind), "fields": settings}
     if callable(value) and _defined(value):
         return {"function": f"{value.__module__}.{value.__qualname__}"}
     stateless = not getattr(value, "__dict__", True)
     if isinstance(value, Family | Problem | SamplingRule | StoppingRule) and stateless:
-        return {"class": _name(kind), "fields": {}}
+        return {"class": name_of(kind), "fields": {}}
     allowed = (
         "what a file can name: a frozen dataclass, also one with __call__, or a function that "
         "a module defines; not a lambda"
@@ -160,27 +152,28 @@ def made(description: Any) -> Any:
         Exception: the class does not take these fields.
     """
     if isinstance(description, list):
-        return [made(one) for one in description]
+        return [made(entry) for entry in description]
     if not isinstance(description, dict):
         return description
     if "float" in description:
         return float(description["float"])
     if "tuple" in description:
-        return tuple(made(one) for one in description["tuple"])
+        return tuple(made(entry) for entry in description["tuple"])
     if "items" in description:
         return {made(key): made(value) for key, value in description["items"]}
     if "array" in description:
-        entries = [made(one) for one in description["array"]]
-        return np.array(entries, description["dtype"]).reshape(description["shape"])
+        array = np.array(made(description["array"]), description["dtype"])
+        return array.reshape(description.get("shape", array.shape))
     if "class" not in description:
         raise NotHere(str(description.get("function", description)))
-    kind: Any = known().get(description["class"])
+    classes, name = known(), description["class"]
+    kind: Any = classes.get(name, classes.get(f"jaxelim.{name}"))
     if kind is None:
-        raise NotHere(description["class"])
+        raise NotHere(name)
     settings = {name: made(value) for name, value in description["fields"].items()}
-    taken = {one.name for one in dataclasses.fields(kind) if one.init}
+    taken = {field.name for field in dataclasses.fields(kind) if field.init}
     if taken != set(settings):
-        raise ValueError(f"{kind.__name__} has the settings {sorted(taken)} here")
+        raise TypeError(f"{kind.__name__} has the settings {sorted(taken)} here")
     return kind(**settings)
 
 
@@ -205,7 +198,7 @@ def recovered(path: Any, argument: str, stored: dict, given: Any = None, **attri
     """
     text, description = stored["text"], stored["value"]
     if given is not None:
-        if not is_older(description) and described(argument, given) != description:
+        if described(argument, given) != description:
             allowed = f"{text}, which the file holds, with equal settings"
             raise ArgumentError(argument, given, allowed)
         return given
@@ -219,32 +212,12 @@ def recovered(path: Any, argument: str, stored: dict, given: Any = None, **attri
         raise ResultFileError(path, f"{problem} ({in_words(error)}); {remedy}") from error
 
 
-def older(text: str) -> dict:
-    """What stands for a part of which an older file has the text alone."""
-    plain = [None, *(one() for one in known().values() if not _needed(one))]
-    found = {repr(one): one for one in plain}
-    if text in found:
-        return {"text": text, "value": described("", found[text])}
-    return {"text": text, "value": {"older": text}}
-
-
-def is_older(description: Any) -> bool:
-    return isinstance(description, dict) and "older" in description
-
-
-def _needed(kind: Any) -> bool:
-    """Whether a class needs settings."""
-    missing = dataclasses.MISSING
-    fields = [one for one in dataclasses.fields(kind) if one.init]
-    return any(one.default is missing and one.default_factory is missing for one in fields)
-
-
-def origin(job: Any) -> dict[str, Any]:
+def origin(call: Any) -> dict[str, Any]:
     """Entries of a result's settings: version, revision, and hashes of instance and noise."""
     from jaxelim import __version__  # this module is imported while jaxelim is
 
-    noise = {} if job.noise is None else {"noise_sha256": _sha256(job.noise)}
-    identity = {"instance_sha256": hash_of(job.instance)}
+    noise = {} if call.noise is None else {"noise_sha256": _sha256(call.noise)}
+    identity = {"instance_sha256": hash_of(call.instance)}
     return {"version": __version__, "revision": REVISION, **identity, **noise}
 
 

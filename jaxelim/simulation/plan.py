@@ -1,4 +1,4 @@
-"""What a job needs on the engine: its spec, inputs and queue; checks of memory."""
+"""What a call is compiled for, and what it runs on: its spec, inputs and queue."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory
-from jaxelim.simulation.job import Engine, Job
+from jaxelim.simulation.call import CheckedCall, Engine
 
 CHUNK = 256
 """Steps of a chunk."""
@@ -31,35 +31,80 @@ more a sample.
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A call, what its program is compiled for, and what that runs on.
+
+    Attributes:
+        call: the checked arguments.
+        spec: of the program.
+        inputs, queue: its arguments, on the host.
+        places: [3, runs]: see `queue_of`.
+    """
+
+    call: CheckedCall
+    spec: Spec
+    inputs: Inputs
+    queue: Queue
+    places: np.ndarray
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """How the runs are laid out, for `Result.layout`."""
+        spec = self.spec
+        by_vmap = spec.vmapped or not spec.rule.traits.lanes_last
+        return {
+            **spec.family.plan(),
+            "lanes": spec.lanes,
+            "chunk": spec.chunk,
+            "devices": spec.devices,
+            "deltas_per_trajectory": spec.deltas,
+            "entrance": "vmap" if by_vmap else "lanes",
+        }
+
+
+def planned(call: CheckedCall, log: int = 0) -> Plan:
+    """The plan of a call, checked before a program or large arrays exist; `log` as in `spec_of`.
+
+    Raises:
+        ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
+        FamilyError, RuleError: a method of the family or of the rule raises, or breaks its
+            contract.
+        MemoryLimitError: the call would hold more memory than is free.
+    """
+    spec = spec_of(call, log=log)
+    return Plan(call, spec, checked_inputs_of(call, spec), *queue_of(call, spec))
+
+
 def used_devices(layout: Engine) -> int:
     """How many of JAX's devices a layout uses, at most."""
     return min(layout.devices or len(jax.devices()), len(jax.devices()))
 
 
-def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
-    """The spec of a job's program.
+def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec:
+    """The spec of a call's program.
 
     Args:
-        job: the call.
+        call: the call.
         log: length of the log of a traced run, 0 for none.
         backend: JAX's name of the platform that it is for; None: the default one.
     """
     backend = jax.default_backend() if backend is None else backend
-    layout = job.layout
-    items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
+    layout = call.engine
+    items = call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
     each = -(-items // devices)
-    family = job.instance.family.settled(
-        instance=job.computed,
-        problem=job.problem,
-        ridge=job.ridge,
-        max_samples=job.max_samples,
-        form=layout.form if job.computed.structure == job.instance.structure else None,
-        sums=job.rule.traits.uses_rewards,
+    family = call.instance.family.settled(
+        instance=call.computed,
+        problem=call.problem,
+        ridge=call.ridge,
+        max_samples=call.max_samples,
+        form=layout.form if call.computed.structure == call.instance.structure else None,
+        sums=call.rule.traits.uses_rewards,
         theta=log > 0,
         tuned=backend == "cpu",
     )
-    one_kernel = backend == "cpu" and not log and _in_one_kernel(job, family)
+    one_kernel = backend == "cpu" and not log and _in_one_kernel(call, family)
     if layout.lanes is not None:
         wanted = layout.lanes
     elif one_kernel:
@@ -74,72 +119,72 @@ def spec_of(job: Job, log: int = 0, backend: str | None = None) -> Spec:
     while most * share < each:
         most *= 2
     lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
-    chunk = layout.chunk or (STARTED if backend == "cpu" and not log and in_turn(job) else CHUNK)
+    chunk = layout.chunk or (STARTED if backend == "cpu" and not log and in_turn(call) else CHUNK)
     chunk = -(-chunk // engine.BURST) * engine.BURST
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
-    queue = 1024 if job.instance.K * len(job.stopping) * job.deltas.size <= 4096 else 64
+    queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
     while queue < each:
         queue *= 2
     return Spec(
-        problem=in_lanes(_scaled_problem(job).static_part()),
+        problem=in_lanes(_scaled_problem(call).static_part()),
         family=family,
-        rule=job.rule.static_part(),
-        stopping=job.stopping,
-        elimination=job.elimination,
-        threshold=job.threshold,
-        per_lane_instances=job.instance.batched,
-        deltas=job.deltas.size if job.shared else 1,
+        rule=call.rule.static_part(),
+        stopping=call.stopping,
+        elimination=call.elimination,
+        threshold=call.threshold,
+        per_lane_instances=call.instance.batched,
+        deltas=call.deltas.size if call.shared else 1,
         lanes=lanes,
         chunk=chunk,
         queue=queue,
-        given_noise=job.noise is not None,
+        given_noise=call.noise is not None,
         precision=layout.precision,
         tuned=backend == "cpu",
         vmapped=layout.vmapped,
-        pair_times="pair_times" in job.record,
+        pair_times="pair_times" in call.record,
         log=log,
         devices=devices,
-        initial_pulls=job.initial_pulls,
-        evidence=job.evidence,
+        initial_pulls=call.initial_pulls,
+        evidence=call.evidence,
         one_kernel=one_kernel,
     )
 
 
-def in_turn(job: Job) -> bool:
-    """Whether one lane takes all runs of a job on a CPU, not only the last ones of the queue."""
-    layout = job.layout
+def in_turn(call: CheckedCall) -> bool:
+    """Whether one lane takes all runs of a call on a CPU, not only the last ones of the queue."""
+    layout = call.engine
     plain = layout.precision == "float64" and not layout.vmapped and layout.lanes is None
-    allowed = job.rule.traits.one_lane and layout.shrink is not False
+    allowed = call.rule.traits.one_lane and layout.shrink is not False
     if not plain or not allowed:
         return False
-    found = job.rule.in_turn(job.computed, job.problem)
+    found = call.rule.in_turn(call.computed, call.problem)
     if not isinstance(found, bool | np.bool_):
         told = f"what in_turn returned is {described(found)}"
-        raise RuleError(job.rule, "an in_turn(instance, problem) that returns True or False", told)
+        raise RuleError(call.rule, "an in_turn(instance, problem) that returns True or False", told)
     return bool(found)
 
 
-def alone(job: Job, spec: Spec) -> Spec:
+def alone(call: CheckedCall, spec: Spec) -> Spec:
     """The spec of the program of one lane beside that of many."""
-    return dataclasses.replace(spec, lanes=1, chunk=spec.chunk if job.layout.chunk else CHUNK)
+    return dataclasses.replace(spec, lanes=1, chunk=spec.chunk if call.engine.chunk else CHUNK)
 
 
-def _in_one_kernel(job: Job, family: Family) -> bool:
+def _in_one_kernel(call: CheckedCall, family: Family) -> bool:
     """Whether the steps of all lanes are compiled into one kernel.
 
     Float32 and batches of instances stay in many: how one kernel rounds them is not tested.
     """
-    allowed = job.computed.structure in job.rule.traits.one_kernel and job.rule.fast is None
-    plain = job.layout.precision == "float64" and not job.layout.vmapped
-    suits = family.one_kernel(job.computed, job.problem)
-    return allowed and plain and not job.instance.batched and suits
+    allowed = call.computed.structure in call.rule.traits.one_kernel and call.rule.fast is None
+    plain = call.engine.precision == "float64" and not call.engine.vmapped
+    suits = family.one_kernel(call.computed, call.problem)
+    return allowed and plain and not call.instance.batched and suits
 
 
-def _scaled_problem(job: Job) -> Problem:
-    return job.problem.scaled(job.instance.family.scale)
+def _scaled_problem(call: CheckedCall) -> Problem:
+    return call.problem.scaled(call.instance.family.scale)
 
 
-def queue_of(job: Job, spec: Spec) -> tuple[Queue, np.ndarray]:
+def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
     """The queue of runs, and the place of each run in the result.
 
     The devices get runs in turn; with several the queue has a leading axis of devices.
@@ -149,22 +194,22 @@ def queue_of(job: Job, spec: Spec) -> tuple[Queue, np.ndarray]:
         The queue, and places [3, runs]: index of delta (-1 where deltas share a
         trajectory), instance and row.
     """
-    deltas = np.argsort(job.deltas, kind="stable")
-    order = [None] if job.shared else deltas
+    deltas = np.argsort(call.deltas, kind="stable")
+    order = [None] if call.shared else deltas
     instance, row = np.meshgrid(
-        np.arange(job.instance.size), np.arange(job.runs.size), indexing="ij"
+        np.arange(call.instance.size), np.arange(call.runs.size), indexing="ij"
     )
     n = instance.size
     which = np.concatenate([np.full(n, -1 if d is None else d) for d in order])
     instance, row = np.tile(instance.ravel(), len(order)), np.tile(row.ravel(), len(order))
     size = which.size
     levels = (
-        np.broadcast_to(job.deltas[:, None], (job.deltas.size, size))
-        if job.shared
-        else job.deltas[which][None]
+        np.broadcast_to(call.deltas[:, None], (call.deltas.size, size))
+        if call.shared
+        else call.deltas[which][None]
     )
     tables = {
-        "run": job.runs[row].astype(np.int32),
+        "run": call.runs[row].astype(np.int32),
         "row": row.astype(np.int32),
         "instance": instance.astype(np.int32),
         "delta": levels.astype(spec.dtype),
@@ -178,49 +223,48 @@ def queue_of(job: Job, spec: Spec) -> tuple[Queue, np.ndarray]:
     return queue, np.stack([which, instance, row])
 
 
-def inputs_of(job: Job, spec: Spec) -> Inputs:
+def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     """What all runs share, as host arrays.
 
     Raises:
         ArgumentError: the rule's `prepare` refuses the instance or the problem.
         RuleError: as `prepared_for`.
     """
-    instance = job.computed
+    instance = call.computed
 
     def real(x):
         x = np.asarray(x)
         return x.astype(spec.dtype) if x.dtype.kind == "f" else x
 
-    prepared = prepared_for(job)
+    prepared = prepared_for(call)
     if not instance.batched:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
-    cap = job.max_samples if job.noise is None else min(job.max_samples, job.noise.shape[1])
     features = instance.arms.reshape(-1, instance.K, instance.d)
-    tables, constants = spec.family.tables(instance), _scaled_problem(job).constants()
+    tables, constants = spec.family.tables(instance), _scaled_problem(call).constants()
     return Inputs(
         flag=np.int32(1),  # type: ignore[arg-type]
-        cap=np.int32(cap),  # type: ignore[arg-type]
+        cap=np.int32(call.cap),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
         nature=jax.tree.map(real, spec.family.nature(instance)),
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),
-        key=random.key(job.seed),
-        noise=job.noise,  # type: ignore[arg-type]
+        key=random.key(call.seed),
+        noise=call.noise,  # type: ignore[arg-type]
     )
 
 
-def prepared_for(job: Job) -> Tree:
+def prepared_for(call: CheckedCall) -> Tree:
     """The arrays of the rule's `prepare`.
 
     Raises:
         RuleError: it raises, or returns what is no array of numbers.
     """
-    rule, instance = job.rule, job.computed
+    rule, instance = call.rule, call.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
     allowed += ", [instance, ..] for a batch" if instance.batched else ""
     try:
-        prepared = rule.prepare(instance, job.problem, job.ridge)
+        prepared = rule.prepare(instance, call.problem, call.ridge)
         arrays = [np.asarray(x) for x in jax.tree.leaves(prepared)]
     except JaxelimError:
         raise
@@ -233,24 +277,17 @@ def prepared_for(job: Job) -> Tree:
     return prepared
 
 
-def checked_inputs_of(job: Job, spec: Spec) -> Inputs:
-    """`inputs_of`, with the checks that remain: before a program or large arrays exist.
-
-    Raises:
-        ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
-        FamilyError, RuleError: a method of the family or of the rule raises, or breaks its
-            contract.
-        MemoryLimitError: the call would hold more memory than is free.
-    """
+def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
+    """`inputs_of`, with the checks that remain; raises as `planned`."""
     if spec.queue + spec.lanes >= 2**31:  # places in the queue are int32
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
-        raise ArgumentError("runs", job.runs.size, allowed)
+        raise ArgumentError("runs", call.runs.size, allowed)
     devices = jax.devices()[: spec.devices]
-    memory.check(_needs(job, spec), devices)
-    constants = _scaled_problem(job).constants()
-    returns.check(spec.family, spec.problem, constants, job.computed, spec.dtype)
-    inputs = inputs_of(job, spec)
-    memory.check(_needs(job, spec, inputs, *engine.outline(spec, inputs)), devices)
+    memory.check(_needs(call, spec), devices)
+    constants = _scaled_problem(call).constants()
+    returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
+    inputs = inputs_of(call, spec)
+    memory.check(_needs(call, spec, inputs, *engine.outline(spec, inputs)), devices)
     return inputs
 
 
@@ -259,28 +296,28 @@ NOISE_COPIES = 5
 
 
 def _needs(
-    job: Job,
+    call: CheckedCall,
     spec: Spec,
     inputs: Inputs | None = None,
     lane: Lane | None = None,
     outcome: Outcome | None = None,
 ) -> list[memory.Part]:
     """A lower bound on what a call will hold; rougher without the outline of its program."""
-    k, layout = job.instance.K, job.layout
-    items = job.instance.size * job.runs.size * (1 if job.shared else job.deltas.size)
+    k, layout = call.instance.K, call.engine
+    items = call.trajectories * call.runs.size
     rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
-    row = memory.of_a_run(k, job.problem.width(k), spec.observers)
+    row = memory.of_a_run(k, call.problem.width(k), spec.observers)
     if outcome is not None:
         row = _bytes(outcome) // spec.lanes
     entry = 12 + real * spec.deltas
     # The tables of `queue_of`; the last term is on the devices too.
     tables = items * (64 + entry) + spec.devices * spec.queue * entry
     parts = [
-        memory.Part("runs", job.runs.size, "its runs and their results", tables + 2 * items * row,
+        memory.Part("runs", call.runs.size, "its runs and their results", tables + 2 * items * row,
                     rows * row + spec.devices * spec.queue * entry),
     ]  # fmt: skip
     lanes = spec.devices * (4 * k * real * spec.lanes if lane is None else _bytes(lane))
-    of_lanes = ("instance", job.instance) if layout.lanes is None else ("lanes", layout.lanes)
+    of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
     drawn = spec.initial_pulls * k + spec.chunk
     noise = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
@@ -291,18 +328,18 @@ def _needs(
         parts.append(
             memory.Part(
                 "max_samples",
-                job.max_samples,
+                call.max_samples,
                 "the log of the run",
                 8 * spec.log,
                 (8 + real) * spec.log,
             )
         )
     if inputs is not None:
-        table = 0 if job.noise is None else spec.devices * job.noise.nbytes
-        parts.append(memory.Part("noise", job.noise, "the noise that is given", 0, table))
+        table = 0 if call.noise is None else spec.devices * call.noise.nbytes
+        parts.append(memory.Part("noise", call.noise, "the noise that is given", 0, table))
         of_instances = inputs.features, inputs.nature, inputs.tables
         shared = spec.devices * _bytes(of_instances)
-        parts.append(memory.Part("instance", job.instance, "what all runs share", 0, shared))
+        parts.append(memory.Part("instance", call.instance, "what all runs share", 0, shared))
     return parts
 
 

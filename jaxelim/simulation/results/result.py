@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,33 +12,34 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
-from jaxelim.simulation import comparison
-from jaxelim.simulation.described import ARRAYS, Text, origin, same_array, same_experiment
 from jaxelim.simulation.p_values import RECORDED_AXES, PValues, p_values, recorded
 from jaxelim.simulation.proven import in_settings, of_settings, proven
-from jaxelim.simulation.summary import BIASED, Summary, summarised
+from jaxelim.simulation.results import comparison
+from jaxelim.simulation.results.described import ARRAYS, Text, origin, same_array, same_experiment
+from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from jaxelim.simulation.comparison import Comparison
+    from jaxelim.simulation.results.comparison import Comparison
 
 
 def correct_answer(instance: Any, problem: Any) -> np.ndarray:
     """The public form of each instance's correct answer: bool [K], with a batch [instance, K]."""
-    given = [(one.theta, one.means, problem.constants()) for one in instance.unbatched]
-    answers = [np.asarray(_answer(problem.static_part(), *one)) for one in given]
+    answers = [
+        np.asarray(_answer(problem.static_part(), alone.theta, alone.means, problem.constants()))
+        for alone in instance.unbatched
+    ]
     return np.stack(answers) if instance.batched else answers[0]
 
 
-def _correct(job: Any, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def _correct(call: Any, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Which public answers are right: bool of their leading axes."""
-    if not job.instance.batched:
-        return job.problem.correct(answers, truth, job.instance.means)
-    each = zip(answers, truth, job.instance.means, strict=True)
-    return np.stack([job.problem.correct(*one) for one in each])
+    if not call.instance.batched:
+        return call.problem.correct(answers, truth, call.instance.means)
+    return np.stack(list(map(call.problem.correct, answers, truth, call.instance.means)))
 
 
 @jitted
@@ -113,16 +113,6 @@ class Result:
         return p_values(self)
 
     @property
-    def work(self) -> dict:
-        """Deprecated name of `timings`."""
-        return _renamed("work", "timings", self.timings)
-
-    @property
-    def plan(self) -> dict:
-        """Deprecated name of `layout`."""
-        return _renamed("plan", "layout", self.layout)
-
-    @property
     def batched(self) -> bool:
         """Whether arrays have a leading axis of instances."""
         return self.samples.ndim == 4
@@ -133,69 +123,47 @@ class Result:
         return ~self.stopped
 
     @staticmethod
-    def assembled(job: Any, spec: Any, arrays: Any, work: dict, interrupted: str = "") -> "Result":
-        """Build it from a job, its spec and the ordered `Outcome` of its runs.
-
-        `interrupted`: what is missing, in words, where the call was interrupted.
-        """
-        found = [x for x in arrays.times if x is not None]
-        times = None
-        if found:
-            each = [np.zeros_like(found[0]) if x is None else x for x in arrays.times]
-            times = np.concatenate(each, 1 if job.instance.batched else 0)
-        truth = correct_answer(job.instance, job.problem)
-        plan = {
-            **spec.family.plan(),
-            "lanes": spec.lanes,
-            "chunk": spec.chunk,
-            "devices": spec.devices,
-            "deltas_per_trajectory": spec.deltas,
-            "entrance": "vmap" if spec.vmapped or not spec.rule.traits.lanes_last else "lanes",
-        }
-        if isinstance(job.threshold, PieceThreshold):
-            plan["looks"] = looks.WORDS
+    def of(outcomes: Any) -> "Result":
+        """The result of the `Outcomes` of a call."""
+        call, arrays = outcomes.call, outcomes.arrays
+        truth = correct_answer(call.instance, call.problem)
+        layout = outcomes.layout
+        if isinstance(call.threshold, PieceThreshold):
+            layout = {**layout, "looks": looks.WORDS}
         settings = {
-            "instance": job.instance.name or repr(job.instance),
-            "problem": repr(job.problem),
-            "rule": repr(job.rule),
-            "stopping": ", ".join(map(repr, job.stopping)),
-            "elimination": repr(job.elimination),
-            "threshold": repr(job.threshold),
-            "seed": job.seed,
-            "max_samples": job.max_samples,
-            "proven": in_settings(proven(job)),
-            "initial_pulls": job.initial_pulls,
-            **({} if job.ridge is None else {"ridge": job.ridge}),
-            "noise": "given" if job.noise is not None else "seeded",
-            **job.instance.family_settings,
-            "precision": spec.precision,
-            **job.rule.report(job.computed, job.problem),
-            **origin(job),
-            **({} if arrays.log_e is None else {"p_values": recorded(job)}),
-            **({"interrupted": interrupted} if interrupted else {}),
+            "instance": call.instance.name or repr(call.instance),
+            "problem": repr(call.problem),
+            "rule": repr(call.rule),
+            "stopping": ", ".join(map(repr, call.stopping)),
+            "elimination": repr(call.elimination),
+            "threshold": repr(call.threshold),
+            "seed": call.seed,
+            "max_samples": call.max_samples,
+            "proven": in_settings(proven(call)),
+            "initial_pulls": call.initial_pulls,
+            **({} if call.ridge is None else {"ridge": call.ridge}),
+            "noise": "given" if call.noise is not None else "seeded",
+            **call.instance.family_settings,
+            "precision": call.engine.precision,
+            **call.rule.report(call.computed, call.problem),
+            **origin(call),
+            **({} if arrays["log_e"] is None else {"p_values": recorded(call)}),
+            **({"interrupted": outcomes.missing} if outcomes.missing else {}),
         }
         return Result(
-            instance=job.instance,
-            problem=job.problem,
-            rule=job.rule,
-            deltas=job.deltas,
-            stopping=job.stopping,
-            runs=job.runs,
-            samples=arrays.samples,
-            stopped=arrays.stopped,
-            answer=arrays.answer,
-            correct=_correct(job, arrays.answer, truth),
-            pulls=arrays.pulls,
-            elimination_times=times,
-            tests_stopping=arrays.tests_stopping,
-            tests_sampling=arrays.tests_sampling,
-            solves=arrays.solves,
-            timings=work,
-            layout=plan,
+            instance=call.instance,
+            problem=call.problem,
+            rule=call.rule,
+            deltas=call.deltas,
+            stopping=call.stopping,
+            runs=call.runs,
+            correct=_correct(call, arrays["answer"], truth),
+            timings=outcomes.timings,
+            layout=layout,
             settings=settings,
-            elimination=job.elimination,
-            threshold=job.threshold,
-            log_e=arrays.log_e,
+            elimination=call.elimination,
+            threshold=call.threshold,
+            **arrays,
         )
 
     @property
@@ -224,12 +192,11 @@ class Result:
             shape. NaN for truncated runs.
 
         Raises:
-            ArgumentError: instance or problem are a loaded file's text; and as `complexity`.
+            ArgumentError: the problem is a loaded file's text; and as `complexity`.
         """
-        for name in ("instance", "problem"):
-            if isinstance(getattr(self, name), Text):
-                allowed = f"{name} itself, by load_result(path, {name}=...)"
-                raise ArgumentError(name, getattr(self, name), allowed)
+        if isinstance(self.problem, Text):
+            allowed = "problem itself, by load_result(path, problem=...)"
+            raise ArgumentError("problem", self.problem, allowed)
         solved = complexity(self.instance, self.problem)
         samples, pulls = np.maximum(self.samples, 1), self.pulls  # 0 where interrupted before
         lead = self.samples.shape[:1] if self.batched else ()
@@ -323,7 +290,7 @@ class Result:
                 with `__call__` is one that it can.
             StoreError: the file cannot be written, such as on a full disk.
         """
-        from jaxelim.simulation.saving import save  # it imports xarray, which is slow
+        from jaxelim.simulation.results.saving import save  # it imports xarray, which is slow
 
         save(self, path)
 
@@ -355,11 +322,6 @@ class Result:
             f"{name}: {value}" for name, value in self.settings.items() if name not in left_out
         ]
         return as_html(table.title, table.rows, [*table.notes, "; ".join(settings)])
-
-
-def _renamed(old: str, new: str, value: dict) -> dict:
-    warnings.warn(f"Result.{old} is Result.{new} now", DeprecationWarning, stacklevel=3)
-    return value
 
 
 def _attribute(value: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxelim.tables import aligned, as_html
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jaxelim.simulation.result import Result
+    from jaxelim.simulation.results.result import Result
 
 BIASED = "the mean of the others is biased low"
 """The note on means where some runs were truncated."""

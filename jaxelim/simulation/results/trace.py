@@ -43,12 +43,12 @@ class Trace:
         return not self.stopped
 
     @staticmethod
-    def assembled(job: Any, carry: Any) -> "Trace":
-        """Build it from a job and the last `Carry` of its run."""
-        raw, log, family = carry.out, carry.log, job.instance.family
-        k = job.initial_pulls * job.instance.K
+    def assembled(call: Any, carry: Any) -> "Trace":
+        """Build it from a call and the last `Carry` of its run."""
+        raw, log, family = carry.out, carry.log, call.instance.family
+        k = call.initial_pulls * call.instance.K
         samples = int(raw.samples[0, 0, 0])
-        arms = np.concatenate([np.arange(k, dtype=np.int32) % job.instance.K, log.arm[k:samples]])
+        arms = np.concatenate([np.arange(k, dtype=np.int32) % call.instance.K, log.arm[k:samples]])
         rewards = np.concatenate([log.first_rewards, log.reward[k:samples]])
         return Trace(
             arms=arms,
@@ -59,7 +59,7 @@ class Trace:
             answer=raw.answer[0, 0, 0],
             pulls=raw.pulls[0, 0, 0],
             elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
-            theta_hat_0=given(job, log.theta_hat_0) * family.scale,
+            theta_hat_0=given(call, log.theta_hat_0) * family.scale,
         )
 
     def __repr__(self) -> str:

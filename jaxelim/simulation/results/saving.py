@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxelim.errors import ArgumentError
 from jaxelim.files import writable_file, write_whole
-from jaxelim.simulation.described import Text, described, spoken
+from jaxelim.simulation.results.described import described, spoken
 from jaxelim.store import checksum
 from jaxelim.store.netcdf import encoded
 
 if TYPE_CHECKING:
-    from jaxelim.simulation.result import Result
+    from jaxelim.simulation.results.result import Result
 
 FORMAT = 1
 """Version of the files' layout; raise it when the layout changes."""
@@ -23,9 +23,6 @@ TABLES = ("settings", "layout", "timings")
 def save(result: "Result", path: Any) -> None:
     """Write a result; see `Result.save`."""
     target = writable_file("path", path_of(path))
-    if isinstance(result.instance, Text):
-        allowed = "an instance: give it to load_result(path, instance=...) first"
-        raise ArgumentError("instance", result.instance, allowed)
     parts = as_json(_experiment(result))
     data = result.to_xarray()
     lead = ("instance",) if result.batched else ()
@@ -55,8 +52,8 @@ def _experiment(result: "Result") -> dict[str, Any]:
     """All of a result but its arrays, as JSON."""
     instance = result.instance
     stopping = [
-        {**spoken("stopping", one), "name": one.name, "eliminates": bool(one.eliminates)}
-        for one in result.stopping
+        {**spoken("stopping", rule), "name": rule.name, "eliminates": bool(rule.eliminates)}
+        for rule in result.stopping
     ]
     return {
         "name": instance.name,

@@ -11,15 +11,15 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation import intervals
-from jaxelim.simulation.intervals import Estimated
-from jaxelim.simulation.summary import Summary
+from jaxelim.simulation.results import intervals
+from jaxelim.simulation.results.intervals import Estimated
+from jaxelim.simulation.results.summary import Summary
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jaxelim.simulation.result import Result
+    from jaxelim.simulation.results.result import Result
 
 _READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings",
          "batched")  # fmt: skip

@@ -1,0 +1,5 @@
+"""`python -m jaxelim.cli`."""
+
+from jaxelim.cli import console
+
+console()

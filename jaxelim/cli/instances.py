@@ -1,0 +1,146 @@
+"""Commands about instances and rules: `jaxelim complexity`, `rules`, `instances`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from jaxelim import catalogue, checks, instances
+from jaxelim.contracts import Problem
+from jaxelim.errors import ArgumentError
+from jaxelim.figures import allocation_figure, figure_file, write
+from jaxelim.instances.instance import Instance
+from jaxelim.live.commands import Compiles
+from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
+from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
+from jaxelim.tables import aligned
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked(Compiles):
+    """An instance, and the problem on it."""
+
+    instance: Annotated[str, tyro.conf.Positional]
+    """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
+    problem: str = "best-arm"
+    """best-arm, best-item, top-m or thresholding. best-item: of the items in the file."""
+    m: int | None = None
+    """Number of arms to find, for top-m; default: the usual m of the instance."""
+    level: float = 0.0
+    """The level, for thresholding."""
+    epsilon: float = 0.0
+    """The slack of best-arm: any arm within it of the largest mean is right."""
+    family: str | None = None
+    """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
+    poisson or exponential; default: the instance's own."""
+    family_setting: tuple[str, ...] = ()
+    """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
+
+    def asked_instance(self) -> Instance:
+        """The instance, with the family that is asked for."""
+        instance = instances.load_instance(self.instance)
+        if self.family is None:
+            if self.family_setting:
+                allowed = "none without --family"
+                raise ArgumentError("family_setting", self.family_setting, allowed)
+            return instance
+        family = catalogue.find_family(self.family, self.family_setting)
+        return Instance(instance.arms, instance.theta, None, instance.name, family)
+
+    def asked_problem(self) -> Problem:
+        """The problem, with the items of the file for best-item; m is the usual one.
+
+        Raises:
+            ArgumentError: m is missing and the instance has no usual one.
+        """
+        m, name = self.m, self.instance
+        if m is None and self.problem == "top-m":
+            m = instances.describe(name).m if name in instances.names() else None
+            if m is None:
+                allowed = "an integer from 1 to K - 1: this instance has no usual one"
+                raise ArgumentError("m", None, allowed)
+        items = instances.load_items(name) if self.problem == "best-item" else None
+        return catalogue.find_problem(self.problem, m, self.level, self.epsilon, items)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardness(Asked):
+    """H*, T*, the lower bounds and the optimal allocation of an instance."""
+
+    delta: float = 0.01
+    """Error probability, for the bounds."""
+    gap: float = 1e-8
+    """Relative duality gap to solve to."""
+    figure: Path | None = None
+    """Draw w* and H_p by piece into this file."""
+
+    def act(self) -> None:
+        """Solve, and print."""
+        checks.real("delta", self.delta, low=0, high=1, open=True)
+        if self.figure is not None:
+            figure_file("figure", self.figure)
+        instance = self.asked_instance()
+        problem = self.asked_problem()
+        solved = complexity(instance, problem, gap=self.gap)
+        bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
+        slack = isinstance(problem, EpsilonBestArm)
+        right = len(problem.right(instance.means)) if slack else 1
+        practical = practical_time(self.delta, solved)
+        print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
+        print(
+            f"  H* = {float(solved.value):.8g} per sample, T* = {float(solved.time):.6g}, "
+            f"duality gap {float(solved.gap):.1e} H*"
+        )
+        if right > 1:
+            kl = float(kl_bound(self.delta, solved, right))
+            print(
+                f"  {right} right answers: as delta falls, E[tau] >= T* log(1/delta) (1 + o(1)); "
+                f"at delta = {self.delta}: E[tau] >= kl((1 - delta)/{right}, delta)/H* = {kl:.1f}"
+            )
+        else:
+            print(
+                f"  at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
+                f"kl(delta, 1 - delta)/H* = {kl:.1f}"
+            )
+        print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
+        weights = solved.allocation
+        largest = weights.argsort()[::-1][:10]
+        print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))
+        if self.figure is not None:
+            write(allocation_figure(solved, str(self.instance)), self.figure)
+            print(f"wrote {self.figure}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """List the sampling rules."""
+
+    markdown: bool = False
+    """As a Markdown table."""
+
+    def act(self) -> None:
+        """Print the table."""
+        rows = catalogue.rule_rows()
+        print(catalogue.markdown(rows) if self.markdown else "\n".join(aligned(rows)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Instances:
+    """List the shipped instances."""
+
+    def act(self) -> None:
+        """Print the table."""
+        rows = [
+            {
+                "name": shipped.name,
+                "arms": shipped.K,
+                "dimensions": shipped.d,
+                "structure": shipped.structure,
+                "problems": ", ".join(shipped.problems),
+                "m": shipped.m or "-",
+                "used in": shipped.used_in,
+            }
+            for shipped in map(instances.describe, instances.names())
+        ]
+        print("\n".join(aligned(rows)))

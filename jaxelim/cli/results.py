@@ -1,0 +1,187 @@
+"""Commands about results: `jaxelim run`, `show`, `plot`, `results`, `merge`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from jaxelim import catalogue, checks, store
+from jaxelim.cli.instances import Asked
+from jaxelim.errors import ArgumentError, StoreError
+from jaxelim.figures import every_figure, save
+from jaxelim.files import make_folder, writable_file
+from jaxelim.simulation.api import Engine, simulate
+from jaxelim.simulation.results.loading import load_result
+from jaxelim.simulation.results.summary import BIASED
+from jaxelim.tables import aligned
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Asked):
+    """Simulate a rule on an instance and print the summary."""
+
+    rule: str = "lingape"
+    """A sampling rule (see `jaxelim rules`)."""
+    setting: tuple[str, ...] = ()
+    """The rule's own settings, NAME=VALUE, as `--setting optimistic=true`."""
+    stopping: tuple[str, ...] = ("llr",)
+    """llr, selective, full, native: one or several, observed on the same runs."""
+    elimination: str = "none"
+    """At sampling: none, selective or full."""
+    delta: tuple[float, ...] = (0.01,)
+    """Error probability, one or several."""
+    threshold: str = "heuristic"
+    """heuristic, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
+
+    Their numbers come from the instance, the problem and the rule.
+    """
+    runs: int = 1000
+    """Number of runs."""
+    seed: int = 0
+    """Seed of the noise."""
+    max_samples: int = checks.MAX_SAMPLES
+    """A run that has drawn so many samples is truncated, and flagged."""
+    ridge: float | None = None
+    """The ridge lambda of the design matrix; default: 0, and 1 with --threshold linear."""
+    initial_pulls: int | None = None
+    """Pulls of each arm before the first check; default: the least that the rewards allow."""
+    lanes: int | None = None
+    """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
+    precision: str = "float64"
+    """float64 or float32."""
+    output: Path | None = None
+    """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
+
+    def act(self) -> None:
+        """Simulate, print the summary, and write the result."""
+        instance = self.asked_instance()
+        problem = self.asked_problem()
+        known = catalogue.stopping_rules()
+        stopping = [catalogue.find("stopping", name, known)() for name in self.stopping]
+        at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
+        if self.output is not None:
+            writable_file("output", self.output)
+        rule = catalogue.rule_with(self.rule, self.setting)
+        threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem, rule)
+        result = simulate(
+            instance, problem, rule, delta=self.delta, stopping=stopping,
+            elimination=catalogue.find("elimination", self.elimination, at_sampling)(),
+            threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
+            ridge=self.ridge, engine=Engine(lanes=self.lanes, precision=self.precision),
+            initial_pulls=self.initial_pulls,
+        )  # fmt: skip
+        print(result.summary())
+        if self.output is not None:
+            result.save(self.output)
+            print(f"wrote {self.output}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """Print the summary of a file that `jaxelim run --output` or `Result.save` wrote."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The file."""
+
+    def act(self) -> None:
+        """Print the summary and the settings."""
+        result = load_result(self.file)
+        print(result.summary())
+        hidden = ("instance", "problem", "rule", "stopping", "elimination", "interrupted", "proven")
+        shown = (f"{key} {value}" for key, value in result.settings.items() if key not in hidden)
+        print("; ".join(shown))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the figures that files of results allow, one rule a file."""
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Files of `jaxelim run --output`, or of `Result.save`."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path()
+    """The folder for the figures; it is made if there is none."""
+    figure: tuple[str, ...] = ()
+    """tau, survival, delta, ratio, active, pulls, comparison: one or several; default: all that
+    the files allow."""
+    format: tuple[str, ...] = ("png",)
+    """png, pdf or both."""
+
+    def act(self) -> None:
+        """Draw, and print the names of the files."""
+        if not self.files:
+            raise ArgumentError("files", self.files, "at least one file of results")
+        endings = [checks.choice("format", ending, ("png", "pdf")) for ending in self.format]
+        names = self.figure
+        if self.output.suffix in (".png", ".pdf"):
+            raise ArgumentError("output", self.output, "a folder; --figure and --format name files")
+        results = [load_result(path) for path in self.files]
+        rules = [str(result.rule) for result in results]
+        labels = [
+            rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
+            for rule, path in zip(rules, self.files, strict=True)
+        ]
+        if len(set(labels)) < len(labels):
+            raise ArgumentError("files", self.files, "files of different rules or names")
+        make_folder(self.output)
+        writable_file("output", self.output / "figure.png")
+        drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
+        for name, figure in drawn.items():
+            for path in save(figure, self.output / name, endings=endings):
+                print(f"wrote {path}")
+        for name, reason in missing.items():
+            print(f"no figure {name}: {reason}")
+        if not drawn:
+            raise ArgumentError("figure", names or "all", "a figure that these files allow")
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """List the cells, runs, means and damaged files of a folder of results."""
+
+    directory: Annotated[Path, tyro.conf.Positional]
+    """The folder, which was an experiment's --output."""
+
+    def act(self) -> int:
+        """Print the table and what is damaged; 1 where something is."""
+        kept = store.Store(self.directory)
+        if not kept.exists():
+            raise StoreError(self.directory, "holds no results: there is no folder 'blocks' in it")
+        cells = kept.cells()
+        rows = [row for cell in cells for row in cell.rows()]
+        print("\n".join(aligned(rows)) if rows else "no finished blocks")
+        if any(row["cut off"] for row in rows):
+            print(f"runs that were cut off are in no mean, and {BIASED}")
+        damaged = [error for cell in cells for error in cell.held.damaged]
+        for error in damaged:
+            print(f"DAMAGED {error}")
+        for path in kept.set_aside():
+            print(f"set aside {path}: was damaged, and computed again")
+        for path in kept.leftovers():
+            print(f"temporary {path}: of a job that is writing now, or of one that was killed")
+        runs = sum(cell.held.runs.size for cell in cells)
+        print(
+            f"{len(cells)} cells, {runs} runs, {len(kept.entries())} files, {len(damaged)} damaged"
+        )
+        return 1 if damaged else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Merge:
+    """Join folders of results, as of several machines; refuse different settings of one name."""
+
+    sources: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of results; they stay as they are."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """The folder for all of it, new or with results already."""
+
+    def act(self) -> int:
+        """Copy blocks; 1 where some are damaged."""
+        done = store.merge(self.sources, self.output)
+        for error in done.damaged:
+            print(f"DAMAGED, left out: {error}")
+        print(
+            f"{self.output}: {len(done.copied)} blocks copied, {len(done.present)} there already, "
+            f"{len(done.damaged)} damaged"
+        )
+        return 1 if done.damaged else 0

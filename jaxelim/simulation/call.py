@@ -1,0 +1,294 @@
+"""A call's arguments, checked on the host before anything compiles."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jaxelim import checks
+from jaxelim.contracts import Problem, SamplingRule, StoppingRule
+from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.errors import ArgumentError
+from jaxelim.instances.instance import Instance
+from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation import memory, p_values, refusals
+from jaxelim.simulation.basis import computed
+from jaxelim.simulation.proven import proven
+from jaxelim.thresholds.mixture import Mixture
+from jaxelim.thresholds.piecewise import PieceThreshold, bound
+
+LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
+RECORDS = ("pair_times", "p_values")
+"""What a call may record beside its arrays."""
+_MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """Layout of the work. `precision` changes results, `form` and `vmapped` may.
+
+    These two round differently. That decides where choices tie on paper, and where
+    features of very different size let rounding grow. Scores of linearly independent
+    arms without a ridge tie to the last digit. The definitions, section 7, say which
+    rules' runs may change. No other field changes a run.
+
+    Args:
+        lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
+            backend and number of runs. With a number, runs stay side by side until the
+            queue is empty, whatever the rule's `in_turn` says.
+        chunk: steps between two refills of the lanes; None: chosen by backend and rule.
+        devices: how many of JAX's devices to use; None: all (never more than
+            there are runs).
+        precision: "float64" or "float32". In float32 the statistics are recomputed
+            every 256 samples, in float64, from counts and compensated reward sums. In
+            float32 the number of lanes can change LazyTaS runs.
+        vmapped: run the rule under `jax.vmap` even where it has a lanes-last form,
+            which is faster and gives the same results. Where rounding alone decides,
+            as where w* is not unique, the two forms may choose differently.
+        form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
+            Where rounding alone decides, forms may choose differently. Linearly
+            independent arms without a ridge have the diagonal one, whatever is given.
+        shrink: take the last runs of the queue one after the other in a single lane,
+            which needs another compilation, for rules whose trait `one_lane` says that
+            this changes nothing; None: on a CPU where it pays. All runs where the rule's
+            `in_turn` says so.
+
+    Raises:
+        ArgumentError: a value is not allowed.
+    """
+
+    lanes: int | None = None
+    chunk: int | None = None
+    devices: int | None = None
+    precision: str = "float64"
+    vmapped: bool = False
+    form: str | None = None
+    shrink: bool | None = None
+
+    def __post_init__(self):
+        for name in ("lanes", "chunk", "devices"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, checks.integer(name, value, low=1))
+        checks.choice("precision", self.precision, ("float64", "float32"))
+        if not isinstance(self.vmapped, bool):
+            raise ArgumentError("vmapped", self.vmapped, "True or False")
+        if self.shrink is not None and not isinstance(self.shrink, bool):
+            raise ArgumentError("shrink", self.shrink, "None, True or False")
+        if self.form is not None:
+            checks.choice("form", self.form, ("arms", "square", "diagonal"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckedCall:
+    """The arguments of `simulate` that decide or lay out its runs, as `checked` returns them.
+
+    Every later part of a call takes this object, and no argument of its own.
+    """
+
+    instance: Instance
+    problem: Problem
+    rule: SamplingRule
+    deltas: np.ndarray
+    stopping: tuple[StoppingRule, ...]
+    elimination: Any
+    threshold: Callable
+    runs: np.ndarray
+    seed: int
+    max_samples: int
+    ridge: float | None
+    noise: np.ndarray | None
+    record: tuple[str, ...]
+    engine: Engine
+    initial_pulls: int  # of each arm
+
+    @staticmethod
+    def checked(
+        *,
+        instance: Any,
+        problem: Any,
+        rule: Any,
+        delta: Any,
+        stopping: Any,
+        elimination: Any,
+        threshold: Any,
+        runs: Any,
+        seed: Any,
+        max_samples: Any,
+        ridge: Any = None,
+        noise: Any = None,
+        record: Any = (),
+        engine: Any = Engine(),  # noqa: B008 (frozen)
+        initial_pulls: Any = None,
+    ) -> "CheckedCall":
+        """Check the arguments, which are those of `simulate`.
+
+        Raises:
+            ArgumentError, UnsupportedError, TieError, MemoryLimitError: as `simulate`.
+        """
+        if not isinstance(instance, Instance):
+            allowed = "an Instance, such as load_instance('linear-d20')"
+            raise ArgumentError("instance", instance, allowed)
+        if not isinstance(problem, Problem):
+            raise ArgumentError("problem", problem, "a problem such as BestArm()")
+        if not isinstance(rule, SamplingRule):
+            raise ArgumentError("rule", rule, "a sampling rule such as LinGapE()")
+        if not isinstance(engine, Engine):
+            raise ArgumentError("engine", engine, "an Engine(...)")
+        family = instance.family
+        deltas = checks.deltas(delta)
+        stopping = _stopping_rules(stopping)
+        _check_runs_fit(instance, problem, deltas, stopping, runs)
+        runs, seed = checks.runs(runs), checks.seed(seed)
+        first = family.initial_pulls * instance.K
+        max_samples = checks.integer("max_samples", max_samples, low=first, high=LONGEST)
+        if engine.precision == "float32" and max_samples > _MAX_SAMPLES_FLOAT32:
+            allowed = f"an integer from {first} to {_MAX_SAMPLES_FLOAT32} with precision='float32'"
+            note = "float32 counts one by one up to 2^24"
+            raise ArgumentError("max_samples", max_samples, allowed, note)
+        initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
+        if ridge is not None:
+            ridge = checks.real("ridge", ridge, low=0)
+        if noise is not None:
+            noise = _noise(noise, runs.size, initial_pulls, instance.K)
+            family.check_noise(noise, engine.precision)
+        family.check_runs(runs, initial_pulls, engine.precision)
+        record = _record(record)
+        for arms, theta in ((alone.arms, alone.theta) for alone in instance.unbatched):
+            problem.check(arms, theta)
+        family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
+        if engine.precision == "float32":
+            refusals.check_float32(instance, problem)
+        ridge = family.ridge_of(ridge, instance, threshold)
+        p_values.check(record, instance, problem, ridge)
+        if isinstance(threshold, PieceThreshold):
+            others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
+            threshold = bound(threshold, instance, problem, **others)
+        call = CheckedCall(
+            instance=instance, problem=problem, rule=rule, deltas=deltas, stopping=stopping,
+            elimination=elimination, threshold=threshold, runs=runs, seed=seed,
+            max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
+            initial_pulls=initial_pulls,
+        )  # fmt: skip
+        refusals.check(call)
+        proven(call)  # refuses what contradicts the threshold's terms
+        family.warn(ridge, instance, threshold, float(deltas.max()))
+        return call
+
+    @cached_property
+    def computed(self) -> Instance:
+        """The instance that the runs are computed on."""
+        return computed(self)
+
+    @property
+    def evidence(self) -> PieceThreshold | None:
+        """The mixture whose evidence is recorded, for p-values; None: nothing is."""
+        if "p_values" not in self.record:
+            return None
+        return self.threshold if isinstance(self.threshold, Mixture) else Mixture(pieces=1)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all deltas can be observed on one trajectory."""
+        return self.deltas.size == 1 or not (
+            self.rule.traits.uses_delta or self.elimination is not None
+        )
+
+    @property
+    def trajectories(self) -> int:
+        """The number of trajectories of each run: of each instance, and of each delta apart."""
+        return self.instance.size * (1 if self.shared else self.deltas.size)
+
+    @property
+    def cap(self) -> int:
+        """The most samples of a run, its noise included."""
+        return (
+            self.max_samples if self.noise is None else min(self.max_samples, self.noise.shape[1])
+        )
+
+    def part(self, runs: np.ndarray) -> "CheckedCall":
+        """This call with some of its runs [n], in the order given, and their noise."""
+        if self.noise is None:
+            return dataclasses.replace(self, runs=runs)
+        order = np.argsort(self.runs)
+        rows = order[np.searchsorted(self.runs, runs, sorter=order)]
+        together = rows.size > 0 and bool((np.diff(rows) == 1).all())  # then the noise is a view
+        noise = self.noise[rows[0] : rows[-1] + 1] if together else self.noise[rows]
+        return dataclasses.replace(self, runs=runs, noise=noise)
+
+
+def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
+    """Noise [runs, T] with a row for each run, which must last for the initial pulls."""
+    noise, first = checks.real_array("noise", noise, ndim=2), initial_pulls * arms
+    if noise.shape[0] != runs or noise.shape[1] < first:
+        least = "K" if initial_pulls == 1 else "initial_pulls K"
+        allowed = f"shape [{runs} runs, at least {least} = {first} samples]"
+        raise ArgumentError("noise", noise.shape, allowed)
+    return noise
+
+
+def _record(record: Any) -> tuple[str, ...]:
+    """The names of what is recorded."""
+    if not isinstance(record, str | Sequence):
+        allowed = f"a sequence of names, of {' and '.join(map(repr, RECORDS))}"
+        raise ArgumentError("record", record, allowed)
+    names = (record,) if isinstance(record, str) else tuple(record)
+    return tuple(checks.choice("record", name, RECORDS) for name in names)
+
+
+def _initial_pulls(given: Any, instance: Instance, max_samples: int) -> int:
+    """The number of initial pulls of each arm; None: the family's least."""
+    family, most = instance.family, max_samples // instance.K
+    if given is None:
+        return family.initial_pulls
+    try:
+        return checks.integer("initial_pulls", given, low=family.initial_pulls, high=most)
+    except ArgumentError:
+        low = f"an integer from {family.initial_pulls}, the least for {family!r},"
+        allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
+        raise ArgumentError("initial_pulls", given, allowed) from None
+
+
+def _check_runs_fit(
+    instance: Instance,
+    problem: Problem,
+    deltas: np.ndarray,
+    stopping: tuple[StoppingRule, ...],
+    runs: Any,
+) -> None:
+    """Refuse a number of runs whose indices and results would not fit into memory.
+
+    Runs before these arrays exist.
+    """
+    if (
+        isinstance(runs, int | np.integer)
+        and not isinstance(runs, bool)
+        and 0 < runs <= checks.MAX_RUNS
+    ):
+        each = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
+        size = int(runs) * (8 + 2 * instance.size * each)
+        memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
+
+
+def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:
+    rules = (stopping,) if isinstance(stopping, StoppingRule) else stopping
+    if (
+        not isinstance(rules, Sequence)
+        or not rules
+        or not all(isinstance(rule, StoppingRule) for rule in rules)
+    ):
+        raise ArgumentError(
+            "stopping", stopping, "a stopping rule such as LLR(), or a non-empty sequence of them"
+        )
+    for rule in rules:
+        if not rule.name:
+            raise ArgumentError("stopping", rule, "a stopping rule whose class has a `name`")
+        if rule.name in KNOWN_STOPPING and not checks.shipped(rule):
+            allowed = f"a `name` other than {', '.join(map(repr, KNOWN_STOPPING))}, which are taken"
+            raise ArgumentError("stopping", rule, allowed)
+    if len({rule.name for rule in rules}) < len(rules):
+        allowed = "stopping rules of different `name`: results are told apart by it"
+        raise ArgumentError("stopping", stopping, allowed)
+    return tuple(rules)

@@ -1,0 +1,202 @@
+"""Refusals of a checked call whose arguments are right one by one, but not together."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxelim import scope
+from jaxelim.contracts import Problem
+from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.errors import ArgumentError, UnsupportedError, in_words
+from jaxelim.instances.instance import Instance
+from jaxelim.problems import BestItem
+from jaxelim.stopping.elimination import SelectiveElimination
+from jaxelim.stopping.resets import Resets
+
+if TYPE_CHECKING:
+    from jaxelim.simulation.call import CheckedCall
+
+_LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
+
+
+def check(call: "CheckedCall") -> None:
+    """Refuse a threshold, a combination or a layout that is not defined.
+
+    Raises:
+        ArgumentError, UnsupportedError: it is not.
+    """
+    _check_threshold(call)
+    _check_combination(call)
+    if isinstance(call.elimination, Resets):
+        _check_alpha(call)
+    for name in ("problem", "rule", "elimination", "threshold"):
+        _check_hashable(name, getattr(call, name))
+    if call.engine.form is not None:
+        _check_form(call.engine.form, call.computed, call.problem)
+
+
+def _check_threshold(call: "CheckedCall") -> None:
+    """Refuse a threshold that is not finite and positive at the times of a run.
+
+    It also must not decrease in t, nor increase in delta.
+    """
+    threshold = call.threshold
+    if not callable(threshold) or isinstance(threshold, type):
+        allowed = "a threshold such as Heuristic(), or a callable of (t, delta)"
+        raise ArgumentError("threshold", threshold, allowed)
+    values = _levels("threshold", threshold, threshold, call)
+    slack = 1e-12 * np.abs(values).max()
+    if np.any(np.diff(values, axis=1) < -slack):
+        raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
+    if np.any(np.diff(values, axis=0) < -slack):
+        raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _check_alpha(call: "CheckedCall") -> None:
+    """Refuse a level alpha of elimination at sampling that is not finite and positive."""
+    elimination, threshold = call.elimination, call.threshold
+    own = elimination.alpha is not None
+    argument, value = ("alpha", elimination.alpha) if own else ("threshold", threshold)
+    _levels(argument, value, lambda t, delta: elimination.level(threshold, t, delta), call)
+
+
+def _levels(argument: str, value: Any, f: Callable, call: "CheckedCall") -> np.ndarray:
+    """f(t, delta) from the largest delta to the smallest, at times of a run: [deltas, times].
+
+    Raises:
+        ArgumentError: f cannot be traced, raises, or does not give one finite number
+            above 0 per t.
+    """
+    # Always 200 times, so that few programs are compiled; in short ranges times repeat.
+    first = call.initial_pulls * call.instance.K
+    times = np.round(np.geomspace(first, max(call.max_samples, first + 1), 200))
+    falling = np.sort(call.deltas)[::-1]
+    like = jax.ShapeDtypeStruct(times.shape, np.float64)
+    with scope.engine():
+        try:
+            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but no tracers
+            values = np.array(
+                [np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling]
+            )
+        except Exception as error:
+            allowed = "a callable of (t, delta) made of jax.numpy operations"
+            raise ArgumentError(argument, value, allowed, f"it raised {in_words(error)}") from error
+    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
+        note = f"it gave {values.dtype} of shape {values.shape[1:]}"
+        raise ArgumentError(argument, value, "one real number per t", note)
+    for allowed, good in (("finite values", np.isfinite(values)), ("values above 0", values > 0)):
+        if not good.all():
+            row, column = np.argwhere(~good)[0]
+            note = (
+                f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
+            )
+            raise ArgumentError(argument, value, allowed, note)
+    return values
+
+
+def _check_hashable(name: str, value: Any) -> None:
+    """Refuse an argument that is not hashable; it is a key in the cache of programs."""
+    try:
+        hash(value)
+    except TypeError as error:
+        allowed = "something hashable, such as a frozen dataclass of hashable fields, or a function"
+        raise ArgumentError(name, value, allowed, in_words(error)) from error
+
+
+def _check_form(form: str, instance: Instance, problem: Problem) -> None:
+    """Refuse a form of the design that is not exact, or that the family does not have."""
+    allowed = list(instance.family.forms(instance, problem))
+    if not allowed:
+        raise ArgumentError("form", form, f"None: {instance.family!r} keeps no design")
+    if form not in allowed:
+        raise ArgumentError("form", form, f"one of {allowed} for this instance and problem")
+
+
+_METHODS = {
+    "design": "a design, such as Gaussian() with one standard deviation",
+    "interval": "confidence intervals of means",
+    "posterior": "a posterior to draw means from",
+    "share": "an information-directed share",
+}
+"""What methods of a family are called in messages."""
+
+
+def _check_combination(call: "CheckedCall") -> None:
+    """Refuse combinations that the paper does not define."""
+    instance, problem, rule = call.instance, call.problem, call.rule
+    family, name, traits = instance.family, type(rule).__name__, rule.traits
+    if not traits.defined_for(problem.name):
+        allowed = f"one that {name} is defined for: {', '.join(traits.problems or ())}"
+        if problem.name == "best-item":
+            allowed += "; items have no pulls and no rewards of their own"
+        raise UnsupportedError("problem", problem, allowed)
+    if problem.epsilon and not traits.slack:
+        raise UnsupportedError("problem", problem, f"epsilon=0: {name} is not defined with slack")
+    if instance.structure not in traits.structures:
+        allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
+        raise UnsupportedError("instance", instance.structure, allowed)
+    if traits.families is not None and family.name not in traits.families:
+        allowed = f"{' or '.join(traits.families)} rewards: {name} is not defined for others"
+        raise UnsupportedError("family", family, allowed)
+    needed = list(rule.needs(family, problem))
+    if traits.families == ("gaussian",):
+        needed.append("design")
+    missing = [method for method in needed if not family.has(method)]
+    if missing:
+        kind = " and ".join(_METHODS.get(method, f"a {method}") for method in missing)
+        allowed = f"a family with {kind}: {name} on {problem.name} is not defined for others"
+        raise UnsupportedError("family", family, allowed)
+    for observer in call.stopping:
+        # A user's own stopping rule is not in the traits: it only observes.
+        if observer.name in KNOWN_STOPPING and observer.name not in traits.stopping:
+            allowed = f"{name} stops by: {', '.join(traits.stopping)}"
+            raise UnsupportedError("stopping", observer, allowed)
+    if call.elimination is not None:
+        _check_elimination(call)
+
+
+def _check_elimination(call: "CheckedCall") -> None:
+    """Refuse an elimination at sampling that is not defined here."""
+    elimination, stopping = call.elimination, list(call.stopping)
+    if not isinstance(elimination, SelectiveElimination | Resets):
+        allowed = "None, SelectiveElimination(), FullElimination() or Resets(...)"
+        raise ArgumentError("elimination", elimination, allowed)
+    if call.problem.epsilon:
+        allowed = "None: elimination at sampling is not defined with slack"
+        raise UnsupportedError("elimination", elimination, allowed)
+    if not call.rule.traits.elimination:
+        allowed = f"None: {type(call.rule).__name__} does not look at pieces when it samples"
+        raise UnsupportedError("elimination", elimination, allowed)
+    if isinstance(elimination, Resets):
+        elimination.check(call.threshold, call.deltas)
+    if elimination.shared and (len(stopping) > 1 or type(stopping[0]) is not type(elimination)):
+        allowed = (
+            f"{elimination!r} alone: with a shared set, sampling stops looking at the pieces that "
+            "this stopping rule has dropped, and any other rule would wait for them for ever"
+        )
+        raise UnsupportedError("stopping", call.stopping, allowed)
+
+
+def check_float32(instance: Instance, problem: Problem) -> None:
+    """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
+    if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
+        return
+    for i, alone in enumerate(instance.unbatched):
+        directions, offsets = problem.half_spaces(alone.arms, alone.theta)
+        # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
+        size = np.abs(directions) @ np.abs(alone.theta) + np.abs(offsets)
+        if problem.name in ("best-arm", "best-item", "top-m"):
+            compared = problem.items if isinstance(problem, BestItem) else alone.arms
+            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(alone.theta)))
+        margin = directions @ alone.theta - offsets
+        lost = margin < _LEAST_GAP * size
+        if lost.any():
+            p = int(np.argmax(lost))
+            which = f"of instance {i} " if instance.batched else ""
+            terms = f"{margin[p]:.3g} between terms of {size[p]:.3g}"
+            note = f"the answer {which}rests on a gap of {terms}"
+            allowed = f"'float64', or 'float32' for gaps of at least {_LEAST_GAP:.1e} of the terms"
+            raise ArgumentError("precision", "float32", allowed, note)
