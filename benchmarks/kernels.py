@@ -131,7 +131,7 @@ def _fields(text: str) -> dict[str, int]:
 
 
 def _function(tables: dict, frame: int) -> str | None:
-    """The innermost function of a stack that is in the library, but not in lanes.py."""
+    """The innermost function of a stack that is in the library, but not in lanes.py or trees.py."""
     while frame in tables["StackFrames"]:
         entry = tables["StackFrames"][frame]
         place = tables["FileLocations"].get(entry["file_location_id"], {})
@@ -141,7 +141,7 @@ def _function(tables: dict, frame: int) -> str | None:
             .get(place.get("function_name_id"), "?")
             .partition(".<locals>")[0]
         )
-        if "jaxelim" in file.parts and file.name != "lanes.py":
+        if "jaxelim" in file.parts and file.name not in ("lanes.py", "trees.py"):
             return f"{name} ({file.name})"
         if entry.get("parent_frame_id") in (None, frame):
             return None

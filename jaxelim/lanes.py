@@ -34,6 +34,15 @@ import numpy as np
 from jax import Array
 
 from jaxelim import matrices
+from jaxelim.numerics.trees import (
+    balanced,
+    by_blocks,
+    first_of_largest,
+    larger,
+    rows_of,
+    smaller,
+    width,
+)
 
 Tree = Any
 _UNROLLED = 10
@@ -50,14 +59,6 @@ def where(condition: Array, new: Tree, old: Tree) -> Tree:
 def index_like(x: Array) -> Array:
     """0, 1, .., n - 1 along the first axis of x ([n] or [n, B]): int32, [n] or [n, 1]."""
     return jnp.arange(x.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (x.ndim - 1))
-
-
-def balanced(combine: Callable, parts: list) -> Any:
-    """Combine the parts in pairs, the results in pairs, and so on: a balanced tree."""
-    while len(parts) > 1:
-        paired = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = paired + parts[2 * len(paired) :]
-    return parts[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,46 +130,6 @@ def _outer(a: Array, b: Array) -> Array:
     return a * b if b.ndim < a.ndim else a[:, None] * b
 
 
-def _block(n: int) -> int:
-    """Length of the blocks in which an axis of length n is folded."""
-    return int(np.ceil(np.sqrt(n)))
-
-
-def _by_blocks(x: Array, fold: Callable) -> Tree:
-    """Apply `fold`, which takes a list of equal arrays, to each block of the first axis.
-
-    The last block may be shorter. Padding it would be slow: XLA:CPU computes the
-    producer of a padding element by element. Returns one entry a block.
-    """
-    n = x.shape[0]
-    width = _block(n)
-    whole = n // width * width
-    blocks = x[:whole].reshape((-1, width) + x.shape[1:])
-    folded = fold([blocks[:, i] for i in range(width)])
-    if whole == n:
-        return folded
-    rest = fold(_rows(x[whole:]))
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), folded, rest)
-
-
-def _rows(x: Array) -> list[Array]:
-    """x[0], x[1], ... This and the functions below use lax, which traces faster than jax.numpy."""
-    return [jax.lax.index_in_dim(x, i, keepdims=False) for i in range(x.shape[0])]
-
-
-def _larger(a: Array, b: Array) -> Array:
-    return jax.lax.select(jax.lax.gt(b, a), b, a)
-
-
-def _smaller(a: Array, b: Array) -> Array:
-    return jax.lax.select(jax.lax.lt(b, a), b, a)
-
-
-def _first_of_largest(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    better = jax.lax.gt(b[0], a[0])
-    return jax.lax.select(better, b[0], a[0]), jax.lax.select(better, b[1], a[1])
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LaneOps:
@@ -223,8 +184,8 @@ class LaneOps:
     def _fold(self, combine: Callable, x: Array) -> Array:
         n = x.shape[0]
         if n > _WIDEST_TREE:
-            x = self.materialize(lambda x: _by_blocks(x, lambda parts: balanced(combine, parts)), x)
-        return self.materialize(lambda x: balanced(combine, _rows(x)), x)
+            x = self.materialize(lambda x: by_blocks(x, lambda parts: balanced(combine, parts)), x)
+        return self.materialize(lambda x: balanced(combine, rows_of(x)), x)
 
     def argmax(self, x: Array) -> Array:
         """The first index of the largest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -233,16 +194,16 @@ class LaneOps:
 
         def largest(parts):
             return balanced(
-                _first_of_largest,
+                first_of_largest,
                 [(x, jax.lax.full_like(x, i, jnp.int32)) for i, x in enumerate(parts)],
             )
 
         n = x.shape[0]
         if n <= _WIDEST_TREE:
-            return self.materialize(lambda x: largest(_rows(x))[1], x)
-        values, place = self.materialize(lambda x: _by_blocks(x, largest), x)
+            return self.materialize(lambda x: largest(rows_of(x))[1], x)
+        values, place = self.materialize(lambda x: by_blocks(x, largest), x)
         row = self.argmax(values)
-        return row * _block(n) + self.take(place, row)
+        return row * width(n) + self.take(place, row)
 
     def argmin(self, x: Array) -> Array:
         """The first index of the smallest entry along axis 0: int32, [] or [B]; x without NaN."""
@@ -252,13 +213,13 @@ class LaneOps:
         """The largest entry along axis 0."""
         if not self._by_trees(x):
             return jnp.max(x, 0)
-        return self._fold(_larger, x)
+        return self._fold(larger, x)
 
     def min(self, x: Array) -> Array:
         """The smallest entry along axis 0."""
         if not self._by_trees(x):
             return jnp.min(x, 0)
-        return self._fold(_smaller, x)
+        return self._fold(smaller, x)
 
     def sum(self, x: Array) -> Array:
         """The sum along axis 0; counts booleans in int32."""
@@ -268,7 +229,7 @@ class LaneOps:
         if counting and x.shape[0] <= _WIDEST_TREE:
             # The conversion is inside, so that XLA never writes the array of integers.
             return self.materialize(
-                lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in _rows(x)]), x
+                lambda x: balanced(jax.lax.add, [row.astype(jnp.int32) for row in rows_of(x)]), x
             )
         return self._fold(jax.lax.add, x.astype(jnp.int32) if counting else x)
 
@@ -278,7 +239,7 @@ class LaneOps:
             return self.sum(x == 0)
         # The comparison is inside: to write and read an array of booleans costs as much as the sum.
         return self.materialize(
-            lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in _rows(x)]), x
+            lambda x: balanced(jax.lax.add, [(row == 0).astype(jnp.int32) for row in rows_of(x)]), x
         )
 
     def any(self, x: Array) -> Array:
@@ -413,7 +374,7 @@ class LaneOps:
         if matrix.shape[1] <= _WIDEST_TREE:
             # A plain left-to-right sum, not a tree: each of its steps is one fused multiply-add.
             def added(matrix, vector):
-                terms = list(map(_outer, _rows(matrix), _rows(vector)))
+                terms = list(map(_outer, rows_of(matrix), rows_of(vector)))
                 terms[1:2] = map(self.rounded, terms[1:2])
                 return functools.reduce(jnp.add, terms)
 

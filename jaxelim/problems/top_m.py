@@ -11,7 +11,8 @@ from jax import Array
 from jaxelim.contracts import PieceSet, Problem, looks
 from jaxelim.contracts.shapes import Rows
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.lanes import LaneOps, balanced, index_like, over_arm_blocks
+from jaxelim.lanes import LaneOps, index_like, over_arm_blocks
+from jaxelim.numerics.trees import balanced
 
 _BITS = 32
 

@@ -12,7 +12,8 @@ from jax import Array
 
 from jaxelim.contracts.shapes import Interval
 from jaxelim.contracts.views import View
-from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps, balanced
+from jaxelim.lanes import ARMS_A_BLOCK, ArmBlock, LaneOps
+from jaxelim.numerics.trees import balanced
 from jaxelim.problems.top_m import largest
 
 
