@@ -62,10 +62,10 @@ def arguments(settings: dict, own: dict[str, Any]) -> tuple[Any, dict[str, Any]]
         ArgumentError: an object of one's own is missing in `own`.
         NotHere, KeyError, TypeError: these are no settings.
     """
-    given = dict(settings)
-    features, names = made(given.pop("arms")), given.pop("names")
+    others = dict(settings)
+    features, names = made(others.pop("arms")), others.pop("names")
     arms = dict(zip(names, features, strict=True)) if names else features
-    return arms, {**given, **{name: decoded(given[name], own[name], name) for name in OWN}}
+    return arms, {**others, **{name: decoded(others[name], own[name], name) for name in OWN}}
 
 
 def versions() -> dict[str, Any]:

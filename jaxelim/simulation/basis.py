@@ -26,7 +26,7 @@ def computed(call: "CheckedCall") -> Instance:
     linear = instance.structure == "linear" and instance.family.has("design") and call.ridge == 0
     free = call.rule.traits.basis_free and not call.problem.uses_theta
     free = free and not isinstance(call.threshold, PieceThreshold) and call.evidence is None
-    if not (linear and free and all(one.name in KNOWN_STOPPING for one in call.stopping)):
+    if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
         return instance
     arms, theta = np.array(instance.arms), np.array(instance.theta)
     for i in np.ndindex(arms.shape[:-2]):
@@ -39,7 +39,7 @@ def computed(call: "CheckedCall") -> Instance:
     return Instance(arms, theta, None, instance.name, instance.family)
 
 
-def given(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:
+def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:
     """An estimate [d] of theta in the coordinates of the call's instance, not a batch."""
     if call.computed is call.instance:
         return theta_hat

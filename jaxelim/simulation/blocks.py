@@ -212,9 +212,9 @@ class _Listener:
     ):
         self.computed: list[Computed] = []
         self.parts, self._kept = parts, kept
-        each = call.trajectories
-        self._bar = Progress(progress, each * call.runs.size)
-        self._each, self._runs, self._samples = each, each * done, 0
+        of_run = call.trajectories
+        self._bar = Progress(progress, of_run * call.runs.size)
+        self._of_run, self._runs, self._samples = of_run, of_run * done, 0
         self._under_way: dict[int, tuple[int, int]] = {}
         if done:
             self._show()
@@ -231,7 +231,7 @@ class _Listener:
             self._kept.write(self.parts[number], content)
         self.computed.append(content)
         self._under_way.pop(number, None)
-        self._runs += self._each * self.parts[number].runs.size
+        self._runs += self._of_run * self.parts[number].runs.size
         self._samples += content.work["samples_drawn"]
         self._show()
 
@@ -259,11 +259,11 @@ class _Kept:
             say(f"removed {path}, left by a job that was killed")
 
     def held(self) -> Any:
-        found = self.store.held(self.settings)
-        for error in found.damaged:
+        held = self.store.held(self.settings)
+        for error in held.damaged:
             say(f"damaged, set aside and computed again: {error}")
-        self.store.put_aside(found.damaged)
-        return found
+        self.store.put_aside(held.damaged)
+        return held
 
     def write(self, call: CheckedCall, block: Computed) -> Path:
         from jaxelim.store import Block

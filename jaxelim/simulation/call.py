@@ -238,17 +238,17 @@ def _record(record: Any) -> tuple[str, ...]:
     return tuple(checks.choice("record", name, RECORDS) for name in names)
 
 
-def _initial_pulls(given: Any, instance: Instance, max_samples: int) -> int:
+def _initial_pulls(pulls: Any, instance: Instance, max_samples: int) -> int:
     """The number of initial pulls of each arm; None: the family's least."""
     family, most = instance.family, max_samples // instance.K
-    if given is None:
+    if pulls is None:
         return family.initial_pulls
     try:
-        return checks.integer("initial_pulls", given, low=family.initial_pulls, high=most)
+        return checks.integer("initial_pulls", pulls, low=family.initial_pulls, high=most)
     except ArgumentError:
         low = f"an integer from {family.initial_pulls}, the least for {family!r},"
         allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
-        raise ArgumentError("initial_pulls", given, allowed) from None
+        raise ArgumentError("initial_pulls", pulls, allowed) from None
 
 
 def _check_runs_fit(
@@ -267,8 +267,8 @@ def _check_runs_fit(
         and not isinstance(runs, bool)
         and 0 < runs <= checks.MAX_RUNS
     ):
-        each = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
-        size = int(runs) * (8 + 2 * instance.size * each)
+        of_run = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
+        size = int(runs) * (8 + 2 * instance.size * of_run)
         memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
 
 

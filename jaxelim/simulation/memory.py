@@ -52,7 +52,7 @@ def _check(parts: Sequence[Part], sizes: Sequence[int], free: int | None) -> Non
     own = [
         (size, part) for part, size in zip(parts, sizes, strict=True) if part.argument == argument
     ]
-    largest = max(own, key=lambda one: one[0])[1]
+    largest = max(own, key=lambda sized: sized[0])[1]
     note = f"the call would hold {gigabytes(needed)}, {gigabytes(most)} of it for {largest.purpose}"
     raise MemoryLimitError(argument, largest.given, needed, free, note)
 
@@ -72,8 +72,8 @@ def available(root: Path = Path("/")) -> int | None:
     The smaller of the system's available memory and the rest of the process's control
     groups (v1 and v2). Their page cache counts as free.
     """
-    found = [_of_the_system(root), *_of_control_groups(root)]
-    known = [size for size in found if size is not None]
+    sizes = [_of_the_system(root), *_of_control_groups(root)]
+    known = [size for size in sizes if size is not None]
     return max(min(known), 0) if known else None
 
 
@@ -100,7 +100,7 @@ def _of_the_system(root: Path) -> int | None:
 
 def _of_control_groups(root: Path) -> list[int]:
     """Free bytes of each control group of this process, and of the groups above them."""
-    found = []
+    free = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -113,11 +113,11 @@ def _of_control_groups(root: Path) -> list[int]:
             continue
         group = top / path.strip("/")
         while True:
-            found += _left(group, *names)
+            free += _left(group, *names)
             if group == top:
                 break
             group = group.parent
-    return found
+    return free
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> list[int]:

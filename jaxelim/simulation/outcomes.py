@@ -82,8 +82,8 @@ def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
     recorded = {name: getattr(rows, name, None) for name in RECORDED}
     known = [x for x in rows.times if x is not None]
     if known:
-        each = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
-        recorded["elimination_times"] = np.stack(each, 1)
+        times = [np.zeros_like(known[0]) if x is None else x for x in rows.times]
+        recorded["elimination_times"] = np.stack(times, 1)
     arrays = {name: placed(x) for name, x in recorded.items()}
     return Outcomes(call, arrays, ended.timings, plan.layout, missing)
 

@@ -77,9 +77,9 @@ def check(record: tuple[str, ...], instance: Any, problem: Any, ridge: float | N
     wrong_answers(problem, instance.K)
 
 
-def recorded(job: Any) -> str:
+def recorded(call: Any) -> str:
     """Which pieces a call records: "pairs" or "sides", of `RECORDED_AXES`."""
-    shape = traced_shape(job.problem, job.instance.K, job.instance.d)
+    shape = traced_shape(call.problem, call.instance.K, call.instance.d)
     return "sides" if isinstance(shape, Levels) else "pairs"
 
 
@@ -104,6 +104,6 @@ def of_pieces(
     """
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
-    found = PValues.of(log_e, answer, wrong, which == "sides")
+    values = PValues.of(log_e, answer, wrong, which == "sides")
     # One mixture covers all directions of linear arms at once.
-    return dataclasses.replace(found, together=found.pairs) if linear else found
+    return dataclasses.replace(values, together=values.pairs) if linear else values

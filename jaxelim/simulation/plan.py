@@ -93,7 +93,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
     layout = call.engine
     items = call.trajectories * call.runs.size
     devices = min(used_devices(layout), items)
-    each = -(-items // devices)
+    of_device = -(-items // devices)
     family = call.instance.family.settled(
         instance=call.computed,
         problem=call.problem,
@@ -116,14 +116,14 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
     share = RUNS_A_LANE if backend == "cpu" and layout.lanes is None else 1
     # No more lanes than runs; by powers of two, so that few sizes are compiled.
     most = LANE_GROUP
-    while most * share < each:
+    while most * share < of_device:
         most *= 2
     lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
     chunk = layout.chunk or (STARTED if backend == "cpu" and not log and in_turn(call) else CHUNK)
     chunk = -(-chunk // engine.BURST) * engine.BURST
     # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
     queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
-    while queue < each:
+    while queue < of_device:
         queue *= 2
     return Spec(
         problem=in_lanes(_scaled_problem(call).static_part()),
@@ -157,11 +157,11 @@ def in_turn(call: CheckedCall) -> bool:
     allowed = call.rule.traits.one_lane and layout.shrink is not False
     if not plain or not allowed:
         return False
-    found = call.rule.in_turn(call.computed, call.problem)
-    if not isinstance(found, bool | np.bool_):
-        told = f"what in_turn returned is {described(found)}"
+    said = call.rule.in_turn(call.computed, call.problem)
+    if not isinstance(said, bool | np.bool_):
+        told = f"what in_turn returned is {described(said)}"
         raise RuleError(call.rule, "an in_turn(instance, problem) that returns True or False", told)
-    return bool(found)
+    return bool(said)
 
 
 def alone(call: CheckedCall, spec: Spec) -> Spec:

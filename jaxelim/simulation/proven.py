@@ -10,71 +10,69 @@ PROVEN = "True"
 """How a result's settings say that all its stops are proven."""
 GIVEN = "the noise was given, and its law is not known"
 """The reason of a call that is proven for rewards of the family's own noise."""
-UNRECORDED = "the file is older than this record"
-"""The reason of a loaded result that does not say it."""
 
 
-def proven(job: Any, truth: bool = True) -> bool | str:
+def proven(call: Any, truth: bool = True) -> bool | str:
     """Whether all stops of a checked call are proven: True, or the reason why not.
 
     Args:
-        job: the checked call.
+        call: the checked call.
         truth: whether theta is the truth, and not a stand-in.
 
     Raises:
         UnsupportedError: the call contradicts the threshold's terms.
         ArgumentError: the threshold's `proof` breaks its contract.
     """
-    instance = job.instance
+    instance = call.instance
     norm = float(np.linalg.norm(instance.theta, axis=-1).max()) / instance.family.scale
     reasons: dict[str, list[str]] = {}
-    for stopping in job.stopping:
-        call = Call(
+    for stopping in call.stopping:
+        terms = Call(
             family=instance.family,
-            problem=job.problem,
-            rule=job.rule,
+            problem=call.problem,
+            rule=call.rule,
             stopping=stopping,
-            elimination=job.elimination,
-            ridge=job.ridge,
+            elimination=call.elimination,
+            ridge=call.ridge,
             structure=instance.structure,
             arms=instance.K,
             dimension=instance.d,
             longest=float(np.linalg.norm(instance.arms, axis=-1).max()),
             theta_norm=norm if truth else None,
         )
-        found = proof_of(job.threshold, call)
-        if found is True and job.noise is not None:
-            found = GIVEN
-        if found is not True:
-            reasons.setdefault(str(found), []).append(stopping.name)
+        reason = proof_of(call.threshold, terms)
+        if reason is True and call.noise is not None:
+            reason = GIVEN
+        if reason is not True:
+            reasons.setdefault(str(reason), []).append(stopping.name)
     if not reasons:
         return True
-    if list(reasons.values()) == [[one.name for one in job.stopping]]:
+    if list(reasons.values()) == [[rule.name for rule in call.stopping]]:
         return next(iter(reasons))
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
 
 
-def in_settings(found: bool | str) -> str:
+def in_settings(reason: bool | str) -> str:
     """As a result's settings have it."""
-    return PROVEN if found is True else str(found)
+    return PROVEN if reason is True else str(reason)
 
 
 def of_settings(settings: dict) -> bool | str:
     """Whether a result's stops are proven, from its settings."""
-    found = settings.get("proven", UNRECORDED)
-    return True if found == PROVEN else str(found)
+    reason = settings["proven"]
+    return True if reason == PROVEN else str(reason)
 
 
-def sentence(threshold: Any, found: bool | str) -> str:
+def sentence(threshold: Any, reason: bool | str) -> str:
     """The threshold and its guarantee, for a summary."""
-    if found is True:
+    if reason is True:
         return f"Threshold {threshold}, proven: an answer is wrong with probability at most delta."
-    return f"Threshold {threshold}, without proof: {found}."
+    return f"Threshold {threshold}, without proof: {reason}."
 
 
-def of_elimination(found: bool | str) -> list[str]:
+def of_elimination(reason: bool | str) -> list[str]:
     """What a summary says of a result that eliminates; nothing where its stops are proven."""
-    if found is True:
+    if reason is True:
         return []
     return [
         "Elimination never tests a refuted piece again, so without proof it may err more often "

@@ -215,9 +215,9 @@ class HostLoop:
         with self.interrupts.noted(), self.interrupts.compiling():
             program = engine.program(single, inputs)
             taken = program.taken_over(inputs, self.plan.queue, many.carry, many.spec)
-            one = self._begun(program, many.inputs, *taken)
+            single_lane = self._begun(program, many.inputs, *taken)
         if not self.interrupts.asked:
-            self.stage, self.many, self.chunks = one, many, 1
+            self.stage, self.many, self.chunks = single_lane, many, 1
 
     def _pays(self, single: Spec) -> bool:
         """Whether one lane should take over now.

@@ -109,11 +109,11 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(value, dict) and value:
         return {
             k: v
-            for key, one in value.items()
-            for k, v in _flat(one, f"{prefix}.{key}" if prefix else key).items()
+            for key, entry in value.items()
+            for k, v in _flat(entry, f"{prefix}.{key}" if prefix else key).items()
         }
-    if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+    if isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
         return {
-            k: v for i, one in enumerate(value) for k, v in _flat(one, f"{prefix}[{i}]").items()
+            k: v for i, entry in enumerate(value) for k, v in _flat(entry, f"{prefix}[{i}]").items()
         }
     return {prefix: value}

@@ -137,15 +137,15 @@ def _named(results: Any) -> "dict[str, Result]":
     """Results by name; in a sequence their rules name them."""
     allowed = "two or more Results, in a mapping from names or in a sequence"
     if isinstance(results, Mapping):
-        named = {str(name): one for name, one in results.items()}
+        named = {str(name): result for name, result in results.items()}
     elif isinstance(results, Sequence):
-        names = [repr(getattr(one, "rule", one)) for one in results]
+        names = [repr(getattr(result, "rule", result)) for result in results]
         often = Counter(names)
         names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
         named = dict(zip(names, results, strict=True))
     else:
         raise ArgumentError("results", results, allowed)
-    wrong = [one for one in named.values() if not all(hasattr(one, name) for name in _READ)]
+    wrong = [x for x in named.values() if not all(hasattr(x, name) for name in _READ)]
     if wrong or len(named) < 2:
         raise ArgumentError("results", wrong[0] if wrong else results, allowed)
     return named
@@ -154,15 +154,15 @@ def _named(results: Any) -> "dict[str, Result]":
 def _apart(a: "Result", b: "Result") -> list[str]:
     """Why runs of two results are not paired, in words; nothing where they are."""
     why = []
-    seeds = [one.settings.get("seed") for one in (a, b)]
+    seeds = [result.settings.get("seed") for result in (a, b)]
     if seeds[0] != seeds[1]:
         why.append(f"their seeds are {seeds[0]} and {seeds[1]}")
     if not np.array_equal(np.sort(a.runs), np.sort(b.runs)):
         why.append("their run indices differ")
     if a.instance != b.instance:
         why.append("their instances differ")
-    given = [one.settings.get("noise_sha256", one.settings.get("noise")) for one in (a, b)]
-    if given[0] != given[1] or given[0] == "given":
+    noises = [r.settings.get("noise_sha256", r.settings.get("noise")) for r in (a, b)]
+    if noises[0] != noises[1] or noises[0] == "given":
         why.append("the noise they were given is not known to be the same")
     return why
 
@@ -171,15 +171,14 @@ def _rows(
     a: "Result", b: "Result", paired: bool, aligned: bool, level: float
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair of results; `aligned`: pairs have equal run indices."""
-    sizes = [one.samples.shape[0] if one.batched else None for one in (a, b)]
+    sizes = [result.samples.shape[0] if result.batched else None for result in (a, b)]
     if sizes[0] != sizes[1]:
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
     shaped = [
-        [x if one.batched else x[None] for x in (one.samples, one.stopped, one.correct)]
-        for one in (a, b)
+        [x if r.batched else x[None] for x in (r.samples, r.stopped, r.correct)] for r in (a, b)
     ]
-    orders = [np.argsort(one.runs) if aligned else np.arange(one.runs.size) for one in (a, b)]
+    orders = [np.argsort(r.runs) if aligned else np.arange(r.runs.size) for r in (a, b)]
     for i in range(sizes[0] or 1):
         for s, r, name in _common_stopping(a, b):
             for d, e, delta in _common_deltas(a, b):
@@ -196,25 +195,25 @@ def _rows(
 
 def _common_stopping(a: "Result", b: "Result") -> list[tuple[int, int, str]]:
     """Indices in both results and the name of each stopping rule to compare."""
-    names = [[rule.name for rule in one.stopping] for one in (a, b)]
+    names = [[rule.name for rule in result.stopping] for result in (a, b)]
     if len(names[0]) == len(names[1]) == 1 and names[0] != names[1]:
         return [(0, 0, f"{names[0][0]} / {names[1][0]}")]
-    found = [(s, names[1].index(name), name) for s, name in enumerate(names[0]) if name in names[1]]
-    if not found:
+    both = [(s, names[1].index(name), name) for s, name in enumerate(names[0]) if name in names[1]]
+    if not both:
         note = f"theirs are {', '.join(names[0])} and {', '.join(names[1])}"
         allowed = "results with a common stopping rule, or with one each"
         raise ArgumentError("results", [a, b], allowed, note)
-    return found
+    return both
 
 
 def _common_deltas(a: "Result", b: "Result") -> list[tuple[int, int, float]]:
     """Indices in both results of each delta that both have, and the delta."""
     other = {float(delta): e for e, delta in enumerate(b.deltas)}
-    found = [(d, other[float(x)], float(x)) for d, x in enumerate(a.deltas) if float(x) in other]
-    if not found:
+    both = [(d, other[float(x)], float(x)) for d, x in enumerate(a.deltas) if float(x) in other]
+    if not both:
         note = f"theirs are {a.deltas.tolist()} and {b.deltas.tolist()}"
         raise ArgumentError("results", [a, b], "results with a common delta", note)
-    return found
+    return both
 
 
 def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, Any]:
@@ -278,13 +277,13 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _proofs(named: "Mapping[str, Result]") -> list[str]:
     """Which results are proven, in words."""
-    found = {name: one.proven for name, one in named.items() if hasattr(one, "proven")}
-    sure = [name for name, one in found.items() if one is True]
+    reasons = {name: r.proven for name, r in named.items() if hasattr(r, "proven")}
+    sure = [name for name, reason in reasons.items() if reason is True]
     proofs = [f"Proven to err with probability at most delta: {', '.join(sure)}."] if sure else []
     lost: dict[Any, list[str]] = {}
-    for name, one in found.items():
-        if one is not True:
-            lost.setdefault(f"{named[name].threshold}: {one}", []).append(name)
+    for name, reason in reasons.items():
+        if reason is not True:
+            lost.setdefault(f"{named[name].threshold}: {reason}", []).append(name)
     return proofs + [f"Without proof: {', '.join(names)}, {why}." for why, names in lost.items()]
 
 

@@ -83,7 +83,7 @@ def known() -> dict[str, type]:
 
 def _below(kind: type) -> list[type]:
     """The subclasses of a class, and theirs."""
-    return [each for own in kind.__subclasses__() for each in (own, *_below(own))]
+    return [below for own in kind.__subclasses__() for below in (own, *_below(own))]
 
 
 def _own(kind: type) -> bool:
@@ -138,10 +138,10 @@ def _described_object(argument: str, value: Any) -> dict:
 
 def _defined(value: Any) -> bool:
     """Whether a function's module has it under its name, as it has no lambda."""
-    found = sys.modules.get(getattr(value, "__module__", None) or "")
+    place: Any = sys.modules.get(getattr(value, "__module__", None) or "")
     for part in getattr(value, "__qualname__", "<").split("."):
-        found = getattr(found, part, None)
-    return found is value and not isinstance(value, type)
+        place = getattr(place, part, None)
+    return place is value and not isinstance(value, type)
 
 
 def made(description: Any) -> Any:
@@ -182,26 +182,26 @@ def spoken(argument: str, value: Any) -> dict:
     return {"text": str(value), "value": described(argument, value)}
 
 
-def recovered(path: Any, argument: str, stored: dict, given: Any = None, **attributes: Any) -> Any:
-    """The part that a file stores: `given` if it is that, else made, else its `Text`.
+def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attributes: Any) -> Any:
+    """The part that a file stores: `passed` if it is that, else made, else its `Text`.
 
     Args:
         path: the file, for messages.
         argument: the name of the part.
         stored: as from `spoken`.
-        given: what the caller passes for it; None for nothing.
+        passed: what the caller passes for it; None for nothing.
         attributes: of the `Text`.
 
     Raises:
-        ArgumentError: `given` is another than the file's.
+        ArgumentError: `passed` is another than the file's.
         ResultFileError: jaxelim's own class does not take the file's settings.
     """
     text, description = stored["text"], stored["value"]
-    if given is not None:
-        if described(argument, given) != description:
+    if passed is not None:
+        if described(argument, passed) != description:
             allowed = f"{text}, which the file holds, with equal settings"
-            raise ArgumentError(argument, given, allowed)
-        return given
+            raise ArgumentError(argument, passed, allowed)
+        return passed
     try:
         return made(description)
     except NotHere:
@@ -249,11 +249,11 @@ def same_array(x: Any, y: Any) -> bool:
     )
 
 
-def same_experiment(one: Any, other: Any) -> bool:
+def same_experiment(result: Any, other: Any) -> bool:
     """Whether two results are of the same experiment; names of instances do not count."""
     parts = ("instance", "problem", "rule", "stopping", "elimination", "threshold")
-    return all(_same(getattr(one, name), getattr(other, name)) for name in parts) and all(
-        one.settings.get(name) == other.settings.get(name) for name in _KEPT
+    return all(_same(getattr(result, name), getattr(other, name)) for name in parts) and all(
+        result.settings.get(name) == other.settings.get(name) for name in _KEPT
     )
 
 

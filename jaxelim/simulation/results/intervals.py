@@ -89,11 +89,11 @@ def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Es
     for side in (0, 1):
         end = value
         for _ in range(_STEPS):
-            found = _fieller(of, float(stdtrit(of.freedom(end), (1 + level) / 2)))[side]
-            if not math.isfinite(found) or abs(found - end) <= 1e-14 * abs(end):
-                end = found
+            bound = _fieller(of, float(stdtrit(of.freedom(end), (1 + level) / 2)))[side]
+            if not math.isfinite(bound) or abs(bound - end) <= 1e-14 * abs(end):
+                end = bound
                 break
-            end = found
+            end = bound
         ends.append(end)
     return Estimated(value, *ends)
 
@@ -134,5 +134,5 @@ def rates_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
     if paired:
         return sign_test(int((a & ~b).sum()), int((b & ~a).sum()))
     table = [[int(x.sum()), int((~x).sum())] for x in (a, b)]
-    found: Any = stats.fisher_exact(table)
-    return float(found.pvalue)
+    fisher: Any = stats.fisher_exact(table)
+    return float(fisher.pvalue)

@@ -110,7 +110,7 @@ def _notes(result: "Result") -> list[str]:
     notes.append(sentence(result.threshold, result.proven))
     if "looks" in result.layout:
         notes.append(f"It looked {result.layout['looks']}.")
-    if result.elimination is not None or any(one.eliminates for one in result.stopping):
+    if result.elimination is not None or any(rule.eliminates for rule in result.stopping):
         notes += of_elimination(result.proven)
     drawn = max(result.timings["samples_drawn"], 1)
     seconds, compiling = result.timings["seconds"], result.timings["compile_seconds"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.simulation.basis import given
+from jaxelim.simulation.basis import in_the_given_coordinates
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -59,7 +59,7 @@ class Trace:
             answer=raw.answer[0, 0, 0],
             pulls=raw.pulls[0, 0, 0],
             elimination_times=None if raw.times[0] is None else raw.times[0][0, 0],
-            theta_hat_0=given(call, log.theta_hat_0) * family.scale,
+            theta_hat_0=in_the_given_coordinates(call, log.theta_hat_0) * family.scale,
         )
 
     def __repr__(self) -> str:
