@@ -7,27 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxelim.checks import name_of, plain
 from jaxelim.engine import REVISION as REVISION
 from jaxelim.errors import ArgumentError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-
-
-def plain(value: Any) -> Any:
-    """None, a bool, text or a finite number as JSON has it; `NotImplemented` for another value."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating) and np.isfinite(value):
-        return float(value)
-    return NotImplemented
-
-
-def name_of(kind: Any) -> str:
-    """A class's public name, so that moving a module changes no file and no digest."""
-    room = "jaxelim" if kind.__module__.startswith("jaxelim.") else kind.__module__
-    return f"{room}.{kind.__qualname__}"
 
 
 def canonical(value: Any) -> Any:

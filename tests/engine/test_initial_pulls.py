@@ -150,9 +150,8 @@ def test_results_name_them():
     assert settings[0] == settings[1] and "initial_pulls" not in settings[0]
     assert settings[2] == {**settings[0], "initial_pulls": 2}
     assert digest(settings[2]) != digest(settings[0])
-    data, _ = dataclasses.replace(cell, initial_pulls=6, max_samples=20).compute(
-        np.arange(3), lambda *_: None
-    )
+    more = dataclasses.replace(cell, initial_pulls=6, max_samples=20)
+    data, _ = more.task.compute(np.arange(3), lambda *_: None)
     assert (data["pulls"].values >= 6).all()
 
 

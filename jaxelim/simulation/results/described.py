@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxelim import families, problems, thresholds
+from jaxelim.checks import name_of, plain
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, ResultFileError, in_words
@@ -22,7 +23,6 @@ from jaxelim.instances.instance import Instance
 from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
-from jaxelim.store.settings import name_of, plain
 
 ARRAYS = (
     "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
@@ -87,7 +87,10 @@ def _below(kind: type) -> list[type]:
 
 
 def _own(kind: type) -> bool:
-    return dataclasses.is_dataclass(kind) and kind.__module__.startswith("jaxelim.")
+    """Whether a class is a dataclass of jaxelim; a copy by another import is none."""
+    module = sys.modules.get(kind.__module__)
+    own = kind.__module__.startswith("jaxelim.") and getattr(module, kind.__name__, None) is kind
+    return own and dataclasses.is_dataclass(kind)
 
 
 def described(argument: str, value: Any) -> Any:
