@@ -14,7 +14,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.simulation import blocks
 from jaxelim.simulation.call import CheckedCall, Engine
 from jaxelim.simulation.interrupts import Interrupts, interruptible
-from jaxelim.simulation.outcomes import outcomes, refuse_degenerate
+from jaxelim.simulation.outcomes import ordered, refuse_degenerate
 from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.trace import Trace
@@ -199,9 +199,10 @@ def _simulated(call: CheckedCall, progress: Any) -> Result:
     Raises:
         Interrupted: Ctrl-C; it carries the runs that were started.
     """
+    plan = planned(call)
     with Interrupts() as interrupts:
-        runs = outcomes(call, progress, interrupts)
-        result = None if runs is None else Result.of(runs)
+        outcomes = ordered(plan, run_plan(plan, progress, interrupts))
+        result = None if outcomes is None else Result.of(outcomes)
     if result is None:
         raise Interrupted("interrupted before a run was started: there is no result")
     if interrupts.asked:
@@ -217,7 +218,7 @@ def _traced(call: CheckedCall) -> Trace:
     carry = run_plan(planned(call, log=length), False).carry
     first = np.zeros(1, int)
     refuse_degenerate(call, carry.out.degenerate, first, first)
-    return Trace.assembled(call, carry)
+    return Trace.of(call, carry)
 
 
 __all__ = ["Engine", "simulate", "trace"]

@@ -15,8 +15,10 @@ from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, ClusterError, Interrupted
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.outcomes import RECORDED, Outcomes, outcomes
+from jaxelim.simulation.outcomes import RECORDED, Outcomes, ordered
+from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.run import run
 
 MOST = 10_000
 """Runs of a block by default, at most."""
@@ -43,7 +45,8 @@ class Simulation:
         assert np.array_equal(runs, self.call.runs)
         interrupts = Interrupts()
         with scope.engine():
-            block = outcomes(self.call, progress, interrupts)
+            plan = planned(self.call)
+            block = ordered(plan, run(plan, progress, interrupts))
         if interrupts.asked or block is None:  # it was noted while progress was told
             raise KeyboardInterrupt
         layout = {f"{_LAYOUT}{name}": value for name, value in block.layout.items()}

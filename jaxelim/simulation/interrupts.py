@@ -23,7 +23,6 @@ class Interrupts(Signals):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cut = False  # runs were cut off for it
         self._compiling = False
 
     def takes(self, handler: Any) -> bool:

@@ -8,9 +8,8 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.call import CheckedCall
-from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.plan import Plan, planned
-from jaxelim.simulation.run import Ended, run
+from jaxelim.simulation.plan import Plan
+from jaxelim.simulation.run import Ended
 
 RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
             "tests_sampling", "solves", "log_e")  # fmt: skip
@@ -37,14 +36,8 @@ class Outcomes:
     missing: str = ""
 
 
-def outcomes(call: CheckedCall, progress: Any, interrupts: Interrupts) -> Outcomes | None:
-    """Run a call until it is over or interrupted; None if no run was started."""
-    plan = planned(call)
-    return ordered(plan, run(plan, progress, interrupts))
-
-
 def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
-    """The outcomes of the last carry, which come in the order of finishing.
+    """The outcomes, which come in the order of finishing; None if no run was started.
 
     Raises:
         ArgumentError: rewards that contradict the family.

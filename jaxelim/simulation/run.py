@@ -120,6 +120,7 @@ class HostLoop:
         self.many: _Stage | None = None  # many lanes, before one lane took over
         self.resumed = False  # one lane has left runs to many lanes
         self.failing = False  # a run has failed in one lane
+        self.cut = False  # runs were cut off
 
     def run(self) -> Ended:
         """Advance until every run is over, or those in the lanes are cut off."""
@@ -289,7 +290,7 @@ class HostLoop:
         if queue.parked is None:
             queue = dataclasses.replace(queue, length=np.array(stage.carry.next))
         stage = stage._replace(inputs=inputs, queue=queue).on_devices()
-        self.stage, self.interrupts.cut = stage.advanced(_MOST_CHUNKS), True
+        self.stage, self.cut = stage.advanced(_MOST_CHUNKS), True
 
     def ended(self) -> Ended:
         """The last carry and what the work has taken."""
@@ -302,7 +303,7 @@ class HostLoop:
             "samples_computed": self.computed,
             "choose_rounds": int(np.sum(carry.chooses)),
         }
-        return Ended(carry, timings, self.interrupts.cut)
+        return Ended(carry, timings, self.cut)
 
     def _worked(self) -> float:
         """Seconds since the beginning without compilation."""

@@ -489,7 +489,7 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
     options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
     for cell in figure1_right.jobs(options).values():
-        data, _ = cell.compute(np.arange(500), lambda *_: None)
+        data, _ = cell.task.compute(np.arange(500), lambda *_: None)
         ratio = figure1_right.ratios(data)
         assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
         x = np.log(1 / np.array(delta))

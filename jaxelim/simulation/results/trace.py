@@ -43,7 +43,7 @@ class Trace:
         return not self.stopped
 
     @staticmethod
-    def assembled(call: Any, carry: Any) -> "Trace":
+    def of(call: Any, carry: Any) -> "Trace":
         """Build it from a call and the last `Carry` of its run."""
         raw, log, family = carry.out, carry.log, call.instance.family
         k = call.initial_pulls * call.instance.K
