@@ -14,7 +14,7 @@ import pytest
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
-from jaxelim.simulation import drive
+from jaxelim.simulation import plan
 
 EVERY_T = 255
 """A run looks at every t up to here."""
@@ -147,7 +147,7 @@ def test_refusals_by_name():
 
 
 def test_priors_that_there_are_not_are_refused_before_anything_compiles(monkeypatch):
-    monkeypatch.setattr(drive, "checked_inputs_of", None)  # the first step after the checks
+    monkeypatch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
     coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
     for instance, prior, allowed in (
         (LINEAR, (0.0, 1.0), "None for linear arms"), (UNSTRUCTURED, (0.0, 1e-200), "from 1e-12"),
@@ -188,7 +188,7 @@ def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch
         return je.simulate(*given, threshold=threshold, stopping=stopping, **settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr(drive, "checked_inputs_of", None)  # the first step after the checks
+        patch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
         for rule, allowed in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
             name = type(rule).__name__
             match = f"stopping: got .*{allowed}: the native test of {name} .* ByPiece has no arm_l"
@@ -215,7 +215,7 @@ def test_a_number_of_wrong_answers_is_checked(given, monkeypatch):
             return given
 
     jax.tree_util.register_static(Odd)
-    monkeypatch.setattr(drive, "checked_inputs_of", None)
+    monkeypatch.setattr(plan, "checked_inputs_of", None)
     found = "wrong_answers raised ZeroDiv" if isinstance(given, Exception) else repr(given)
     for settings in (dict(threshold=je.Mixture()), dict(record=("p_values",))):
         match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
