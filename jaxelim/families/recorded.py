@@ -207,7 +207,7 @@ class Recorded(Stacks):
         return self.family.for_arms(arms)
 
     def law(self) -> str:
-        """That of Bernoulli rewards drawn with replacement, which have any law on [0, 1].
+        """Bernoulli's with replacement: draws from zeros and ones have no other law.
 
         Else why no proof covers the rewards.
         """
@@ -215,7 +215,7 @@ class Recorded(Stacks):
             drawn = "without replacement" if self.order == "permuted" else "in a given order"
             return f"recorded rewards {drawn} are no independent draws"
         if isinstance(self.family, Bernoulli):
-            return self.family.law()
+            return self.family.stated_law()
         return f"the law of recorded rewards is that of their stacks, and not of {self.family!r}"
 
     def check(self, instance: "Instance") -> None:

@@ -75,7 +75,9 @@ def simulate(
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
-            was eliminated.
+            was eliminated. ("p_values",) to record the evidence of every ordered pair,
+            for `Result.p_values`. It costs [K, K] numbers a run, and at each look the time
+            of all K^2 pairs in place of the answer's K - 1; for signs [K, 2].
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left, with a
             predicted cost after five seconds; False for nothing. None shows them at a

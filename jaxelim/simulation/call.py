@@ -183,7 +183,7 @@ class CheckedCall:
         return computed(self)
 
     @property
-    def evidence(self) -> PieceThreshold | None:
+    def evidence(self) -> Mixture | None:
         """The mixture whose evidence is recorded, for p-values; None: nothing is."""
         if "p_values" not in self.record:
             return None

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.checks import wrong_answers
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.problems.lanewise import traced_shape
@@ -81,6 +82,17 @@ def recorded(call: Any) -> str:
     """Which pieces a call records: "pairs" or "sides", of `RECORDED_AXES`."""
     shape = traced_shape(call.problem, call.instance.K, call.instance.d)
     return "sides" if isinstance(shape, Levels) else "pairs"
+
+
+def entries(call: Any) -> int:
+    """The number of pieces whose log e a run of a call keeps: n^2 of n arms or items, or 2 K."""
+    if call.evidence is None:
+        return 0
+    k = call.instance.K
+    shape = traced_shape(call.problem, k, call.instance.d)
+    if isinstance(shape, Levels):
+        return 2 * k
+    return (shape.exists.shape[0] if isinstance(shape, Items) else k) ** 2
 
 
 def p_values(result: Any) -> PValues | None:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Family, Problem, looks
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.engine.rule_contract import described
@@ -16,7 +16,7 @@ from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
 from jaxelim.families import noise as random
 from jaxelim.families import returns
 from jaxelim.problems.lanewise import in_lanes
-from jaxelim.simulation import memory
+from jaxelim.simulation import memory, p_values
 from jaxelim.simulation.call import CheckedCall, Engine
 
 CHUNK = 256
@@ -308,7 +308,7 @@ def _needs(
     rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
     row = memory.of_a_run(k, call.problem.width(k), spec.observers)
     if outcome is not None:
-        row = _bytes(outcome) // spec.lanes
+        row = _bytes(dataclasses.replace(outcome, log_e=None)) // spec.lanes
     entry = 12 + real * spec.deltas
     # The tables of `queue_of`; the last term is on the devices too.
     tables = items * (64 + entry) + spec.devices * spec.queue * entry
@@ -316,7 +316,11 @@ def _needs(
         memory.Part("runs", call.runs.size, "its runs and their results", tables + 2 * items * row,
                     rows * row + spec.devices * spec.queue * entry),
     ]  # fmt: skip
-    lanes = spec.devices * (4 * k * real * spec.lanes if lane is None else _bytes(lane))
+    if call.evidence is not None:
+        parts.append(_evidence(call, spec, items, rows))
+    lanes = spec.devices * 4 * k * real * spec.lanes
+    if lane is not None:
+        lanes = spec.devices * _bytes(dataclasses.replace(lane, log_e=None, log_e_at=None))
     of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
     drawn = spec.initial_pulls * k + spec.chunk
@@ -341,6 +345,23 @@ def _needs(
         shared = spec.devices * _bytes(of_instances)
         parts.append(memory.Part("instance", call.instance, "what all runs share", 0, shared))
     return parts
+
+
+def _evidence(call: CheckedCall, spec: Spec, items: int, rows: int) -> memory.Part:
+    """The evidence for p-values: of all runs, of the lanes, and of the lanes that look.
+
+    Args:
+        call, spec: what is asked, and its program.
+        items: its runs.
+        rows: places for results on all devices.
+    """
+    assert call.evidence is not None
+    each = p_values.entries(call) * spec.dtype.itemsize
+    kept = rows * spec.observers + spec.devices * spec.lanes * (1 + spec.observers)
+    looking = spec.devices * max(1, spec.lanes // looks.GROUP) * call.evidence.grid.size
+    purpose = "the evidence of every pair of arms"
+    host = 2 * items * spec.observers * each
+    return memory.Part("record", call.record, purpose, host, (kept + looking) * each)
 
 
 def _bytes(tree: Any) -> int:

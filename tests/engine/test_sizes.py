@@ -240,6 +240,31 @@ def test_the_state_of_a_lane_is_counted(four_gigabytes):
     ) and "the state of its lanes" in error.note
 
 
+def test_the_evidence_of_pairs_is_counted(monkeypatch):
+    """[K, K] numbers a run, whatever the runs keep besides."""
+    monkeypatch.setattr(memory, "available", lambda: 10**9)
+    for problem, entries in ((je.BestArm(), 200**2), (je.Thresholding(0.2), 400)):
+        wide = je.Instance.unstructured(np.linspace(1, 0, 200))
+        stopping = je.LLR(), je.SelectiveElimination()
+        call = checked(
+            wide, problem, je.Uniform(), stopping=stopping, runs=2000, record=("p_values",),
+            engine=je.Engine(lanes=256, devices=1),
+        )  # fmt: skip
+        with scope.engine():
+            spec = plan.spec_of(call)
+            inputs = plan.inputs_of(call, spec)
+            outline = engine.outline(spec, inputs)
+            (found,) = (part for part in plan._needs(call, spec) if part.argument == "record")
+            assert found in plan._needs(call, spec, inputs, *outline)
+        assert found.host == 2 * 2000 * 2 * 8 * entries
+        lane, outcome = outline
+        kept = 8 * (lane.log_e.size + lane.log_e_at.size)
+        kept += 8 * outcome.log_e.size // spec.lanes * (spec.queue + spec.lanes)
+        assert kept < found.device < 1.01 * kept
+    with pytest.raises(je.MemoryLimitError, match="record: got .* for the evidence of every pair"):
+        je.simulate(wide, je.BestArm(), je.Uniform(), runs=10_000, record=("p_values",))
+
+
 def test_an_instance_too_large_for_its_lanes(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
     wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])

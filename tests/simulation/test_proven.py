@@ -43,6 +43,11 @@ def recorded(order, family=je.Bernoulli()):  # noqa: B008
     return je.Instance.unstructured(past.means, past)
 
 
+class Doubled(type(je.Bernoulli())):
+    def log_mixture(self, counts, means, at, grid):
+        return 2 * super().log_mixture(counts, means, at, grid)
+
+
 @dataclasses.dataclass(frozen=True)
 class Quick(je.StoppingRule):
     """A stopping rule of one's own, which may stop whenever it likes."""
@@ -127,6 +132,9 @@ NOT = {
     "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 0.9, 2), LLR),
     "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(1, 1, 2), LLR),
     "recorded rewards without": (recorded("permuted"), BEST, je.Uniform(), KOOLEN(2), LLR),
+    "other e-values than its base": (
+        recorded("bootstrap", Doubled()), BEST, je.Uniform(), je.Mixture(), LLR
+    ),
     "is that of their stacks": (
         recorded("bootstrap", je.Gaussian()), BEST, je.Uniform(), KOOLEN(1, 2, True), LLR
     ),

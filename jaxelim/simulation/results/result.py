@@ -74,7 +74,8 @@ class Result:
         tests_sampling: int64, half-spaces tested for sampling.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
         log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
-            run; for signs [.., K, 2]. With record=("p_values",); else None.
+            run; for signs [.., K, 2]. With record=("p_values",); else None. A file of many
+            runs of many arms is large: 8 K^2 bytes a run.
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
