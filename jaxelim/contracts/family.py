@@ -15,6 +15,7 @@ from jaxelim.lanes import ArmBlock, LaneOps
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
     from jaxelim.mixtures.grid import Grid
 
@@ -72,8 +73,11 @@ class Family:
         """The family for this number of arms, where its settings are those of each arm."""
         return self
 
+    def check_arms(self, arms: "Arms") -> None:
+        """Refuse arms that the settings do not fit, such as another number of them."""
+
     def check(self, instance: "Instance") -> None:
-        """Refuse means out of the family's range."""
+        """Refuse means out of the family's range; `check_arms` has run."""
 
     def check_shape(self, problem: "Problem", shape: Shape) -> None:
         """Refuse pieces that the family knows no evidence about, such as levels out of range."""

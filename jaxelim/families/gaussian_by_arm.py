@@ -22,6 +22,7 @@ from jaxelim.mixtures import gaussian
 from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _RATIO = 1e6
@@ -76,9 +77,9 @@ class GaussianByArm(OneParameter):
     def for_arms(self, arms: int) -> "GaussianByArm":
         return GaussianByArm(tuple(np.resize(self.std, arms).tolist()))
 
-    def check(self, instance: "Instance") -> None:
-        if instance.K != len(self.std):
-            allowed = f"a family with one std for each of the {instance.K} arms"
+    def check_arms(self, arms: "Arms") -> None:
+        if arms.K != len(self.std):
+            allowed = f"a family with one std for each of the {arms.K} arms"
             raise ArgumentError("family", self, allowed, f"it has {len(self.std)}")
 
     def nature(self, instance: "Instance") -> dict[str, np.ndarray]:

@@ -24,6 +24,7 @@ from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _DEGREES = ("free", "glr")
@@ -83,13 +84,16 @@ class GaussianUnknownVariance(Family):
         object.__setattr__(self, "std", _standard_deviations(self.std))
         checks.choice("degrees", self.degrees, _DEGREES)
 
-    def check(self, instance: "Instance") -> None:
-        """Refuse a std of another length than K, and means whose rewards would all be equal."""
+    def check_arms(self, arms: "Arms") -> None:
+        """Refuse a std of another length than K."""
         std = np.asarray(self.std)
-        if std.ndim and std.size != instance.K:
-            allowed = f"a number, or K = {instance.K} numbers"
+        if std.ndim and std.size != arms.K:
+            allowed = f"a number, or K = {arms.K} numbers"
             raise ArgumentError("std", self.std, allowed, f"it has {std.size}")
-        bad = np.abs(instance.means) > _LARGEST_RATIO * std
+
+    def check(self, instance: "Instance") -> None:
+        """Refuse means whose rewards would all be equal."""
+        bad = np.abs(instance.means) > _LARGEST_RATIO * np.asarray(self.std)
         if bad.any():
             allowed = f"means of at most {_LARGEST_RATIO:g} std, as rewards are rounded"
             raise ArgumentError("theta", instance.means, allowed)

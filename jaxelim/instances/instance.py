@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, known, returns, settings_of
+from jaxelim.families import Gaussian, known, settings_of
+from jaxelim.instances.arms import Arms, family_of, features
 from jaxelim.tables import as_html
 
 _FEW_COLUMNS = 6  # of features in a notebook's table
@@ -24,7 +25,7 @@ _FEW_NUMBERS = 24  # repr shows arms with at most so many entries in full
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Instance:
+class Instance(Arms):
     """A bandit instance: arm k has mean mu_k = phi_k . theta and rewards of a family.
 
     A leading axis on both arrays makes a batch of I instances. A leading axis on theta
@@ -51,9 +52,7 @@ class Instance:
         array([1. , 0.5])
     """
 
-    arms: np.ndarray
     theta: np.ndarray
-    family: Family
     name: str | None
 
     def __init__(
@@ -64,12 +63,7 @@ class Instance:
         name: str | None = None,
         family: Family | None = None,
     ):
-        phi = checks.real_array("arms", arms, ndim=(2, 3))
-        if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
-            allowed = (
-                "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
-            )
-            raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
+        phi = features(arms, ndim=(2, 3))
         parameter = checks.real_array("theta", theta, ndim=(1, 2))
         d = phi.shape[-1]
         if (
@@ -88,20 +82,14 @@ class Instance:
             raise ArgumentError(
                 "theta", theta, f"{allowed}, to match arms", f"its shape is {parameter.shape}"
             )
-        family = _family_of(noise_std, family)
+        family = family_of(noise_std, family)
         _refuse_unstorable(name)
-        for array in (phi, parameter):
-            array.setflags(write=False)
-        object.__setattr__(self, "arms", phi)
+        parameter.setflags(write=False)
         object.__setattr__(self, "theta", parameter)
-        object.__setattr__(self, "family", family)
         object.__setattr__(self, "name", name)
+        self._settle(phi, family, None)
         self._refuse_overflow()
-        if self.structure not in family.structures:
-            allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
-            if self.structure == "linear":
-                allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
-            raise UnsupportedError("family", family, allowed)
+        self._refuse_structure()
         family.check(self)
 
     @staticmethod
@@ -138,32 +126,8 @@ class Instance:
                 raise
             raise ArgumentError("means", means, error.allowed, error.note) from None
 
-    @property
-    def noise_std(self) -> float:
-        """The standard deviation of Gaussian rewards.
-
-        Raises:
-            UnsupportedError: rewards of another family.
-        """
-        if not isinstance(self.family, Gaussian):
-            raise UnsupportedError(
-                "family", self.family, "gaussian: no other family has a noise_std"
-            )
-        return self.family.std
-
-    @property
-    def family_settings(self) -> dict[str, object]:
-        """The family's entries in a result's settings."""
-        if type(self.family) is Gaussian:
-            return {"noise_std": self.family.std}
-        return {"family": repr(self.family)}
-
     def _refuse_overflow(self) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(np.sum(self.arms**2, axis=-1)).all():
-                raise ArgumentError(
-                    "arms", self.arms, "features whose squared norms do not overflow float64"
-                )
             if not np.isfinite(self.means).all():
                 raise ArgumentError(
                     "theta", self.theta, "numbers for which the means do not overflow float64"
@@ -181,24 +145,9 @@ class Instance:
                 raise ArgumentError(argument, getattr(self, argument), allowed)
 
     @property
-    def K(self) -> int:
-        """The number of arms."""
-        return self.arms.shape[-2]
-
-    @property
-    def d(self) -> int:
-        """The dimension of the features."""
-        return self.arms.shape[-1]
-
-    @property
-    def batched(self) -> bool:
-        """Whether this is a batch, possibly of one instance."""
-        return self.arms.ndim == 3
-
-    @property
-    def size(self) -> int:
-        """The number of instances, also `len`; 1 if this is no batch."""
-        return self.arms.shape[0] if self.batched else 1
+    def truth(self) -> "Instance":
+        """This instance."""
+        return self
 
     @cached_property
     def means(self) -> np.ndarray:
@@ -207,12 +156,6 @@ class Instance:
         means = np.sum(self.arms * self.theta[..., None, :], axis=-1)
         means.setflags(write=False)
         return means
-
-    @cached_property
-    def structure(self) -> str:
-        """'unstructured' if the arms of all instances are the canonical basis, else 'linear'."""
-        unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
-        return "unstructured" if unstructured else "linear"
 
     @property
     def unbatched(self) -> list["Instance"]:
@@ -348,19 +291,6 @@ class Instance:
 def _rows(array: np.ndarray) -> str:
     """The entries of an array along its first axis as JSON, one a line."""
     return ",\n".join("  " + json.dumps(row) for row in array.tolist())
-
-
-def _family_of(noise_std: float | None, family: Family | None) -> Family:
-    if family is None:
-        std = 1.0 if noise_std is None else noise_std
-        return Gaussian(checks.real("noise_std", std, low=0, open=True))
-    if not isinstance(family, Family):
-        raise ArgumentError("family", family, "a reward family such as Gaussian() or Bernoulli()")
-    if noise_std is not None:
-        allowed = f"None with family={family!r}: noise_std is short for Gaussian(noise_std)"
-        raise ArgumentError("noise_std", noise_std, allowed)
-    returns.check_settings(family)
-    return family
 
 
 def _refuse_unstorable(name: object) -> None:

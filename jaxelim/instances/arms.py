@@ -1,0 +1,187 @@
+"""Arms before any truth about them: their features, their names and the family of rewards.
+
+Axis letters: K arms, d dimensions, I instances of a batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxelim import checks
+from jaxelim.contracts import Family
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.families import Gaussian, returns
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Arms:
+    """The arms of a run: all that is known before a reward. `Instance` adds the truth.
+
+    Args:
+        arms: the features phi_k in rows, [K, d]; K >= 2, d >= 1.
+        family: of the rewards; None: Gaussian(1.0).
+        names: [K] different names; None: arms are numbers.
+
+    Raises:
+        ArgumentError: an argument is not finite real numbers of this shape, or so large
+            that the squared norms would overflow.
+        UnsupportedError: the family is not defined for these arms.
+    """
+
+    arms: np.ndarray
+    family: Family
+    names: tuple[str, ...] | None
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        family: Family | None = None,
+        names: tuple[str, ...] | None = None,
+    ):
+        self._settle(features(arms, ndim=2), family_of(None, family), names)
+        self._refuse_structure()
+
+    def _settle(self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None) -> None:
+        phi.setflags(write=False)
+        object.__setattr__(self, "arms", phi)
+        object.__setattr__(self, "family", family)
+        object.__setattr__(self, "names", names)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.sum(phi**2, axis=-1)).all():
+                allowed = "features whose squared norms do not overflow float64"
+                raise ArgumentError("arms", phi, allowed)
+
+    def _refuse_structure(self) -> None:
+        """Refuse a family that is not defined for these arms."""
+        family = self.family
+        if self.structure not in family.structures:
+            allowed = f"a family for {self.structure} arms: {family!r} is not defined for them"
+            if self.structure == "linear":
+                allowed += "; Gaussian() is, and independent arms are Instance.unstructured(means)"
+            raise UnsupportedError("family", family, allowed)
+        family.check_arms(self)
+
+    @staticmethod
+    def of(given: Any, family: Family | None = None) -> "Arms":
+        """From features [K, d], a number K, K names, or a mapping of names to features.
+
+        Raises:
+            ArgumentError: it is none of these.
+            UnsupportedError: as for `Arms`.
+        """
+        allowed = "features [K, d], a number K >= 2, K different names, or a mapping of both"
+        if isinstance(given, int | np.integer) and not isinstance(given, bool):
+            return Arms(np.eye(checks.integer("arms", given, low=2)), family)
+        if isinstance(given, Mapping):
+            phi = checks.real_array("arms", list(given.values()), ndim=2)
+            return Arms(phi, family, _names(list(given), given, allowed))
+        if isinstance(given, str | bytes):
+            raise ArgumentError("arms", given, allowed)
+        if isinstance(given, Sequence) and any(isinstance(name, str) for name in given):
+            return Arms(np.eye(len(given)), family, _names(given, given, allowed))
+        return Arms(checks.real_array("arms", given, ndim=2), family)
+
+    @property
+    def truth(self) -> "Instance | None":
+        """The instance, if these are the arms of one; None: nobody knows theta."""
+        return None
+
+    @property
+    def K(self) -> int:
+        """The number of arms."""
+        return self.arms.shape[-2]
+
+    @property
+    def d(self) -> int:
+        """The dimension of the features."""
+        return self.arms.shape[-1]
+
+    @property
+    def batched(self) -> bool:
+        """Whether this is a batch, possibly of one instance."""
+        return self.arms.ndim == 3
+
+    @property
+    def size(self) -> int:
+        """The number of instances; 1 if this is no batch."""
+        return self.arms.shape[0] if self.batched else 1
+
+    @cached_property
+    def structure(self) -> str:
+        """'unstructured' if the arms of all instances are the canonical basis, else 'linear'."""
+        unstructured = self.K == self.d and bool((self.arms == np.eye(self.K)).all())
+        return "unstructured" if unstructured else "linear"
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of Gaussian rewards.
+
+        Raises:
+            UnsupportedError: rewards of another family.
+        """
+        if not isinstance(self.family, Gaussian):
+            raise UnsupportedError(
+                "family", self.family, "gaussian: no other family has a noise_std"
+            )
+        return self.family.std
+
+    @property
+    def family_settings(self) -> dict[str, object]:
+        """The family's entries in a result's settings."""
+        if type(self.family) is Gaussian:
+            return {"noise_std": self.family.std}
+        return {"family": repr(self.family)}
+
+    def index(self, arm: Any) -> int:
+        """The index of an arm, by its name or its number.
+
+        Raises:
+            UnknownNameError: there is no arm of this name.
+            ArgumentError: it is no arm.
+        """
+        if isinstance(arm, str) and self.names is not None:
+            return self.names.index(checks.choice("arm", arm, self.names))
+        return checks.integer("arm", arm, low=0, high=self.K - 1)
+
+    def label(self, k: int) -> Any:
+        """What the caller calls arm k: its name, or its number."""
+        return int(k) if self.names is None else self.names[k]
+
+
+def features(arms: ArrayLike, ndim: Any) -> np.ndarray:
+    """The features of arms, checked: [K, d], or [I, K, d] where `ndim` allows batches."""
+    phi = checks.real_array("arms", arms, ndim=ndim)
+    if phi.shape[-2] < 2 or phi.shape[-1] < 1 or phi.shape[0] < 1:
+        allowed = (
+            "features [K, d] or [instances, K, d] with K >= 2, d >= 1 and at least one instance"
+        )
+        raise ArgumentError("arms", arms, allowed, f"its shape is {phi.shape}")
+    return phi
+
+
+def family_of(noise_std: float | None, family: Family | None) -> Family:
+    """The family of an instance's two arguments, of which one may be given."""
+    if family is None:
+        std = 1.0 if noise_std is None else noise_std
+        return Gaussian(checks.real("noise_std", std, low=0, open=True))
+    if not isinstance(family, Family):
+        raise ArgumentError("family", family, "a reward family such as Gaussian() or Bernoulli()")
+    if noise_std is not None:
+        allowed = f"None with family={family!r}: noise_std is short for Gaussian(noise_std)"
+        raise ArgumentError("noise_std", noise_std, allowed)
+    returns.check_settings(family)
+    return family
+
+
+def _names(names: Sequence[Any], given: Any, allowed: str) -> tuple[str, ...]:
+    plain = all(isinstance(name, str) and name.isprintable() and name.strip() for name in names)
+    if not plain or len(set(names)) < len(names) or len(names) < 2:
+        raise ArgumentError("arms", given, allowed)
+    return tuple(names)
