@@ -9,7 +9,7 @@ from typing import Any
 from jaxelim import families, problems, sampling, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
-from jaxelim.instances.instance import Instance
+from jaxelim.instances.arms import Arms
 
 
 def spelled(name: str) -> str:
@@ -128,7 +128,7 @@ THRESHOLDS = {
 
 def find_threshold(
     name: str,
-    instance: Instance,
+    instance: Arms,
     ridge: float | None,
     problem: Any = None,
     rule: SamplingRule | None = None,
@@ -143,13 +143,21 @@ def find_threshold(
         UnknownNameError: no threshold has this name.
         UnsupportedError: the threshold is not defined for these rewards, or for this
             problem.
+        ArgumentError: "linear" for arms whose theta nobody knows.
     """
+
+    def linear() -> thresholds.LinearThreshold:
+        if instance.truth is None:
+            allowed = "another threshold: this one needs a bound on theta, which nobody knows here"
+            raise ArgumentError("threshold", name, allowed)
+        return thresholds.LinearThreshold.of(instance.truth, 1.0 if ridge is None else ridge)
+
     known = {
         "heuristic": thresholds.Heuristic,
         "gk16": thresholds.GK16,
         "log-log": thresholds.LogLogThreshold,
         "mixture": thresholds.Mixture,
-        "linear": lambda: thresholds.LinearThreshold.of(instance, 1.0 if ridge is None else ridge),
+        "linear": linear,
         "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
         "kaufmann-kalyanakrishnan": lambda: thresholds.KaufmannKalyanakrishnan.of(
             instance, isinstance(rule, rules()["racing"])

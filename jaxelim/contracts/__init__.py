@@ -42,8 +42,14 @@ class Problem:
     m: int = 1  # number of arms in an answer of best arm or top m
     epsilon: float = 0.0  # slack of best arm: answers within it of the best are right too
 
+    def check_arms(self, arms: np.ndarray) -> None:
+        """Host: refuse arms, of features [K, d], that the problem is not defined for."""
+
     def check(self, arms: np.ndarray, theta: np.ndarray) -> None:
-        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer."""
+        """Host: refuse an instance, arms [K, d] and theta [d], without a unique right answer.
+
+        `check_arms` has run. It alone does where nobody knows theta.
+        """
 
     def answer(self, seen: Estimate) -> Tree:
         """The empirical answer: arrays, in the problem's own form."""

@@ -110,18 +110,16 @@ class Family:
             note = f"{rewards[bad][0]:g} is not"
             raise ArgumentError("rewards", rewards, f"rewards {allowed} for {self!r}", note)
 
-    def ridge_of(
-        self, ridge: float | None, instance: "Instance", threshold: Callable
-    ) -> float | None:
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         """The ridge of a run, from the caller's; refuse one that the family does not have."""
         if ridge is not None:
             raise ArgumentError("ridge", ridge, f"None: {self!r} has no ridge")
         return None
 
-    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
+    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
         """Warn of what is allowed but may make answers wrong."""
 
-    def forms(self, instance: "Instance", problem: "Problem") -> tuple[str, ...]:
+    def forms(self, instance: "Arms", problem: "Problem") -> tuple[str, ...]:
         """What `Engine(form=...)` may be."""
         return ()
 
@@ -129,7 +127,7 @@ class Family:
         """The family with all that the program of a job depends on, such as a form of V^-1."""
         return self
 
-    def one_kernel(self, instance: "Instance", problem: "Problem") -> bool:
+    def one_kernel(self, instance: "Arms", problem: "Problem") -> bool:
         """Whether steps in one kernel round as in many, and are faster, on a CPU."""
         return False
 
@@ -141,7 +139,7 @@ class Family:
         """What `draw` needs of the truth: NumPy arrays [instance, ..]."""
         raise undefined(self, "nature(instance)")
 
-    def tables(self, instance: "Instance") -> Tree:
+    def tables(self, instance: "Arms") -> Tree:
         """What else `start` needs: NumPy arrays [instance, ..]."""
         return ()
 

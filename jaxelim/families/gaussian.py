@@ -39,6 +39,7 @@ from jaxelim.families.ridge import ridge_of, warn_of_ridge
 from jaxelim.lanes import PLAIN, LaneOps, index_like
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 FORMS = ("arms", "square", "diagonal")
@@ -75,23 +76,20 @@ class InitialStatistics:
     """Statistics after one pull of each arm, per instance (NumPy, [I, ..])."""
 
     features: np.ndarray  # [I, K, d]
-    mu: np.ndarray  # [I, K]
     g: np.ndarray  # [I, K]
     matrix: np.ndarray  # [I, d, K] V^-1 Phi' (arms), [I, d, d] V^-1 (square), [I, 0] (diagonal)
     estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
 
     @staticmethod
-    def of(instance: "Instance", form: str, ridge: float) -> "InitialStatistics":
-        """Compute them in units of std; `form` is one of `FORMS`."""
+    def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
+        """Compute them; `form` is one of `FORMS`."""
         arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
         v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
         estimator = v_inv @ np.swapaxes(arms, 1, 2)
         g = np.einsum("ikd,idk->ik", arms, estimator)
-        mu = np.einsum("ikd,id->ik", arms, theta)
         none = np.zeros((len(arms), 0))
         matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
-        return InitialStatistics(arms, mu, g, matrix, estimator)
+        return InitialStatistics(arms, g, matrix, estimator)
 
 
 @jax.tree_util.register_static
@@ -133,21 +131,21 @@ class Gaussian(GaussianMixtures):
     def scale(self) -> float:
         return self.std
 
-    def ridge_of(self, ridge: float | None, instance: "Instance", threshold: Callable) -> float:
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float:
         """The ridge as given; for None that of a `LinearThreshold`, else 0."""
         return ridge_of(ridge, instance, threshold)
 
-    def warn(self, ridge: float | None, instance: "Instance", threshold: Callable, delta: float):
+    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
         warn_of_ridge(ridge or 0.0, instance, threshold, delta)
 
-    def forms(self, instance: "Instance", problem: Problem) -> tuple[str, ...]:
+    def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
         """The forms of V^-1 that are exact."""
         allowed = ["diagonal"] if instance.structure == "unstructured" else []
         allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
         return tuple(allowed)
 
     def settled(
-        self, *, instance: "Instance", problem: Problem, ridge: float, max_samples: int,
+        self, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
         form: str | None, sums: bool, theta: bool, tuned: bool,
     ) -> "LinearGaussian":  # fmt: skip
         """The family of a job's program.
@@ -180,8 +178,10 @@ class Gaussian(GaussianMixtures):
         refuse_large(noise, precision)
 
     def nature(self, instance: "Instance") -> np.ndarray:
-        """The means, [I, K]."""
-        return InitialStatistics.of(instance, "diagonal", 1.0).mu
+        """The means in units of std: [I, K]."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
+        return np.einsum("ikd,id->ik", arms, theta)
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         return lanes.take(nature, arm) + noise
@@ -215,7 +215,7 @@ class LinearGaussian(Gaussian):
     refresh: int | None = REFRESH
     optimization: str | None = None
 
-    def one_kernel(self, instance: "Instance", problem: Problem) -> bool:
+    def one_kernel(self, instance: "Arms", problem: Problem) -> bool:
         if instance.K > MOST_ARMS_IN_KERNEL or self.cancellation_safe:
             return False
         small = instance.K * instance.d <= LARGEST_IN_KERNEL
@@ -226,7 +226,7 @@ class LinearGaussian(Gaussian):
     def plan(self) -> dict[str, Any]:
         return {"design": self.form, "cancellation_safe": self.cancellation_safe}
 
-    def tables(self, instance: "Instance") -> dict[str, np.ndarray]:
+    def tables(self, instance: "Arms") -> dict[str, np.ndarray]:
         first = InitialStatistics.of(instance, self.form, self.ridge)
         return {"g": first.g, "matrix": first.matrix, "estimator": first.estimator}
 
@@ -320,7 +320,7 @@ class LinearGaussian(Gaussian):
         return [(i, refutes(margin, norm, beta)) for i, margin, norm in pairs]
 
 
-def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool) -> str:
+def choose_form(instance: "Arms", uses_theta: bool, cancellation_safe: bool) -> str:
     """The cheapest form of the design that is exact for this instance."""
     if instance.structure == "unstructured":
         return "diagonal"
@@ -329,7 +329,7 @@ def choose_form(instance: "Instance", uses_theta: bool, cancellation_safe: bool)
     return "arms"
 
 
-def may_cancel(instance: "Instance", ridge: float, max_samples: int) -> bool:
+def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
     """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
 
     Then distances must be formed from phi_i - phi_j. The bound covers runs of up to

@@ -27,6 +27,7 @@ from jaxelim.lanes import ArmBlock, index_like
 from jaxelim.thresholds.basic import refuse_linear
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _MOST = 100
@@ -105,9 +106,7 @@ class OneParameter(MeanMixtures):
             allowed = f"a number below {self.high - self.low:g} for {self!r}"
             raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
 
-    def ridge_of(
-        self, ridge: float | None, instance: "Instance", threshold: Callable
-    ) -> float | None:
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
 

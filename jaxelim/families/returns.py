@@ -20,6 +20,7 @@ from jaxelim.families.recorded import tested_family
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 _LANES = 16
@@ -67,16 +68,14 @@ def check_settings(family: Family) -> None:
             raise FamilyError("family", family, f"a family whose {name} is {allowed}", note)
 
 
-def check(
-    family: Family, problem: Problem, constants: Any, instance: "Instance", dtype: Any
-) -> None:
+def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dtype: Any) -> None:
     """Check the methods that a run calls; the library's own families are not checked.
 
     Args:
         family: as `settled` made it.
         problem: as in a program, in lanes.
         constants: the problem's arrays.
-        instance: the instance or batch.
+        instance: the instance or batch; arms alone of a run that draws nothing.
         dtype: the floating type of the run.
 
     Raises:
@@ -88,7 +87,6 @@ def check(
     like = lambda *shape: jax.ShapeDtypeStruct((*shape, _LANES), dtype)  # noqa: E731
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
     k, lanes = instance.K, LaneOps()
-    nature = _nature(family, instance, dtype)
     if isinstance(family, OneParameter):
         means = like(k)
         for method, given in (("divergence", 2), ("variance", 1)):
@@ -98,12 +96,14 @@ def check(
             raise FamilyError("family", family, _ALLOWED["bracket"], f"it returned {_said(both)}")
         for one in both:
             _same(family, "bracket", one, means)
-        _check_costs(family, instance, means)
-    reward = _traced(family, "draw", nature, arm, arm, like(), first=(lanes,))
-    _same(family, "draw", reward, like())
-    none_left = _traced(family, "used_up", nature, arm, arm, first=(lanes,))
-    if none_left is not None:
-        _same(family, "used_up", none_left, go)
+        _check_costs(family, instance.truth, means)
+    if instance.truth is not None:
+        nature = _nature(family, instance.truth, dtype)
+        reward = _traced(family, "draw", nature, arm, arm, like(), first=(lanes,))
+        _same(family, "draw", reward, like())
+        none_left = _traced(family, "used_up", nature, arm, arm, first=(lanes,))
+        if none_left is not None:
+            _same(family, "used_up", none_left, go)
     try:
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
         features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
@@ -137,12 +137,14 @@ def check(
         _same(family, "update", x, y, f"{path[1:]} of ")
 
 
-def _check_costs(family: OneParameter, instance: "Instance", means: Any) -> None:
+def _check_costs(family: OneParameter, instance: "Instance | None", means: Any) -> None:
     """Check the costs at the true means; means: estimates, [K, B] without values."""
     costs = _traced(family, "costs", means)
     if costs is None:
         return
     _same(family, "costs", costs, means)
+    if instance is None:
+        return
     with scope.engine():
         for truth in instance.means.reshape(-1, instance.K):
             found = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))

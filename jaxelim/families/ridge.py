@@ -10,12 +10,12 @@ from jaxelim.errors import ArgumentError, RidgeWarning, warn
 from jaxelim.thresholds.basic import LinearThreshold
 
 if TYPE_CHECKING:
-    from jaxelim.instances.instance import Instance
+    from jaxelim.instances.arms import Arms
 
 _WORST_CONDITION = 1e10  # of V after the initial pulls, for ridge=None
 
 
-def ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> float:
+def ridge_of(ridge: float | None, instance: "Arms", threshold: Any) -> float:
     """The ridge lambda of V as given; for None that of a `LinearThreshold`, else 0.
 
     Raises:
@@ -45,9 +45,15 @@ def ridge_of(ridge: float | None, instance: "Instance", threshold: Any) -> float
     return 0.0
 
 
-def warn_of_ridge(ridge: float, instance: "Instance", threshold: Any, delta: float) -> None:
-    """Warn where the bias of a ridge exceeds what the threshold allows for at t = K."""
-    norm = np.linalg.norm(instance.theta.reshape(-1, instance.d), axis=1).max() / instance.noise_std
+def warn_of_ridge(ridge: float, instance: "Arms", threshold: Any, delta: float) -> None:
+    """Warn where the bias of a ridge exceeds what the threshold allows for at t = K.
+
+    Nobody knows where theta is not known.
+    """
+    if instance.truth is None:
+        return
+    theta = instance.truth.theta.reshape(-1, instance.d)
+    norm = np.linalg.norm(theta, axis=1).max() / instance.noise_std
     if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
         return
     with scope.engine():

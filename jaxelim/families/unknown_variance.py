@@ -101,9 +101,7 @@ class GaussianUnknownVariance(Family):
     def check_noise(self, noise: np.ndarray, precision: str) -> None:
         refuse_large(noise, precision)
 
-    def ridge_of(
-        self, ridge: float | None, instance: "Instance", threshold: Callable
-    ) -> float | None:
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
 

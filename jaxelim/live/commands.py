@@ -5,15 +5,13 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 from jaxelim import catalogue, instances
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import figure_file, write
 from jaxelim.files import writable_file
-from jaxelim.instances.instance import Instance
-from jaxelim.live.job import Arms, stand_in
+from jaxelim.instances.arms import Arms
 from jaxelim.live.run import LiveRun
 
 _SELDOM = 200
@@ -161,8 +159,8 @@ def _act(action: New | Ask | Tell | Show | Stop) -> None:
 
 
 def _new(config: New) -> None:
-    features, names = _arms(config)
     family = catalogue.find_family(config.family, config.family_setting)
+    arms = _arms(config, family)
     known = catalogue.stopping_rules()
     at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     items = None
@@ -170,15 +168,13 @@ def _new(config: New) -> None:
         items = instances.load_items(config.features)
     problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
     rule = catalogue.rule_with(config.rule, config.setting)
-    if config.threshold == "linear":
-        allowed = "another threshold: this one needs a bound on theta, which nobody knows here"
-        raise ArgumentError("threshold", config.threshold, allowed)
-    instance = Instance(features, stand_in(features, family), family=family)
-    threshold = catalogue.find_threshold(config.threshold, instance, config.ridge, problem, rule)
-    arms: Any = features if names is None else dict(zip(names, features, strict=True))
+    threshold = catalogue.find_threshold(config.threshold, arms, config.ridge, problem, rule)
+    given: Any = arms.arms
+    if arms.names is not None:
+        given = dict(zip(arms.names, arms.arms, strict=True))
     writable_file("file", config.file)
     run = LiveRun(
-        arms, problem, rule, family=family, delta=config.delta,
+        given, problem, rule, family=family, delta=config.delta,
         stopping=catalogue.find("stopping", config.stopping, known)(),
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
         threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
@@ -186,18 +182,17 @@ def _new(config: New) -> None:
     )  # fmt: skip
     with run:
         run.save(config.file)
-        print(f"{config.file}: {rule!r}, {problem!r}, {len(features)} arms. First: {run.ask()}")
+        print(f"{config.file}: {rule!r}, {problem!r}, {arms.K} arms. First: {run.ask()}")
 
 
-def _arms(config: New) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Features [K, d] and names of the arms."""
+def _arms(config: New, family: Any) -> Arms:
+    """The arms, with names if they have any."""
     if (config.features is None) == (not config.arms):
         raise ArgumentError("arms", config.arms, "--arms NAME NAME .. or --features FILE")
     if config.features is not None:
-        return instances.load_instance(config.features).arms, None
+        return Arms(instances.load_instance(config.features).arms, family)
     one = len(config.arms) == 1 and config.arms[0].isdigit()
-    found = Arms.of(int(config.arms[0]) if one else list(config.arms))
-    return found.features, found.names
+    return Arms.of(int(config.arms[0]) if one else list(config.arms), family)
 
 
 def _tell(config: Tell) -> None:

@@ -119,7 +119,7 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     assert moment.lane is not None
     stats: Any = moment.lane.stats
     alone = lambda x: np.asarray(x)[:, 0]  # noqa: E731
-    family, features = job.call.instance.family, job.arms.features
+    family, features = job.call.instance.family, job.arms.arms
     means, counts = alone(stats.means) * family.scale, alone(stats.counts)
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
     means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))

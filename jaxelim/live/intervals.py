@@ -50,11 +50,11 @@ def of_arms(job: LiveJob, lane: Lane, level: float) -> Intervals:
         UnsupportedError: there are none for these rewards.
     """
     grid = _grid(job, "intervals")
-    k = len(job.arms.features)
+    k = job.arms.K
     counts, means, variances = _statistics(lane)
     with scope.engine():
         if _linear(job):
-            given = grid, means, job.arms.features, job.arms.features, counts
+            given = grid, means, job.arms.arms, job.arms.arms, counts
             ends = _directions(*given, math.log(1 / (1 - level)))
         else:
             given = job.spec.family, grid, counts, means, variances
@@ -83,7 +83,7 @@ def of_pairs(
     values = means[a] - means[b]
     with scope.engine():
         if _linear(job):
-            features = job.arms.features
+            features = job.arms.arms
             given = grid, values, features[a] - features[b], features, counts
             ends = _directions(*given, math.log(1 / (1 - level)))
         else:

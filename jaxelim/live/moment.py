@@ -56,7 +56,7 @@ class Moments:
     """The transitions of one live run."""
 
     def __init__(self, job: LiveJob):
-        self.job, self.arms = job, len(job.arms.features)
+        self.job, self.arms = job, job.arms.K
         self.program: LiveProgram = program(job.spec, job.inputs)
         self._scale = job.call.instance.family.scale
 

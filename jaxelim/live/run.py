@@ -19,9 +19,10 @@ from jaxelim.errors import (
     UnsupportedError,
 )
 from jaxelim.files import writable_file
+from jaxelim.instances.arms import Arms
 from jaxelim.live import book, forecast, report
 from jaxelim.live.forecast import LiveForecast
-from jaxelim.live.job import Arms, LiveJob
+from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.settings import arguments, encoded, versions
@@ -86,9 +87,9 @@ class LiveRun(LiveState):
         seed: int = 0,
         run: int = 0,
     ):
-        found = Arms.of(arms)
+        bandit = Arms.of(arms, family)
         self._job = LiveJob.checked(
-            found, problem=problem, rule=rule, family=family, delta=delta, stopping=stopping,
+            bandit, problem=problem, rule=rule, delta=delta, stopping=stopping,
             elimination=elimination, threshold=threshold, ridge=ridge,
             initial_pulls=initial_pulls, seed=seed, run=run,
         )  # fmt: skip
@@ -99,7 +100,7 @@ class LiveRun(LiveState):
         self._book: book.Book | None = None
         self._lock = threading.RLock()
         self._settings = {
-            "arms": described("arms", found.features), "names": found.names and list(found.names),
+            "arms": described("arms", bandit.arms), "names": bandit.names and list(bandit.names),
             "problem": encoded(problem), "rule": encoded(rule), "family": encoded(family),
             "delta": float(delta), "stopping": encoded(stopping),
             "elimination": encoded(elimination), "threshold": encoded(threshold),
@@ -141,7 +142,7 @@ class LiveRun(LiveState):
                 if new:
                     self._commit(after, {"ask": list(new)})
                 found = list(after.asked)
-        named = [self._job.arms.name(k) for k in found[:count]]
+        named = [self._job.arms.label(k) for k in found[:count]]
         return named[0] if n is None else named
 
     def tell(self, arm: Any, reward: Any) -> None:

@@ -27,7 +27,7 @@ class LiveState:
     @property
     def names(self) -> tuple:
         """The arms as the caller names them: [K]."""
-        return tuple(self._job.arms.name(k) for k in range(len(self._job.arms.features)))
+        return tuple(self._job.arms.label(k) for k in range(self._job.arms.K))
 
     @property
     def first(self) -> int:
@@ -43,7 +43,7 @@ class LiveState:
     @property
     def proven(self) -> bool | str:
         """As `Result.proven`: True, or why the threshold does not prove the answer."""
-        return proven(self._job.call, truth=False)
+        return proven(self._job.call)
 
     @property
     def stopped(self) -> bool:
@@ -69,7 +69,7 @@ class LiveState:
     @property
     def waiting(self) -> tuple:
         """Arms that were asked for and not told; without the initial pulls."""
-        return tuple(map(self._job.arms.name, self._moment.asked))
+        return tuple(map(self._job.arms.label, self._moment.asked))
 
     @property
     def counts(self) -> np.ndarray:
@@ -113,7 +113,7 @@ class LiveState:
         if answer is None:
             return ()
         of_arms = self._job.call.problem.answer_axis is None and answer.size == len(self.names)
-        name = self._job.arms.name if of_arms else int
+        name = self._job.arms.label if of_arms else int
         return tuple(name(k) for k in np.flatnonzero(answer).tolist())
 
     @property
@@ -154,7 +154,7 @@ class LiveState:
         self._started("evidence")
         found = self._moments.look(self._moment)
         of_arms = self._job.call.problem.answer_axis is None
-        return Evidence.of(found, self.p_values, self._job.arms.name if of_arms else None)
+        return Evidence.of(found, self.p_values, self._job.arms.label if of_arms else None)
 
     @property
     def p_values(self) -> PValues | None:

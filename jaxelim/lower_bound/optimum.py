@@ -113,6 +113,7 @@ def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
     for one in instance.unbatched:
+        problem.check_arms(one.arms)
         problem.check(one.arms, one.theta)
     instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
     most = max(len(inner_answers(problem, one.means)) for one in instance.unbatched)

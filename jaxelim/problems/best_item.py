@@ -84,10 +84,19 @@ class BestItem(Problem):
     def width(self, arms):
         return len(self.items)
 
-    def check(self, arms, theta):
+    def check_arms(self, arms):
         if self.items.shape[1] != arms.shape[1]:
             allowed = f"features [P, {arms.shape[1]}], of the dimension of the arms"
             raise ArgumentError("items", self.items, allowed, f"its shape is {self.items.shape}")
+        # A difference of two items is one of two differences from item 0.
+        y = self.items[1:] - self.items[0]
+        outside, _ = outside_span(arms, y)
+        if outside.any():
+            pair = f"z_0 - z_{1 + int(np.argmax(outside))}"
+            allowed = "items whose differences lie in the span of the arms: no arm tells others"
+            raise ArgumentError("items", self.items, allowed, f"{pair} does not")
+
+    def check(self, arms, theta):
         means = self.items @ theta
         if not np.isfinite(means).all():
             allowed = "items whose means z_p . theta do not overflow float64"
@@ -96,13 +105,6 @@ class BestItem(Problem):
         if best.size > 1:
             tied = f"items {best.tolist()} with the same largest mean"
             raise TieError("instance", tied, "one best item")
-        # A difference of two items is one of two differences from item 0.
-        y = self.items[1:] - self.items[0]
-        outside, _ = outside_span(arms, y)
-        if outside.any():
-            pair = f"z_0 - z_{1 + int(np.argmax(outside))}"
-            allowed = "items whose differences lie in the span of the arms: no arm tells others"
-            raise ArgumentError("items", self.items, allowed, f"{pair} does not")
 
     def half_spaces(self, arms, theta):
         best = int(np.argmax(self.items @ theta))

@@ -80,7 +80,7 @@ class EpsilonBestArm(Problem):
     def __repr__(self):
         return f"BestArm(epsilon={self.epsilon})"
 
-    def check(self, arms, theta):
+    def check_arms(self, arms):
         if not np.array_equal(arms, np.eye(len(arms))):
             allowed = f"unstructured arms: {self!r} is not defined for others"
             raise UnsupportedError("instance", "linear", allowed)

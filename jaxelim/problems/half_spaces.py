@@ -235,11 +235,13 @@ class HalfSpaces(Problem):
             )
         return int(index)
 
-    def check(self, arms, theta):
+    def check_arms(self, arms):
         if arms.shape[1] != self.directions.shape[2]:
             raise ArgumentError(
                 "directions", self.directions.shape, f"a last axis of d = {arms.shape[1]}"
             )
+
+    def check(self, arms, theta):
         i = self._answer_of(theta)
         if not 0 <= i < len(self.directions):
             raise ArgumentError("answer", i, f"an index below {len(self.directions)}")

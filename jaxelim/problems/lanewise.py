@@ -80,6 +80,13 @@ class BothSides(PieceSet):
         return jnp.sum(self.left, (0, 1), dtype=jnp.int32)
 
 
+_AS_GIVEN = (
+    "name", "uses_theta", "shared_answers", "times_axes", "m", "width", "half_spaces",
+    "constants", "check_arms", "check", "in_range", "wrong_answers",
+)  # fmt: skip
+"""What a problem in lanes takes from the problem that it adapts."""
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Lanewise(Problem):
@@ -94,8 +101,7 @@ class Lanewise(Problem):
     lanes_last = True  # type: ignore[misc]
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("name", "uses_theta", "shared_answers", "times_axes", "m", "width",
-                    "half_spaces", "constants", "check", "in_range", "wrong_answers"):  # fmt: skip
+        if name in _AS_GIVEN:
             return getattr(object.__getattribute__(self, "of"), name)
         return object.__getattribute__(self, name)
 

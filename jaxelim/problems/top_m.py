@@ -203,10 +203,12 @@ class TopM(Problem):
             raise ArgumentError("m", self.m, "an integer from 1 to K - 1")
         object.__setattr__(self, "m", int(self.m))
 
+    def check_arms(self, arms):
+        if self.m >= len(arms):
+            raise ArgumentError("m", self.m, f"an integer from 1 to K - 1 = {len(arms) - 1}")
+
     def check(self, arms, theta):
         means = arms @ theta
-        if self.m >= means.size:
-            raise ArgumentError("m", self.m, f"an integer from 1 to K - 1 = {means.size - 1}")
         order = np.sort(means)[::-1]
         if order[self.m - 1] == order[self.m]:
             tied = np.flatnonzero(means == order[self.m]).tolist()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxelim.contracts.traits import KNOWN_STOPPING
+from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.thresholds.piecewise import PieceThreshold
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from jaxelim.simulation.call import CheckedCall
 
 
-def computed(call: "CheckedCall") -> Instance:
+def computed(call: "CheckedCall") -> Arms:
     """The instance of a call in the coordinates of its computation.
 
     Without a ridge, d linearly independent arms are the basis of other coordinates, of
@@ -28,15 +29,19 @@ def computed(call: "CheckedCall") -> Instance:
     free = free and not isinstance(call.threshold, PieceThreshold) and call.evidence is None
     if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
         return instance
-    arms, theta = np.array(instance.arms), np.array(instance.theta)
+    truth, arms = instance.truth, np.array(instance.arms)
+    theta = None if truth is None else np.array(truth.theta)
     for i in np.ndindex(arms.shape[:-2]):
         kinds, kind = _kinds(arms[i])
         if len(kinds) == instance.d:  # they span R^d: see `Gaussian.ridge_of`
-            theta[i] = instance.means[i][kinds]
             arms[i] = np.eye(instance.d)[kind]
+            if truth is not None and theta is not None:
+                theta[i] = truth.means[i][kinds]
     if np.array_equal(arms, instance.arms):
         return instance
-    return Instance(arms, theta, None, instance.name, instance.family)
+    if truth is None or theta is None:
+        return Arms(arms, instance.family, instance.names)
+    return Instance(arms, theta, None, truth.name, truth.family)
 
 
 def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError
+from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation import memory, p_values, refusals
@@ -88,7 +89,7 @@ class CheckedCall:
     Every later part of a call takes this object, and no argument of its own.
     """
 
-    instance: Instance
+    instance: Arms  # an `Instance` but in live runs, where nobody knows theta
     problem: Problem
     rule: SamplingRule
     deltas: np.ndarray
@@ -122,13 +123,16 @@ class CheckedCall:
         record: Any = (),
         engine: Any = Engine(),  # noqa: B008 (frozen)
         initial_pulls: Any = None,
+        truth: bool = True,
     ) -> "CheckedCall":
         """Check the arguments, which are those of `simulate`.
+
+        Without `truth` arms will do for an instance, and nothing that theta decides is checked.
 
         Raises:
             ArgumentError, UnsupportedError, TieError, MemoryLimitError: as `simulate`.
         """
-        if not isinstance(instance, Instance):
+        if not isinstance(instance, Instance if truth else Arms):
             allowed = "an Instance, such as load_instance('linear-d20')"
             raise ArgumentError("instance", instance, allowed)
         if not isinstance(problem, Problem):
@@ -156,11 +160,13 @@ class CheckedCall:
             family.check_noise(noise, engine.precision)
         family.check_runs(runs, initial_pulls, engine.precision)
         record = _record(record)
-        for arms, theta in ((alone.arms, alone.theta) for alone in instance.unbatched):
-            problem.check(arms, theta)
+        for features in instance.arms if instance.batched else (instance.arms,):
+            problem.check_arms(features)
+        for alone in instance.truth.unbatched if instance.truth else ():
+            problem.check(alone.arms, alone.theta)
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-        if engine.precision == "float32":
-            refusals.check_float32(instance, problem)
+        if engine.precision == "float32" and instance.truth is not None:
+            refusals.check_float32(instance.truth, problem)
         ridge = family.ridge_of(ridge, instance, threshold)
         p_values.check(record, instance, problem, ridge)
         if isinstance(threshold, PieceThreshold):
@@ -177,8 +183,14 @@ class CheckedCall:
         family.warn(ridge, instance, threshold, float(deltas.max()))
         return call
 
+    @property
+    def truth(self) -> Instance:
+        """The instance of a call whose theta is known."""
+        assert isinstance(self.instance, Instance)
+        return self.instance
+
     @cached_property
-    def computed(self) -> Instance:
+    def computed(self) -> Arms:
         """The instance that the runs are computed on."""
         return computed(self)
 
@@ -238,7 +250,7 @@ def _record(record: Any) -> tuple[str, ...]:
     return tuple(checks.choice("record", name, RECORDS) for name in names)
 
 
-def _initial_pulls(pulls: Any, instance: Instance, max_samples: int) -> int:
+def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
     """The number of initial pulls of each arm; None: the family's least."""
     family, most = instance.family, max_samples // instance.K
     if pulls is None:
@@ -252,7 +264,7 @@ def _initial_pulls(pulls: Any, instance: Instance, max_samples: int) -> int:
 
 
 def _check_runs_fit(
-    instance: Instance,
+    instance: Arms,
     problem: Problem,
     deltas: np.ndarray,
     stopping: tuple[StoppingRule, ...],

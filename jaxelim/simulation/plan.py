@@ -230,7 +230,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         ArgumentError: the rule's `prepare` refuses the instance or the problem.
         RuleError: as `prepared_for`.
     """
-    instance = call.computed
+    instance, truth = call.computed, call.computed.truth
 
     def real(x):
         x = np.asarray(x)
@@ -245,7 +245,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        nature=jax.tree.map(real, spec.family.nature(instance)),
+        nature=jax.tree.map(real, spec.family.nature(truth) if truth is not None else ()),
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),
@@ -287,7 +287,8 @@ def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     constants = _scaled_problem(call).constants()
     returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
     inputs = inputs_of(call, spec)
-    memory.check(_needs(call, spec, inputs, *engine.outline(spec, inputs)), devices)
+    if call.computed.truth is not None:  # else no program draws rewards, and a run is small
+        memory.check(_needs(call, spec, inputs, *engine.outline(spec, inputs)), devices)
     return inputs
 
 

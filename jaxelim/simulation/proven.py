@@ -12,19 +12,20 @@ GIVEN = "the noise was given, and its law is not known"
 """The reason of a call that is proven for rewards of the family's own noise."""
 
 
-def proven(call: Any, truth: bool = True) -> bool | str:
+def proven(call: Any) -> bool | str:
     """Whether all stops of a checked call are proven: True, or the reason why not.
 
     Args:
         call: the checked call.
-        truth: whether theta is the truth, and not a stand-in.
 
     Raises:
         UnsupportedError: the call contradicts the threshold's terms.
         ArgumentError: the threshold's `proof` breaks its contract.
     """
     instance = call.instance
-    norm = float(np.linalg.norm(instance.theta, axis=-1).max()) / instance.family.scale
+    truth, norm = instance.truth, None
+    if truth is not None:
+        norm = float(np.linalg.norm(truth.theta, axis=-1).max()) / truth.family.scale
     reasons: dict[str, list[str]] = {}
     for stopping in call.stopping:
         terms = Call(
@@ -38,7 +39,7 @@ def proven(call: Any, truth: bool = True) -> bool | str:
             arms=instance.K,
             dimension=instance.d,
             longest=float(np.linalg.norm(instance.arms, axis=-1).max()),
-            theta_norm=norm if truth else None,
+            theta_norm=norm,
         )
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:

@@ -11,6 +11,7 @@ from jaxelim import scope
 from jaxelim.contracts import Problem
 from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
+from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestItem
 from jaxelim.stopping.elimination import SelectiveElimination
@@ -106,7 +107,7 @@ def _check_hashable(name: str, value: Any) -> None:
         raise ArgumentError(name, value, allowed, in_words(error)) from error
 
 
-def _check_form(form: str, instance: Instance, problem: Problem) -> None:
+def _check_form(form: str, instance: Arms, problem: Problem) -> None:
     """Refuse a form of the design that is not exact, or that the family does not have."""
     allowed = list(instance.family.forms(instance, problem))
     if not allowed:

@@ -60,6 +60,7 @@ def _in_order(family: Family, order: np.ndarray) -> Family:
 def accepted(problem: Problem, instance: Instance) -> bool:
     """Whether the problem has a right answer there."""
     try:
+        problem.check_arms(instance.arms)
         problem.check(instance.arms, instance.theta)
     except JaxelimError:
         return False

@@ -19,7 +19,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
-    from jaxelim.instances.instance import Instance
+    from jaxelim.instances.arms import Arms
 
 _STEPS = 4
 """Newton steps for h^-1. They reach rounding in float64 for every x from 0 to 2000."""
@@ -168,7 +168,7 @@ class KaufmannKoolen:
     gaussian: bool = False
 
     @classmethod
-    def of(cls, instance: "Instance", problem: Any) -> "KaufmannKoolen":
+    def of(cls, instance: "Arms", problem: Any) -> "KaufmannKoolen":
         """The threshold of an instance and best arm, best item, top m or signs.
 
         Linear arms: one piece of all K arms, for every problem. Half the squared
@@ -275,7 +275,7 @@ class KaufmannKalyanakrishnan:
     k1: float = 405.5
 
     @classmethod
-    def of(cls, instance: "Instance", racing: bool = False) -> "KaufmannKalyanakrishnan":
+    def of(cls, instance: "Arms", racing: bool = False) -> "KaufmannKalyanakrishnan":
         """The threshold with the K of an instance."""
         return cls(instance.K, racing)
 

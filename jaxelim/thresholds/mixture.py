@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxelim.contracts import Family, Problem, SamplingRule
     from jaxelim.contracts.proofs import Call
     from jaxelim.contracts.views import Snapshot
-    from jaxelim.instances.instance import Instance
+    from jaxelim.instances.arms import Arms
 
 _INTERVALS = ("intervals", "intervals of equal counts")
 """Native tests of intervals, as `jaxelim.contracts.proofs` names them."""
@@ -116,7 +116,7 @@ class Mixture(PieceThreshold):
         least = level + 0.5
         return least + jnp.log(2 * least) / 2
 
-    def bound(self, instance: "Instance", problem: "Problem", **call: Any) -> Self:
+    def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
         family, rule = instance.family, call["rule"]
         if not family.has("log_e"):
             allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"

@@ -10,7 +10,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError, in_words, undefined
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
     from jaxelim.contracts.views import Snapshot
-    from jaxelim.instances.instance import Instance
+    from jaxelim.instances.arms import Arms
 
 
 class PieceThreshold:
@@ -47,7 +47,7 @@ class PieceThreshold:
         """The LLR that a piece must exceed before a run looks at it: []."""
         return level
 
-    def bound(self, instance: "Instance", problem: "Problem", **call: Any) -> Self:
+    def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
         """Host: the threshold with what it takes from a call, such as a number of pieces.
 
         Args:
