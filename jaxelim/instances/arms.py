@@ -4,7 +4,7 @@ Axis letters: K arms, d dimensions, I instances of a batch.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ class Arms:
 
     arms: np.ndarray
     family: Family
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None = field(init=False)  # an instance has none
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class PieceThreshold:
 
 
 def bound(
-    threshold: PieceThreshold, instance: "Instance", problem: "Problem", **call: Any
+    threshold: PieceThreshold, instance: "Arms", problem: "Problem", **call: Any
 ) -> PieceThreshold:
     """Host: `threshold.bound(..)`, checked, with the arguments of that method.
 
