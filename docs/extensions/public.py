@@ -50,8 +50,8 @@ KINDS: dict[str, list[Kind]] = {
              "KaufmannKalyanakrishnan Mixture PieceThreshold"),
     ],
     "families": [
-        Kind("", "Gaussian GaussianUnknownVariance Bernoulli Poisson Exponential OneParameter "
-             "Recorded"),
+        Kind("", "Gaussian GaussianUnknownVariance Bernoulli Logistic Poisson Exponential "
+             "OneParameter Recorded"),
         Kind("families", "GaussianByArm known made settings_of"),
     ],
     "lower-bound": [

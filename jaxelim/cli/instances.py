@@ -33,7 +33,7 @@ class Asked(Compiles):
     """The slack of best-arm: any arm within it of the largest mean is right."""
     family: str | None = None
     """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
-    poisson or exponential; default: the instance's own."""
+    poisson or exponential; logistic, at its theta; default: the instance's own."""
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
 

@@ -76,6 +76,14 @@ class Family:
     def check_arms(self, arms: "Arms") -> None:
         """Refuse arms that the settings do not fit, such as another number of them."""
 
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """Host: the means of arms with these scores phi_k . theta, any shape; increasing."""
+        return scores
+
+    def link(self, means: np.ndarray) -> np.ndarray:
+        """Host: the scores of arms with these means, any shape: the inverse of `mean`."""
+        return means
+
     def check(self, instance: "Instance") -> None:
         """Refuse means out of the family's range; `check_arms` has run."""
 

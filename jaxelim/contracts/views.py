@@ -95,6 +95,11 @@ class Evidence:
         """Whether each value exceeds beta []: [Q] bool."""
         return self.values() > beta
 
+    def all_refuted(self, beta: Array) -> Array:
+        """Whether the values of all pieces exceed beta []: [] bool."""
+        values = jnp.where(self.shape.exists, self.values(), jnp.inf)
+        return self.space.lanes.min(values) > beta
+
     def gradient(self, piece: Array) -> Array:
         """dH_piece/dw_k for every arm k: [K]."""
         raise undefined(self, "gradient(piece)")
@@ -210,8 +215,7 @@ class Snapshot(_Seen):
         """Whether all pieces of the answer are refuted at level beta []: [] bool."""
         if self.threshold is not None:
             return looks.all_refuted(self, beta)
-        values = self.evidence.values()
-        return self.lanes.min(jnp.where(self.shape.exists, values, jnp.inf)) > beta
+        return self.evidence.all_refuted(beta)
 
     @property
     def means(self) -> Array:

@@ -10,6 +10,7 @@ from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.exponential import Exponential
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.logistic import Logistic
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.poisson import Poisson
 from jaxelim.families.recorded import Recorded
@@ -22,6 +23,7 @@ KINDS = (
     Exponential,
     GaussianByArm,
     GaussianUnknownVariance,
+    Logistic,
 )
 
 
@@ -63,6 +65,7 @@ __all__ = [
     "Gaussian",
     "GaussianByArm",
     "GaussianUnknownVariance",
+    "Logistic",
     "OneParameter",
     "Poisson",
     "Recorded",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxelim import checks
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Problem
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, known, settings_of
 from jaxelim.instances.arms import Arms, family_of, features
@@ -120,6 +120,7 @@ class Instance(Arms):
             allowed = "[K] or [instances, K] with K >= 2 and at least one instance"
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
         try:
+            theta = family.link(theta) if isinstance(family, Family) else theta
             return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
         except ArgumentError as error:
             if error.argument != "theta":
@@ -151,11 +152,24 @@ class Instance(Arms):
 
     @cached_property
     def means(self) -> np.ndarray:
-        """The means phi_k . theta, float64 [K] or [I, K], read-only."""
+        """The means phi_k . theta, float64 [K] or [I, K], read-only.
+
+        Of logistic rewards 1/(1 + exp(-phi_k . theta)).
+        """
         # A matrix product might sum in an order that depends on the size of the batch.
-        means = np.sum(self.arms * self.theta[..., None, :], axis=-1)
+        means = self.family.mean(np.sum(self.arms * self.theta[..., None, :], axis=-1))
         means.setflags(write=False)
         return means
+
+    def compared(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+        """One instance's arms and theta whose products a problem compares.
+
+        They are its own, unless means are no such products and the problem compares means:
+        then the identity and the means.
+        """
+        if type(self.family).mean is Family.mean or not problem.made_of_arms:
+            return self.arms, self.theta
+        return np.eye(self.K), self.means
 
     @property
     def unbatched(self) -> list["Instance"]:

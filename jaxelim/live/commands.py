@@ -48,7 +48,8 @@ class New(Compiles):
     epsilon: float = 0.0
     """The slack of best-arm."""
     family: str = "gaussian"
-    """gaussian, gaussian-by-arm, gaussian-unknown-variance, bernoulli, poisson, exponential."""
+    """gaussian, gaussian-by-arm, gaussian-unknown-variance, bernoulli, logistic, poisson,
+    exponential."""
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
     rule: str = "ebtci"

@@ -125,7 +125,7 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))
     if isinstance(family, GaussianUnknownVariance):
         family = dataclasses.replace(family, std=tuple(np.sqrt(alone(stats.variances)).tolist()))
-    theta = np.linalg.lstsq(features, means, rcond=None)[0]
+    theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
     return Instance(features, theta, family=family)
 
 

@@ -23,6 +23,7 @@ class Prepared(NamedTuple):
     """The spanner of an instance, its exploration rate, and the ridge of V_w."""
 
     spanner: Any  # [d] int32: d linearly independent arms
+    spanned: Any  # [K] bool: which arms these are
     c0: Any  # []: the rate at which they are explored
     ridge: Any  # []: 0 where the arms span R^d
 
@@ -66,8 +67,9 @@ class LazyTaS(SamplingRule):
     computation do not decide the test. If the arms do not span R^d, c0 = 0 and V_U gets
     a ridge of 1e-9.
 
-    Families without a design: the spanner is all arms, c0 = 1/sqrt(K), lambda_min(V) =
-    min_k N_k/c_k, c_k the cost of arm k. Weights inside H are at least 1e-12.
+    Families without a design: c0 = 1/sqrt(d), and the least N_k/c_k of the spanner's arms
+    replaces lambda_min(V), c_k the cost of arm k. Weights inside H are at least 1e-12.
+    Independent arms are all in the spanner.
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -84,7 +86,8 @@ class LazyTaS(SamplingRule):
 
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""
-        each = [_prepared(arms) for arms in instance.arms.reshape(-1, instance.K, instance.d)]
+        matrix, batch = instance.family.has("design"), (-1, instance.K, instance.d)
+        each = [_prepared(arms, matrix) for arms in instance.arms.reshape(batch)]
         return (
             Prepared(*(np.stack(x) for x in zip(*each, strict=True)))
             if instance.batched
@@ -132,7 +135,9 @@ class LazyTaS(SamplingRule):
     def _known(self, view, state):
         """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
         if not view.evidence.has_matrix:
-            least = view.lanes.min(view.evidence.per_cost(view.counts)) + view.family.ridge
+            spanned, counts = view.prepared.spanned, view.evidence.per_cost(view.counts)
+            spanned = spanned if spanned.ndim == counts.ndim else spanned[:, None]
+            least = view.lanes.min(jnp.where(spanned, counts, jnp.inf)) + view.family.ridge
             return jnp.zeros_like(view.t, bool), dataclasses.replace(state, low=least, high=least)
         need = view.prepared.c0 * jnp.sqrt(view.time)
         return (state.low < need) & (state.high >= need), state
@@ -154,8 +159,8 @@ def _due(view):
     return view.t & (view.t - 1) == 0
 
 
-def _prepared(arms):
-    """The spanner, c0 and ridge of one instance.
+def _prepared(arms, matrix):
+    """The spanner, c0 and ridge of one instance; `matrix`: whether lambda_min(V) is tested.
 
     If there are fewer than d linearly independent arms, the spanner repeats them.
     """
@@ -164,11 +169,13 @@ def _prepared(arms):
     for k in range(len(arms)):
         if len(spanner) < d and np.linalg.matrix_rank(arms[[*spanner, k]]) > len(spanner):
             spanner.append(k)
+    spanned = np.isin(np.arange(len(arms)), spanner or [0])
     if len(spanner) < d:
         ridge = 1e-9 * np.mean(np.sum(arms**2, 1))
-        return Prepared(np.resize(np.array(spanner or [0], np.int32), d), np.float64(0), ridge)
-    least = np.linalg.eigvalsh(arms[spanner].T @ arms[spanner])[0]
-    return Prepared(np.array(spanner, np.int32), least / np.sqrt(d), np.float64(0))
+        repeated = np.resize(np.array(spanner or [0], np.int32), d)
+        return Prepared(repeated, spanned, np.float64(0), ridge)
+    least = np.linalg.eigvalsh(arms[spanner].T @ arms[spanner])[0] if matrix else 1.0
+    return Prepared(np.array(spanner, np.int32), spanned, least / np.sqrt(d), np.float64(0))
 
 
 def _frank_wolfe(view, weights, due):

@@ -186,13 +186,14 @@ def check_float32(instance: Instance, problem: Problem) -> None:
     if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
         return
     for i, alone in enumerate(instance.unbatched):
-        directions, offsets = problem.half_spaces(alone.arms, alone.theta)
+        arms, theta = alone.compared(problem)
+        directions, offsets = problem.half_spaces(arms, theta)
         # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
-        size = np.abs(directions) @ np.abs(alone.theta) + np.abs(offsets)
+        size = np.abs(directions) @ np.abs(theta) + np.abs(offsets)
         if problem.name in ("best-arm", "best-item", "top-m"):
-            compared = problem.items if isinstance(problem, BestItem) else alone.arms
-            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(alone.theta)))
-        margin = directions @ alone.theta - offsets
+            compared = problem.items if isinstance(problem, BestItem) else arms
+            size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(theta)))
+        margin = directions @ theta - offsets
         lost = margin < _LEAST_GAP * size
         if lost.any():
             p = int(np.argmax(lost))

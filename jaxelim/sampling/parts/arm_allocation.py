@@ -89,8 +89,9 @@ def _by_interior_point(view: View) -> bool:
 
 def needs(family: Family, problem: Problem) -> tuple[str, ...]:
     """What a family must have for its allocations to be solved here."""
-    closed = family.has("design") or family.has("freedom")
-    return () if closed or problem.name == "thresholding" else ("divergence", "variance")
+    if family.has("design") or family.has("freedom"):
+        return ()
+    return ("divergence",) if problem.name == "thresholding" else ("divergence", "variance")
 
 
 def solve(

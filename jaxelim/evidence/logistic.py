@@ -1,0 +1,330 @@
+"""Evidence from rewards 0 or 1 with mean 1/(1 + exp(-phi_k . theta)).
+
+s_k = phi_k . theta is the score of arm k, and d(x, y) the divergence of the means at
+scores x and y. The LLR of a piece {y . theta <= c} is the least over the piece of
+
+    D(theta) = sum_k N_k d(phi_k . theta_hat, phi_k . theta) + ridge ||theta - theta_hat||^2/2,
+
+which is ell(theta_hat) - ell(theta) for the penalised log-likelihood ell, as theta_hat
+maximises that. Weights w in place of N, and no ridge, give H_p(w), and dH_p/dw_k is the
+divergence at the closest point. (McCullagh & Nelder 1989, chapter 4.)
+
+Every least point comes from Newton steps. Moving the scores by at most m multiplies
+the curvatures by at most exp(m) (Bach 2010). So a step by the share log(1 + m)/m of the
+full one, m its largest change of a score, always descends. Near the end the share is 1.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts import items
+from jaxelim.contracts.items import Items
+from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
+from jaxelim.contracts.views import Evidence
+from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
+from jaxelim.evidence.gaussian import likelihood_ratio
+from jaxelim.lanes import index_like
+
+STEPS = 100
+"""Most Newton steps of one search. Warm searches take two or three, cold ones about five."""
+_ROUNDING = 1e-9
+"""What an upper bound on an LLR is raised by, as a share."""
+_LEAST_CURVATURE = 1e-13
+"""Added to the matrix of a step, as a share of its trace: arms need not span R^d."""
+
+
+def sides(scores: Array) -> tuple[Array, Array]:
+    """The probabilities of 1 and of 0, each without cancellation; any shape."""
+    small = jnp.exp(-jnp.abs(scores))
+    large = 1 / (1 + small)
+    small = small * large
+    positive = scores >= 0
+    return jnp.where(positive, large, small), jnp.where(positive, small, large)
+
+
+def divergence(x: Array, y: Array) -> Array:
+    """d(x, y), of the means at scores x and y: any shape.
+
+    log(1 + p (exp(h) - 1)) - p h with h = y - x and p the probability of 1 at x. With
+    that of 0 and -h it is the same. The smaller probability rounds less.
+    """
+    p, q = sides(x)
+    share, h = jnp.where(p <= q, p, q), jnp.where(p <= q, y - x, x - y)
+    return jnp.maximum(jnp.log1p(share * jnp.expm1(h)) - share * h, 0)
+
+
+def largest_curvature(scores: Array) -> Array:
+    """The least b with d(x, y) <= b (y - x)^2/2 for all y, at scores x: any shape.
+
+    tanh(x/2)/(2 x). (Jaakkola & Jordan 2000.)
+    """
+    near = jnp.abs(scores) < 1e-3
+    apart = jnp.where(near, 1, scores)
+    return jnp.where(near, 0.25 - scores**2 / 48, jnp.tanh(apart / 2) / (2 * apart))
+
+
+def least(
+    space: LinearContext,
+    slope: Callable[[Array, Array], Array],
+    weights: Array,
+    ridge: float,
+    centre: Array,
+    theta: Array,
+    go: Array,
+    side: tuple[Array, Array] | None = None,
+) -> Array:
+    """The least point of a sum over the arms plus ridge ||theta - centre||^2/2: [d].
+
+    Args:
+        space: the context.
+        slope: the derivatives of the sum by the scores, [K], from the probabilities of 1 and 0.
+        weights: the sum's curvature by score k is weights_k p_k (1 - p_k), [K].
+        ridge: at least 0.
+        centre: [d].
+        theta: where to start, [d].
+        go: [] bool; elsewhere theta stays.
+        side: y [d] and c []: only theta with y . theta = c. The first step goes there.
+    """
+    lanes, features = space.lanes, space.features
+    transposed = jnp.swapaxes(features, 0, 1)
+    enough = float(jnp.finfo(theta.dtype).eps) ** 0.375  # a step squares what is left
+
+    def of_scores(scores: Array) -> tuple[Array, Array]:
+        p, q = sides(scores)
+        return slope(p, q), weights * (p * q)
+
+    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        n, theta, scores, left = carry
+        slopes, curvatures = lanes.materialize(of_scores, scores)
+        gradient = lanes.dot(transposed, slopes, features) + ridge * (theta - centre)
+        squares = jnp.sum(features**2, 1)
+        squares = squares if squares.ndim == curvatures.ndim else squares[:, None]
+        more = ridge + _LEAST_CURVATURE * jnp.sum(curvatures * squares, 0)
+        inverse = weighted(space, curvatures, more).v_inv
+        move = -lanes.symmetric_dot(inverse, gradient)
+        if side is not None:
+            y, c = side
+            image = lanes.symmetric_dot(inverse, y)
+            move = move + image * _ratio(c - jnp.sum(y * (theta + move), 0), jnp.sum(y * image, 0))
+        moves = space.over_arms(move)
+        far = lanes.max(jnp.abs(moves))
+        share = _ratio(jnp.log1p(far), far)
+        if side is not None:
+            share = jnp.where(n == 0, 1, share)
+        share = jnp.where(left, share, 0)
+        return n + 1, theta + share * move, scores + share * moves, left & (far > enough)
+
+    more = lambda carry: (carry[0] < STEPS) & jnp.any(carry[3])  # noqa: E731
+    carry = jnp.int32(0), theta, space.over_arms(theta), go
+    return jax.lax.while_loop(more, step, carry)[1]
+
+
+def fitted(
+    space: LinearContext, ones: Array, zeros: Array, ridge: float, theta: Array, go: Array
+) -> Array:
+    """The penalised maximum likelihood estimate, from theta [d] on: [d].
+
+    Args:
+        space: the context.
+        ones, zeros: how many rewards of each arm are 1, and 0: [K].
+        ridge: above 0.
+        theta: where to start.
+        go: [] bool; elsewhere theta stays.
+    """
+    slope = lambda p, q: zeros * p - ones * q  # noqa: E731
+    centre = jnp.zeros_like(theta)
+    return least(space, slope, ones + zeros, ridge, centre, theta, go)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LogisticEvidence(Evidence):
+    """The evidence about pieces of one shape, under counts or weights.
+
+    With a ridge a value is never above the LLR, wherever the Newton steps end. The
+    penalised log-likelihood is concave with curvature of at least the ridge, so on the
+    boundary it exceeds its value at a point by at most |slope along the boundary|^2/(2 ridge).
+    """
+
+    space: LinearContext
+    shape: Shape
+    theta_hat: Array  # [d]
+    weights: Array  # [K] pulls or weights, positive
+    slope: Array | None  # [d] of the penalised log-likelihood at theta_hat; None: of weights
+    ridge: float = dataclasses.field(default=0.0, metadata={"static": True})
+
+    @property
+    def scores(self) -> Array:
+        """phi_k . theta_hat: [K]."""
+        return self.space.over_arms(self.theta_hat)
+
+    @property
+    def means(self) -> Array:  # type: ignore[override]
+        return sides(self.scores)[0]
+
+    @property
+    def _half_spaces(self) -> Shape:
+        """The shape with its level as a score."""
+        if not isinstance(self.shape, Levels):
+            return self.shape
+        return dataclasses.replace(self.shape, level=score(self.shape.level))
+
+    def outside(self) -> Array:
+        """y_p . theta_hat - c_p: [Q]."""
+        return self._half_spaces.margin(self.space, self.scores, self.theta_hat)
+
+    def weighted(self, weights: Array) -> "LogisticEvidence":
+        return dataclasses.replace(self, weights=weights, slope=None, ridge=0.0)
+
+    def about(self, shape: Shape) -> "LogisticEvidence":
+        return dataclasses.replace(self, shape=shape)
+
+    def above(self) -> Array:
+        """An upper bound on every value: [Q].
+
+        Every divergence is at most a square; see `largest_curvature`. The least sum of these
+        squares over a piece is margin^2/(2 ||y||^2) in their metric.
+        """
+        return self._above(self._metric())
+
+    def _metric(self) -> SquareDesign:
+        """The metric of these squares."""
+        weights = self.weights * largest_curvature(self.scores)
+        return weighted(self.space, weights, self.ridge)
+
+    def _above(self, metric: SquareDesign) -> Array:
+        space, shape = self.space, self._half_spaces
+        norm = shape.norm(space, metric, shape.products(space, metric))
+        return likelihood_ratio(self.outside(), norm) * (1 + _ROUNDING)
+
+    def _near(self, metric: SquareDesign, piece: Array) -> Array:
+        """A tighter bound on the value of one piece []: D at its closest point in the metric."""
+        y, c = self._side(piece)
+        image = self.space.lanes.symmetric_dot(metric.v_inv, y)
+        far = jnp.sum(y * self.theta_hat, 0) - c
+        moved = -image * _ratio(jnp.maximum(far, 0), jnp.sum(y * image, 0))
+        scores = self.scores
+        moves = divergence(scores, scores + self.space.over_arms(moved))
+        value = self.space.lanes.sum(self.weights * moves)
+        value = value + self.ridge / 2 * jnp.sum(moved**2, 0)
+        if self.slope is not None:
+            value = value - jnp.sum(self.slope * moved, 0)
+        return value * (1 + _ROUNDING)
+
+    def values(self) -> Array:
+        pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
+        return jax.lax.map(lambda piece: self._value(*self._side(self._wide(piece))), pieces)
+
+    def refuted(self, beta: Array) -> Array:
+        return self._tested(beta, False)
+
+    def all_refuted(self, beta: Array) -> Array:
+        return ~self.space.lanes.any(self.shape.exists & ~self._tested(beta, True))
+
+    def _tested(self, beta: Array, all_or_none: bool) -> Array:
+        """Which pieces have values above beta []: [Q] bool.
+
+        Only those whose upper bound exceeds beta are solved, in the order of these bounds.
+
+        Args:
+            beta: the level, [].
+            all_or_none: whether a run may stop at the first piece that is not above beta.
+        """
+        metric, lanes = self._metric(), self.space.lanes
+        largest = float(jnp.finfo(self.weights.dtype).max)
+        above = jnp.where(self.shape.exists, self._above(metric), jnp.inf)
+        left = self.shape.exists & (above > beta)
+        if all_or_none:
+            least = lanes.argmin(above)
+            tighter = jnp.minimum(lanes.take(above, least), self._near(metric, least))
+            left = left & (tighter > beta)
+
+        def test(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            left, found = carry
+            piece = lanes.argmin(jnp.where(left, jnp.minimum(above, largest), jnp.inf))
+            here = left & (index_like(left) == piece)
+            exceeds = self._value(*self._side(piece), lanes.any(left)) > beta
+            left = left & ~here
+            return left & exceeds if all_or_none else left, found | (here & exceeds)
+
+        none = jnp.zeros_like(left)
+        return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), test, (left, none))[1]
+
+    def pair(self, i: Array, k: Array) -> Array:
+        feature = self.space.feature
+        return self._value(feature(i) - feature(k), jnp.zeros_like(self.theta_hat[0]))
+
+    def gradient(self, piece: Array) -> Array:
+        return divergence(self.scores, self.space.over_arms(self.point(piece)))
+
+    def closest(self, piece: Array) -> Array:
+        return sides(self.space.over_arms(self.point(piece)))[0]
+
+    def point(self, piece: Array) -> Array:
+        """The closest theta of a piece [] to theta_hat: [d]."""
+        return self._closest(*self._side(piece))
+
+    def _wide(self, piece: Array) -> Array:
+        """The same piece in every lane."""
+        return jnp.broadcast_to(piece, self.theta_hat.shape[1:])
+
+    def _side(self, piece: Array) -> tuple[Array, Array]:
+        """y [d] and c [] of a piece []."""
+        space, lanes, shape = self.space, self.space.lanes, self.shape
+        none = jnp.zeros_like(self.theta_hat[0])
+        if isinstance(shape, Levels):
+            sign = jnp.where(lanes.take(shape.above, piece), none + 1, none - 1)
+            return space.feature(piece) * sign, sign * score(shape.level)
+        if isinstance(shape, Rows):
+            i, k = shape.pair(lanes, piece)
+            return space.feature(i) - space.feature(k), none
+        if isinstance(shape, Items):
+            z = items.items_of(space)
+            return lanes.row(z, shape.first) - lanes.row(z, piece), none
+        assert isinstance(shape, Directions)
+        return lanes.row(shape.y, piece), lanes.take(shape.c, piece) + none
+
+    def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:
+        """The point of {y . theta <= c} with the least D: [d]; theta_hat if that is inside."""
+        p_hat, q_hat = sides(self.scores)
+
+        def slope(p: Array, q: Array) -> Array:
+            return self.weights * jnp.where(p > q, q_hat - q, p - p_hat)
+
+        outside = jnp.sum(y * self.theta_hat, 0) > c
+        given = self.space, slope, self.weights, self.ridge, self.theta_hat, self.theta_hat
+        return least(*given, outside & go, (y, c))
+
+    def _value(self, y: Array, c: Array, go: Array | bool = True) -> Array:
+        """The least D over {y . theta <= c}: []; 0 where `go` [] bool does not hold."""
+        theta = self._closest(y, c, go)
+        scores, hat = self.space.over_arms(theta), self.scores
+        value = self.space.lanes.sum(self.weights * divergence(hat, scores))
+        if not self.ridge:
+            return value
+        assert self.slope is not None
+        moved = theta - self.theta_hat
+        (p, q), (p_hat, q_hat) = sides(scores), sides(hat)
+        slopes = self.weights * jnp.where(p > q, q_hat - q, p - p_hat)
+        transposed = jnp.swapaxes(self.space.features, 0, 1)
+        slopes = self.space.lanes.dot(transposed, slopes, self.space.features)
+        slopes = slopes + self.ridge * moved - self.slope
+        along = slopes - y * _ratio(jnp.sum(y * slopes, 0), jnp.sum(y * y, 0))
+        value = value + self.ridge / 2 * jnp.sum(moved**2, 0) - jnp.sum(self.slope * moved, 0)
+        value = jnp.maximum(value - jnp.sum(along**2, 0) / (2 * self.ridge), 0)
+        return jnp.where(jnp.any(moved != 0, 0), value, 0)
+
+
+def score(mean: float) -> float:
+    """log(mean/(1 - mean)), of a number in (0, 1)."""
+    return math.log(mean) - math.log1p(-mean)
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """a/b; 1 where b is 0."""
+    return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 1)

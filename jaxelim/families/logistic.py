@@ -1,0 +1,167 @@
+"""Rewards that are 0 or 1, with features: a logistic regression of each arm's mean."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.items import Items
+from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
+from jaxelim.contracts.views import Snapshot, Statistics
+from jaxelim.errors import ArgumentError
+from jaxelim.evidence.designs import LinearContext
+from jaxelim.evidence.logistic import LogisticEvidence, fitted, sides
+from jaxelim.lanes import ArmBlock, LaneOps, index_like
+
+if TYPE_CHECKING:
+    from jaxelim.instances.instance import Instance
+
+_LARGEST_SCORE = 30.0
+"""Largest |phi . theta| of an arm. Beyond it hardly any reward differs from the others."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogisticStatistics(Statistics):
+    """The statistics of logistic rewards."""
+
+    theta_hat: Array  # [d]
+
+    @property
+    def estimated_theta(self) -> Array:
+        return self.theta_hat
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Logistic(Family):
+    """Rewards that are 1 with probability 1/(1 + exp(-phi_k . theta)), else 0.
+
+    The estimate maximises the penalised log-likelihood
+
+        ell(theta) = sum_k S_k s_k - N_k log(1 + exp(s_k)) - ridge ||theta||^2/2,
+
+    s_k = phi_k . theta, S_k the number of ones among N_k rewards. The likelihood alone has no
+    maximum where a hyperplane separates ones from zeros, as it often does in the first
+    samples. The LLR of a piece is the maximum of ell less its maximum over the piece.
+
+    For a truth theta in a piece that LLR is at most the maximum of the likelihood over its
+    value at theta, in logarithms, plus ridge ||theta||^2/2. So a level beta tests what a level
+    beta - ridge ||theta||^2/2 tests without a ridge: with the default, 0.0045 less at
+    ||theta|| = 3. No threshold is proven for these LLRs.
+
+    An arm's estimated mean is 1/(1 + exp(-phi_k . theta_hat)), not the average of its
+    rewards. Means are those of rewards, from 0 to 1, and so is the level of
+    `Thresholding`. Directions of `HalfSpaces` and items are compared by y . theta.
+
+    Args:
+        ridge: of the penalty, above 0.
+
+    Raises:
+        ArgumentError: ridge is no such number.
+    """
+
+    ridge: float = 1e-3
+    name: ClassVar[str] = "logistic"
+    structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, Items)
+    low: ClassVar[float] = 0.0  # the range of means
+    high: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        ridge = checks.real("ridge", self.ridge, low=0, open=True)
+        object.__setattr__(self, "ridge", ridge)
+
+    def law(self) -> str:
+        return "no threshold is proven for the likelihood ratios of logistic rewards"
+
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        """1/(1 + exp(-scores))."""
+        small = np.exp(-np.abs(scores))
+        return np.where(scores >= 0, 1, small) / (1 + small)
+
+    def link(self, means: np.ndarray) -> np.ndarray:
+        """log(means/(1 - means))."""
+        if np.any((means <= 0) | (means >= 1)):
+            raise ArgumentError("theta", means, "means above 0 and below 1")
+        return np.log(means) - np.log1p(-means)
+
+    def check(self, instance: "Instance") -> None:
+        scores = np.sum(instance.arms * instance.theta[..., None, :], -1)
+        if np.any(np.abs(scores) > _LARGEST_SCORE):
+            allowed = f"a theta with phi_k . theta from -{_LARGEST_SCORE:g} to {_LARGEST_SCORE:g}"
+            raise ArgumentError("theta", instance.theta, allowed)
+
+    def check_shape(self, problem: Problem, shape: Shape) -> None:
+        super().check_shape(problem, shape)
+        if isinstance(shape, Levels) and not 0 < shape.level < 1:
+            raise ArgumentError("level", shape.level, f"a mean above 0 and below 1 for {self!r}")
+
+    def check_rewards(self, rewards: np.ndarray) -> None:
+        self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")
+
+    def nature(self, instance: "Instance") -> np.ndarray:
+        """The means, [I, K]."""
+        return np.atleast_2d(instance.means)
+
+    def space(self, lanes: LaneOps, features: Array, constants: Any) -> LinearContext:
+        return LinearContext(lanes, features, constants)
+
+    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
+        """1 where the noise, uniform on [0, 1), is below the mean, else 0."""
+        return (noise < lanes.take(nature, arm)).astype(noise.dtype)
+
+    def start(
+        self, space: LinearContext, problem: Problem, tables: tuple, rewards: Array
+    ) -> LogisticStatistics:
+        b = rewards.shape[1:]
+        counts = jnp.ones_like(rewards)
+        theta = jnp.zeros((space.features.shape[1], *b), rewards.dtype)
+        go = jnp.ones(b, bool)
+        theta = fitted(space, rewards, counts - rewards, self.ridge, theta, go)
+        return LogisticStatistics(
+            t=jnp.full(b, rewards.shape[0], jnp.int32), counts=counts,
+            means=sides(space.over_arms(theta))[0], reward_sums=rewards, theta_hat=theta,
+        )  # fmt: skip
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LogisticStatistics:
+        """Newton steps go on from the last estimate."""
+        stats: LogisticStatistics = seen.stats  # type: ignore[assignment]
+        assert stats.reward_sums is not None
+        space: LinearContext = seen.space  # type: ignore[assignment]
+        chosen = (index_like(stats.means) == arm) & go
+        counts = stats.counts + chosen.astype(stats.means.dtype)
+        ones = stats.reward_sums + jnp.where(chosen, reward, 0)
+        theta = fitted(space, ones, counts - ones, self.ridge, stats.theta_hat, go)
+        return LogisticStatistics(
+            t=stats.t + go.astype(jnp.int32), counts=counts,
+            means=sides(space.over_arms(theta))[0], reward_sums=ones, theta_hat=theta,
+        )  # fmt: skip
+
+    def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LogisticEvidence:
+        assert isinstance(stats, LogisticStatistics) and stats.reward_sums is not None
+        theta, ones = stats.theta_hat, stats.reward_sums
+        p, q = sides(space.over_arms(theta))
+        slopes = ones * q - (stats.counts - ones) * p
+        transposed = jnp.swapaxes(space.features, 0, 1)
+        slope = space.lanes.dot(transposed, slopes, space.features) - self.ridge * theta
+        return LogisticEvidence(space, shape, theta, stats.counts, slope, self.ridge)
+
+    def refuted_pairs(
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
+    ) -> list[tuple[Array, Array]]:
+        evidence, out = seen.evidence, []
+        kind = Items if isinstance(seen.shape, Items) else Rows
+        candidates = seen.shape.exists if kind is Items else seen.means
+        each = index_like(candidates)
+        for r in range(arms.m):
+            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
+            exists = jnp.broadcast_to(each != i, candidates.shape)
+            shape = kind(i, exists, candidates.shape[0] - 1)
+            out.append((arms.first + r, evidence.about(shape).refuted(beta)))
+        return out

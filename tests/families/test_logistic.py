@@ -1,0 +1,272 @@
+"""Logistic rewards: evidence against SciPy, runs against the twin, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.shapes import Directions
+from jaxelim.contracts.views import Snapshot
+from jaxelim.evidence import logistic as evidence_of
+from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
+from jaxelim.families.logistic import Logistic, LogisticStatistics
+from jaxelim.lanes import PLAIN
+from tests.twin import logistic as twin
+
+
+def arms_of(seed, K, d):
+    return np.random.default_rng(seed).standard_normal((K, d)) / np.sqrt(d)
+
+
+def statistics(space, counts, ones, ridge):
+    """The statistics of one run with these counts and sums."""
+    theta = fitted(space, ones, counts - ones, ridge, jnp.zeros(space.features.shape[1]), True)
+    means = evidence_of.sides(space.over_arms(theta))[0]
+    return LogisticStatistics(t=jnp.int32(0), counts=counts, means=means, reward_sums=ones,
+                              theta_hat=theta)  # fmt: skip
+
+
+@jax.jit
+def looked(arms, counts, ones, y, c):
+    """theta_hat, values, gradient of piece 0, its closest theta, refuted: of one run."""
+    family = Logistic()
+    space = family.space(PLAIN, arms, ())
+    stats = statistics(space, counts, ones, family.ridge)
+    shape = Directions(y, c, jnp.ones(c.shape, bool), c.shape[0])
+    found = family.evidence(space, stats, shape)
+    values = found.values()
+    point = found.point(jnp.int32(0))
+    tests = jnp.stack([found.refuted(0.9 * values[0]), found.refuted(1.1 * values[0] + 1e-9)])
+    least = jnp.min(values)
+    every = found.all_refuted(0.99 * least), found.all_refuted(1.01 * least + 1e-9)
+    gradient = found.gradient(jnp.int32(0))
+    return stats.theta_hat, values, gradient, point, tests, found.above(), jnp.stack(every)
+
+
+def cases(number, seed=0):
+    """Arms [8, 3], counts, sums and half-spaces; some samples are separable."""
+    rng = np.random.default_rng(seed)
+    for n in range(number):
+        arms = rng.standard_normal((8, 3))
+        counts = np.ceil(rng.exponential(10.0 ** rng.uniform(0, 3), 8)) + 0.0
+        p = twin.mean(arms @ rng.standard_normal(3) * rng.uniform(0, 2))
+        ones = (p > 0.5) * counts if n % 5 == 0 else rng.binomial(counts.astype(int), p) + 0.0
+        y = rng.standard_normal((4, 3))
+        yield arms, counts, ones, y, rng.standard_normal(4) * 0.5
+
+
+def test_evidence_is_that_of_scipy():
+    """200 half-spaces: values to 1e-9 of SciPy's constrained maximum and of the twin's."""
+    compared = 0
+    for arms, counts, ones, y, c in cases(50):
+        with scope.engine():
+            found = jax.tree.map(np.asarray, looked(arms, counts, ones, y, c))
+        hat, values, gradient, point, tests, above, every = found
+        ours = twin.climb(arms, counts, ones, np.zeros(3))
+        np.testing.assert_allclose(hat, ours, rtol=0, atol=1e-9 * (1 + np.abs(ours).max()))
+        for p in range(4):
+            exact = twin.llr(arms, counts, ones, ours, y[p], c[p])
+            np.testing.assert_allclose(values[p], exact, rtol=1e-9, atol=1e-9)
+            if exact == 0:
+                continue
+            by_scipy = twin.by_scipy(arms, counts, ones, y[p], c[p])
+            np.testing.assert_allclose(values[p], by_scipy, rtol=1e-9, atol=1e-9)
+            compared += 1
+        assert (above >= values).all() and every[0] == (values.min() > 0) and not every[1]
+        np.testing.assert_array_equal(tests[1], values > 1.1 * values[0] + 1e-9)
+        if values[0] > 0:
+            np.testing.assert_array_equal(tests[0], values > 0.9 * values[0])
+            np.testing.assert_allclose(y[0] @ point, c[0], atol=1e-10)
+            moved = np.sum((point - hat) ** 2) * twin.RIDGE / 2
+            np.testing.assert_allclose(gradient @ counts + moved, values[0], rtol=1e-9)
+    assert compared > 80
+
+
+def test_values_that_stop_early_are_not_above(monkeypatch):
+    """After one, two or three Newton steps of the constrained search, at exact estimates."""
+    lower = 0
+    for steps in (1, 2, 3):
+        monkeypatch.setattr(evidence_of, "STEPS", steps)
+
+        def values(arms, counts, ones, hat, y, c):
+            family = Logistic()
+            space = family.space(PLAIN, arms, ())
+            stats = LogisticStatistics(t=jnp.int32(0), counts=counts, means=counts,
+                                       reward_sums=ones, theta_hat=hat)  # fmt: skip
+            shape = Directions(y, c, jnp.ones(c.shape, bool), c.shape[0])
+            return family.evidence(space, stats, shape).values()
+
+        cut = jax.jit(values)
+        for arms, counts, ones, y, c in cases(10, seed=1):
+            hat = twin.climb(arms, counts, ones, np.zeros(3))
+            with scope.engine():
+                # An estimate that is not the maximum is no excuse either.
+                found = [np.asarray(cut(arms, counts, ones, at, y, c)) for at in (hat, 0.9 * hat)]
+            for p in range(4):
+                if y[p] @ hat > c[p]:
+                    exact = twin.llr(arms, counts, ones, hat, y[p], c[p])
+                    assert max(found[0][p], found[1][p]) <= exact + 1e-10
+                    lower += found[0][p] < exact - 1e-6
+    assert lower > 10
+
+
+def test_divergences():
+    """Against the textbook's form, also where one mean is near an end; and their bound."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(0, 3, (2, 500))
+    with scope.engine():
+        d, bound = (np.asarray(v) for v in (divergence(x, y), largest_curvature(x)))
+        near = np.asarray(divergence(jnp.asarray([25.0, -25.0]), jnp.asarray([26.0, -24.0])))
+        small = np.asarray(largest_curvature(jnp.asarray([0.0, 9.9e-4, 1.01e-3])))
+    p, q = twin.mean(x), twin.mean(y)
+    exact = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    np.testing.assert_allclose(d, exact, rtol=1e-9, atol=1e-13)
+    assert (d <= bound * (x - y) ** 2 / 2 * (1 + 1e-12)).all()
+    tail = np.exp(-25.0)
+    np.testing.assert_allclose(near, tail * np.array([np.exp(-1), np.e - 2]), rtol=1e-7)
+    np.testing.assert_allclose(small, 0.25, atol=1e-6)
+
+
+LINEAR = arms_of(1, 5, 3), np.array([3.2, -1.6, 1.8])
+SKEW = arms_of(5, 4, 2), np.array([0.8, 2.0])
+BASIS = np.eye(4), np.array([1.2, 0.5, -0.9, 0.4])
+ITEMS = np.array([[1.0, -0.5, 0.5], [0.0, 1.0, 0.5], [0.2, 0.6, -0.4], [0.0, 0.4, 0.2]])
+RUNS = {
+    "best arm": (LINEAR, ("bai",), je.BestArm()),
+    "top 2": (SKEW, ("topm", 2), je.TopM(2)),
+    "signs of the basis": (BASIS, ("osi", 0.45), je.Thresholding(0.45)),
+    "items": (LINEAR, ("items", ITEMS), je.BestArm(items=ITEMS)),
+}
+
+
+def pulled(instance, problem, noise):
+    """theta_hat [T, d] and the LLRs [T, Q] after each sample from the initial ones on."""
+    family, K = instance.family, instance.K
+    static, constants = problem.static_part(), problem.constants()
+
+    def program(arms, noise, means):
+        space = family.space(PLAIN, arms, jax.tree.map(jnp.asarray, constants))
+
+        def looks(stats):
+            seen = Snapshot.of(family, static, space, stats)
+            return seen, (stats.theta_hat, seen.evidence.values(), seen.shape.exists, seen.answer)
+
+        def step(stats, given):
+            t, u = given
+            arm = t % K
+            reward = (u < means[arm]).astype(arms.dtype)
+            seen, look = looks(stats)
+            return family.update(seen, arm, reward, jnp.asarray(True)), look
+
+        first = (noise[:K] < means).astype(arms.dtype)
+        stats = family.start(space, static, (), first[:, None])
+        stats = jax.tree.map(lambda x: x[..., 0], stats)
+        times = jnp.arange(K, noise.shape[0], dtype=jnp.int32)
+        stats, found = jax.lax.scan(step, stats, (times, noise[K:]))
+        last = looks(stats)[1]
+        return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), found, last)
+
+    with scope.engine():
+        found = jax.jit(program)(instance.arms, noise, instance.means)
+        return jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_2000_pulls_are_those_of_the_twin(name):
+    """The estimates and LLRs after each pull, then the engine's stop, answer and rewards."""
+    (arms, theta), spec, problem = RUNS[name]
+    instance = je.Instance(arms, theta, family=je.Logistic())
+    length = 2000
+    noise = np.random.default_rng(11).random(length)
+    known = twin.run(arms, theta, spec, noise=noise, length=length)
+    hats, values, exists, _ = pulled(instance, problem, noise)
+    for n, (hat, llrs) in enumerate(known.states):
+        np.testing.assert_allclose(hats[n], hat, rtol=0, atol=1e-8)
+        ours = values[n][exists[n]]
+        np.testing.assert_allclose(np.sort(ours), sorted(llrs.values()), rtol=1e-7, atol=1e-8)
+    traced = je.trace(instance, problem, je.Uniform(), noise=noise, delta=0.1, max_samples=length)
+    np.testing.assert_array_equal(traced.arms, known.arms[: traced.samples])
+    np.testing.assert_array_equal(traced.rewards, known.rewards[: traced.samples])
+    assert traced.stopped and traced.samples == known.samples
+    np.testing.assert_array_equal(traced.answer, known.answer)
+
+
+INSTANCE = je.Instance(*LINEAR, family=je.Logistic())
+
+
+def test_means_are_those_of_rewards():
+    np.testing.assert_allclose(INSTANCE.means, twin.mean(LINEAR[0] @ LINEAR[1]), rtol=1e-15)
+    basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
+    np.testing.assert_allclose(basis.means, [0.8, 0.4, 0.3], rtol=1e-14)
+    np.testing.assert_allclose(basis.theta, np.log([4, 2 / 3, 3 / 7]), rtol=1e-14)
+    batch = je.Instance.unstructured([[0.8, 0.4], [0.1, 0.2]], je.Logistic(ridge=0.01))
+    np.testing.assert_allclose(batch[1].means, [0.1, 0.2], rtol=1e-14)
+    for means in ([1.0, 0.5], [0.0, 0.5]):
+        with pytest.raises(je.ArgumentError, match="means above 0 and below 1"):
+            je.Instance.unstructured(means, je.Logistic())
+    with pytest.raises(je.ArgumentError, match="from -30 to 30"):
+        je.Instance([[1.0], [31.0]], [1.0], family=je.Logistic())
+    for ridge in (0, -1.0, "a"):
+        with pytest.raises(je.ArgumentError, match="ridge"):
+            je.Logistic(ridge)
+
+
+def refused(rule, problem=None, instance=INSTANCE, **settings):
+    problem = je.BestArm() if problem is None else problem
+    with pytest.raises(je.JaxelimError) as caught:
+        je.simulate(instance, problem, rule, runs=1, **settings)
+    return str(caught.value)
+
+
+def test_what_is_not_defined_is_refused_by_name():
+    """Rules of confidence widths, exact allocations, H*, proofs, levels that are no means."""
+    for rule in (je.LinGapE(), je.LinGIFA(), je.RAGE(), je.XYAdaptive()):
+        said = refused(rule)
+        assert type(rule).__name__ in said and "gaussian rewards" in said
+    problems = je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)
+    for problem in problems:
+        assert "a divergence" in refused(je.TrackAndStop(), problem)
+        assert "H* is not defined for Logistic" in refused(je.Oracle(), problem)
+        assert "OptimisticTaS" in refused(je.OptimisticTaS(), problem)
+        assert "confidence intervals" in refused(je.LinGame(optimistic=True), problem)
+    basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
+    for rule in (je.LUCB(), je.UGapE(), je.Racing()):
+        assert "confidence intervals" in refused(rule, instance=basis)
+    assert "posterior" in refused(je.T3C(), instance=basis)
+    for level in (0.0, 1.0, -2.0):
+        assert "above 0 and below 1" in refused(je.Uniform(), je.Thresholding(level))
+    assert "confidence intervals" in refused(
+        je.ChernoffRacing(), instance=basis, stopping=je.Native()
+    )
+    assert "epsilon=0" in refused(je.Uniform(), je.BestArm(0.1))
+    assert "ridge" in refused(je.Uniform(), ridge=1.0)
+    assert "Logistic" in refused(je.Uniform(), threshold=je.Mixture())
+    tied = je.Instance.unstructured([0.6, 0.6], je.Logistic())
+    assert "same largest mean" in refused(je.Uniform(), instance=tied)
+    with pytest.raises(je.UnsupportedError, match="H\\* is not defined for Logistic"):
+        je.complexity(INSTANCE, je.BestArm())
+    assert je.Logistic().stated_law().startswith("no threshold is proven")
+
+
+def test_live_runs_are_simulated_runs():
+    """Told the rewards of a trace, a live run chooses its arms, and stops with it."""
+    noise = np.random.default_rng(4).random(3000)
+    given = dict(delta=0.1, threshold=je.Heuristic())
+    traced = je.trace(INSTANCE, je.BestArm(), je.Uniform(), noise=noise, max_samples=3000, **given)
+    assert traced.stopped
+    live = je.LiveRun(arms=INSTANCE.arms, problem=je.BestArm(), rule=je.Uniform(),
+                      family=je.Logistic(), **given)  # fmt: skip
+    length = min(traced.samples - 1, 200)
+    live.tell(traced.arms[:length], traced.rewards[:length])
+    known = twin.run(*LINEAR, ("bai",), noise=noise, length=length)
+    hat, llrs = known.states[-1]
+    np.testing.assert_allclose(live.means, twin.mean(LINEAR[0] @ hat), atol=1e-9)
+    np.testing.assert_allclose(sorted(live.evidence.llr), sorted(llrs.values()), atol=1e-8)
+    assert live.proven is not True and live.summary() is not None
+    with pytest.raises(je.ArgumentError, match="0 or 1"):
+        live.tell(0, 0.5)
+    live.tell(traced.arms[length:], traced.rewards[length:])
+    assert live.stopped and live.samples == traced.samples
+    np.testing.assert_array_equal(live.answer, traced.answer)
