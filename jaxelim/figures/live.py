@@ -18,6 +18,7 @@ def live_figure(
     counts: np.ndarray,
     words: str = "LLR",
     ends: tuple[np.ndarray, np.ndarray, float] | None = None,
+    title: str = "",
 ) -> Figure:
     """The evidence against P pieces beside its level, and intervals and pulls of K arms.
 
@@ -32,10 +33,12 @@ def live_figure(
         words: what the values are.
         ends: the ends of the arms' intervals, [K] each, and their level; None: there are
             none.
+        title: the state of the run.
     """
     rows = max(len(pieces), len(arms))
     figure = Drawing(figsize=(8, 1.4 + 0.3 * min(rows, 40)), layout="constrained")
     left, right = figure.subplots(1, 2)
+    figure.suptitle(title, fontsize="medium")
     blue, orange = STYLES[0][0], STYLES[1][0]
     places = np.arange(len(pieces))
     lengths = np.where(np.isfinite(values), values, 0)
@@ -43,7 +46,7 @@ def live_figure(
     name = "beta" if words == "LLR" else "level"
     left.axvline(level, color=orange, linestyle="--", label=f"{name} = {level:.3g}")
     left.set_yticks(places, pieces)
-    left.set_xlabel(words)
+    left.set_xlabel(f"{words} of a pair, refuted beyond the line")
     left.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     places, label = np.arange(len(arms)), "mean, with the number of pulls"
     right.plot(means, places, "o", color=blue)

@@ -204,7 +204,7 @@ def _tell(config: Tell) -> None:
         arms = [_arm(run, one) for one in given[::2]]
         run.tell(arms, [_number(one) for one in given[1::2]])
         _compact(run)
-        print(run.summary().notes[0])
+        print("\n".join(run.summary().notes[:2]))
 
 
 def _of_csv(config: Tell) -> tuple[str, ...]:

@@ -68,11 +68,12 @@ class LiveForecast:
     def __str__(self) -> str:
         low, high = map(self._words, self.range)
         words = (
-            f"Forecast: {self._words(self.median)} more rewards; {low} to {high} in {SHARE:.0%} of "
-            f"{self.more.size} runs that were simulated on from the estimates."
+            f"Forecast: {self._words(self.median)} more rewards, the median; {low} to {high} in "
+            f"{SHARE:.0%} of {self.more.size} runs that were simulated on from the estimates."
         )
         if self.stopped.any():
-            words += f" {self.same_answer:.0%} of those that stopped have the present answer."
+            words += f" {self.stopped.sum()} of them stopped, {self.same_answer:.0%} of these with "
+            words += "the present answer."
         return words
 
     def _words(self, count: float) -> str:

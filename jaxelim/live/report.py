@@ -10,6 +10,7 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.live import intervals
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
+from jaxelim.sampling.uniform import Uniform
 from jaxelim.simulation.proven import sentence
 from jaxelim.simulation.results.result import Summary
 from jaxelim.thresholds.mixture import Mixture
@@ -43,7 +44,9 @@ def figure(run: "LiveRun") -> "Figure":
     ends = None if found is None else (found.low, found.high, found.level)
     values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
     given = now.labels, values, now.beta, now.active, arms, run.means, run.counts
-    return live_figure(*given, words, ends)
+    answer = ", ".join(map(str, run.answer_arms))
+    title = f"stopped: {answer}" if run.stopped else f"open: {answer} in the lead"
+    return live_figure(*given, words, ends, "ended by hand" if run.ended_by_hand else title)
 
 
 class _Shown:
@@ -115,22 +118,40 @@ class _Shown:
         if run.ended_by_hand:
             ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
             return [f"{ended} There is no answer; intervals and p-values hold.", *self._columns()]
-        found = ", ".join(map(str, run.answer_arms))
-        if self.p_values is not None and not math.isnan(self.p_values.answer):
-            found += f" (p = {float(self.p_values.answer):.2g})"
+        answer = ", ".join(map(str, run.answer_arms))
+        p = None if self.p_values is None else float(self.p_values.answer)
+        known = p is not None and not math.isnan(p)
+        shown = f" (p = {p:.2g})" if known else ""
         if run.stopped:
-            ended = f"The run stopped after {run.samples} rewards. The answer: {found}"
-            return [f"{ended}{self._later()}", guarantee, *self._columns()]
-        more = [] if forecast is None else [str(forecast)]
+            ended = f"The run stopped after {run.samples} rewards. The answer: {answer}{shown}"
+            return [f"{ended}{self._slack()}{self._later()}", guarantee, *self._columns()]
+        more = [] if forecast is None else [f"{forecast} {self._who_chooses()}"]
+        lead = f"No answer yet. In the lead, without guarantee: {answer}{shown}."
+        if known:
+            lead += f" An answer is proven once p is at most {run.settings['delta']:g}."
         return [
-            f"The run is open after {run.told} rewards: {self._state()}.",
-            f"The empirical answer, without guarantee: {found}.",
+            lead, f"The run is open after {run.told} rewards: {self._state()}.",
             guarantee, *self._columns(), *self._equal(), *more,
         ]  # fmt: skip
 
+    def _slack(self) -> str:
+        """What slack makes of the answer."""
+        epsilon = self.call.problem.epsilon
+        return f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
+
     def _later(self) -> str:
         more = self.run.told - self.run.samples
-        return f". {more} rewards came after that." if more else "."
+        if not more:
+            return "."
+        words = f". {more} rewards came after that: pulls, means and intervals count them"
+        return words + (", p-values do not." if self.p_values is not None else ".")
+
+    def _who_chooses(self) -> str:
+        """By which rule the simulated runs of a forecast choose arms."""
+        rule = self.run.settings["rule"]
+        words = f"Their arms are chosen by {rule!r}, the rule of this run"
+        even = "" if isinstance(rule, Uniform) else ", and not evenly: that would be Uniform()"
+        return f"{words}{even}."
 
     def _state(self) -> str:
         now = self.run.evidence

@@ -206,7 +206,8 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert rows[0]["p"] == rows[0]["lift"] == "-"
     assert [row["p"] for row in rows[1:]] == run.p_values.together[0, 1:].tolist()
     assert rows[2]["lift"] == pytest.approx(run.means[2] - run.means[0])
-    assert "without guarantee: red (p = 1)" in text
+    assert "No answer yet. In the lead, without guarantee: red (p = 1)." in text
+    assert "An answer is proven once p is at most 0.05." in text
     assert "Threshold Mixture(pieces=2), proven" in text and "level 3.689 = log(2/delta)" in text
     assert "red and green look equal" in text
     epsilon = float(text.split("From epsilon = ")[1].split()[0])
@@ -226,9 +227,11 @@ def _of(means) -> je.LiveRun:
 def test_the_figure_shows_intervals_and_log_e():
     run = _of([0.5, 0.2, 0.0])
     now, ends = run.evidence, run.intervals()
-    left, right = run.figure().axes
+    figure = run.figure()
+    left, right = figure.axes
     assert [one.get_width() for one in left.patches] == pytest.approx(list(now.log_e))
-    assert left.get_xlabel() == "log e" and left.lines[0].get_xdata()[0] == now.beta
+    assert left.get_xlabel().startswith("log e of a pair")
+    assert left.lines[0].get_xdata()[0] == now.beta and figure.get_suptitle().startswith("open: ")
     drawn = np.array([one[:, 0] for one in right.collections[0].get_segments()])
     np.testing.assert_allclose(drawn, np.stack([ends.low, ends.high], 1))
 
@@ -277,6 +280,7 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     assert main(["live", "show", path, "--forecast"]) == 0
     shown = capsys.readouterr().out
     assert "Forecast: " in shown and "proven" in shown and "red > green: log e" in shown
+    assert "more rewards, the median" in shown and "the rule of this run" in shown
     before = (tmp_path / "mine.live").read_bytes()
     for contents, message in (
         ("red,1,2\n", "row 1 has 3 columns"), ("red,1\nblue,x\n", "reward: got 'x'"),
