@@ -47,13 +47,19 @@ def drawn(name: str, rng: np.random.Generator, means: np.ndarray, m: int) -> np.
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def values(family, grid, counts, means, variances, at):
     """log mean_j M_j at the truth: [RUNS, K]."""
-    own = () if variances is None else (variances,)
-    return grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
+    own = (counts, means) if variances is None else (counts, means, variances)
+    of_run = jax.vmap(lambda *own: family.log_mixture(*own, at, grid))
+    return grid.log_mean_exp(of_run(*own))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def ends(family, grid, counts, means, variances, log_level):
-    return sequences.interval(family, counts, means, grid, log_level, variances)
+    own = (counts, means) if variances is None else (counts, means, variances)
+
+    def of_run(counts, means, variances=None):
+        return sequences.interval(family, counts, means, grid, log_level, variances)
+
+    return jax.vmap(of_run)(*own)
 
 
 @pytest.mark.slow
