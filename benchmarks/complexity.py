@@ -98,7 +98,7 @@ def main(count=1000):
             BestArm().half_spaces(a, t)[0]
             for a, t in zip(batch.arms[:few], batch.theta[:few], strict=True)
         ]
-        inputs = Inputs(
+        inputs = Inputs.linear(
             *map(
                 jnp.asarray,
                 (

@@ -425,3 +425,5 @@ class LaneOps:
 
 PLAIN = LaneOps()
 """The plain form."""
+cholesky = functools.partial(jax.lax.linalg.cholesky, symmetrize_input=False)
+"""The Cholesky factor of one run's symmetric matrix, of which it reads the lower half."""

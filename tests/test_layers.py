@@ -33,7 +33,7 @@ LAYERS = (
 )
 FOUNDATIONS = set(LAYERS[0])
 """Modules of the root that may import one another, like those of one folder."""
-MOST_ASKED = 32
+MOST_ASKED = 6
 """Tests of a kind of family or evidence, outside the folders that define them."""
 
 

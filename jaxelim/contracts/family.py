@@ -32,6 +32,7 @@ class Family:
     initial_pulls: ClassVar[int] = 1  # the least number of initial pulls of each arm
     ridge: float = 0.0  # of the design matrix, for a family that has one
     refresh: int | None = None  # samples between two calls of `refreshed`, in float32
+    square: ClassVar[bool] = False  # whether rewards are Gaussian, of variances that are known
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property
@@ -193,6 +194,32 @@ class Family:
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         """The evidence of the samples about pieces of this shape."""
         raise undefined(self, "evidence(space, stats, shape)")
+
+    def scales(self, means: Array) -> Array:
+        """What H_p depends on but the means: costs, or variances, of arms with means [K]: [K]."""
+        return jnp.ones_like(means)
+
+    def plain(self) -> "Family":
+        """The family without its `scales`, which are arrays: one program serves all."""
+        return self
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> Evidence:  # fmt: skip
+        """The evidence at a truth about half-spaces {y . lambda <= c}, for one run.
+
+        It is that of weights, with `Evidence.derivatives`. A family with this method has H*.
+
+        Args:
+            features: [K, d]; None: independent arms, theta has their means.
+            theta: [d].
+            scales: [K], as from `scales`.
+            directions: y, [P, d]; zeros where there is no piece.
+            offsets: c, [P].
+            slack: whether all pieces are pairs of arms with c < 0.
+        """
+        raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")
 
     def check_prior(self, grid: "Grid") -> None:
         """Refuse a fixed prior of a mixture that the family does not have."""

@@ -5,7 +5,7 @@ own axes come first, lanes last; shapes in docstrings leave the lanes out.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,31 @@ class Estimate:
     constants: Tree = ()  # the problem's arrays, from its `constants`
 
 
+class Derivatives(Protocol):
+    """H_p at one allocation, with two derivatives; of one run. Off live pieces it is finite."""
+
+    @property
+    def value(self) -> Array:
+        """H_p(w): [Q]."""
+        ...
+
+    @property
+    def gradient(self) -> Array:
+        """dH_p/dw_k: [K, Q]."""
+        ...
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K].
+
+        Positive semi-definite. Both arguments are [Q], not negative.
+        """
+        ...
+
+    def over(self, unit: Array) -> "Derivatives":
+        """The same of H_p over a unit []."""
+        ...
+
+
 class Evidence:
     """The contract of evidence: the LLRs of one answer's pieces, at counts or weights."""
 
@@ -119,6 +144,11 @@ class Evidence:
         """
         raise undefined(self, "widest(at, piece, interval, level)")
 
+    @property
+    def scales(self) -> Array:
+        """What H_p depends on but the means, as of `Family.scales`: [K]."""
+        return jnp.ones_like(self.means) if self.costs is None else self.costs
+
     def per_cost(self, x: Array) -> Array:
         """x_k/c_k, for x [K]: [K]."""
         return x if self.costs is None else x / self.costs
@@ -129,6 +159,10 @@ class Evidence:
         Where the shape has slack it is that of {mu_k >= mu_i + slack}.
         """
         raise undefined(self, "pair(i, k)")
+
+    def derivatives(self) -> "Derivatives":
+        """H_p with two derivatives, for one run; of `parts` Q pieces."""
+        raise undefined(self, "derivatives()")
 
     def weighted(self, weights: Array) -> "Evidence":
         """The same pieces under weights w [K], positive, of any sum; no ridge."""

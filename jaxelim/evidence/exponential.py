@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence
-from jaxelim.lanes import index_like
+from jaxelim.evidence.derivatives import Bent
+from jaxelim.lanes import PLAIN, index_like
 
 if TYPE_CHECKING:
     from jaxelim.families.one_parameter import OneParameter
@@ -139,6 +142,93 @@ class SlackEvidence(PairEvidence):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
+class SidesEvidence(ArmEvidence):
+    """Evidence about any pairs and levels of one run, with its derivatives.
+
+    The second derivative of a pair is minus the square of the vector (up/c_a,
+    -down/c_b)/sqrt(V(u) (n_a + n_b)), up = m_a - u, down = u - m_b. With slack, x the
+    closest mean of a and y = x + slack that of b, it is minus the square of (p/c_a,
+    q/c_b)/sqrt(n_a p' + n_b q'), p = (x - m_a)/V(x) and q = (y - m_b)/V(y).
+    """
+
+    shape: Sides
+
+    @staticmethod
+    def of(family: "OneParameter", shape: Sides, means: Array, costs: Array) -> "SidesEvidence":
+        """The evidence under uniform weights; means [K] and costs [K]."""
+        even = jnp.full_like(means, 1 / means.shape[0])
+        return SidesEvidence(family, ArmContext(PLAIN, means), shape, means, even, costs)
+
+    def values(self) -> Array:
+        return self.derivatives().value
+
+    def derivatives(self) -> Bent:
+        shape, outside = self.shape, self.outside() > 0
+        seen = self._loose if shape.slack else self._tight
+        value, slopes, bends = seen(outside)
+        gradient, bend = (shape.placed(a, b, len(self.means)) for a, b in (slopes, bends))
+        return Bent(value, self._per_cost(gradient), self._per_cost(bend))
+
+    def _per_cost(self, x: Array) -> Array:
+        """x [K, Q] over the arms' costs."""
+        return x if self.costs is None else x / self.costs[:, None]
+
+    def _ends(self, x: Array) -> tuple[Array, Array]:
+        """x [K] at both arms of each piece: [Q] each."""
+        return x[self.shape.first], x[self.shape.second]
+
+    def _tight(self, outside: Array) -> tuple[Array, tuple, tuple]:
+        """Values [Q], slopes by the two arms, and bends, of pairs without slack and levels."""
+        family, shape = self.family, self.shape
+        pair, level = outside & (shape.sign == 0), outside & (shape.sign != 0)
+        (a, b), (n_a, n_b) = self._ends(self.means), self._ends(self.precision)
+        # Two means inside the range replace those of other places: derivatives stay finite.
+        low, high = _inside(family)
+        far = family.divergence(jnp.where(level, a, high), jnp.where(level, shape.level, low))
+        far = jnp.where(level, far, 0)
+        of_level = n_a * far
+        a, b = jnp.where(pair, a, high), jnp.where(pair, b, low)
+        n_a, n_b = jnp.where(pair, n_a, 1), jnp.where(pair, n_b, 1)
+        total = n_a + n_b
+        positive = jnp.where(total > 0, total, 1)
+        up, down = (a - b) * (n_b / positive), (a - b) * (n_a / positive)
+        seen = (n_a > 0) & (n_b > 0)  # H_p of a pair is 0 elsewhere
+        safe_up, safe_down = (jnp.where(seen, z, (a - b) / 2) for z in (up, down))
+        d_a, d_b, variance = family.around(a, safe_up, b, safe_down)
+        value = jnp.where(pair & seen, n_a * d_a + n_b * d_b, of_level)
+        slopes = jnp.where(pair, d_a, far), jnp.where(pair, d_b, 0)
+        size = jnp.where(pair & seen, 1 / jnp.sqrt(variance * positive), 0)
+        return value, slopes, (size * up, -size * down)
+
+    def _loose(self, outside: Array) -> tuple[Array, tuple, tuple]:
+        """The same of pairs with slack."""
+        family, dtype = self.family, self.means.dtype
+        low, high = _inside(family)
+        slack = jnp.where(outside, -self.shape.offset, high - low)
+        n = jnp.maximum(self.precision, jnp.finfo(dtype).tiny)
+        a, b = (jnp.where(outside, x, low) for x in self._ends(self.means))
+        n_a, n_b = (jnp.where(outside, x, 1) for x in self._ends(n))
+        x, y = family.slack_middle(n_a, a, n_b, b, slack)
+
+        def tilt(at: Array, mean: Array) -> Array:
+            variance = family.variance(at)
+            return (at - mean) / jnp.where(variance > 0, variance, 1)
+
+        (p, by_p), (q, by_q) = (
+            jax.jvp(lambda at, mean=mean: tilt(at, mean), (at,), (jnp.ones_like(at),))
+            for at, mean in ((x, a), (y, b))
+        )
+        slopes = tuple(
+            jnp.where(outside, family.divergence(mean, at), 0) for mean, at in ((a, x), (b, y))
+        )
+        curved = n_a * by_p + n_b * by_q
+        inner = outside & (curved > 0) & jnp.isfinite(curved) & (p < 0) & (q > 0)
+        size = jnp.where(inner, 1 / jnp.sqrt(jnp.where(inner, curved, 1)), 0)
+        return n_a * slopes[0] + n_b * slopes[1], slopes, (size * p, size * q)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class LevelEvidence(ArmEvidence):
     """Evidence about arms and a level."""
 
@@ -156,6 +246,16 @@ class LevelEvidence(ArmEvidence):
     def closest(self, piece: Array) -> Array:
         level = jnp.asarray(Levels.of(self.shape).level, self.means.dtype)
         return jnp.where(index_like(self.means) == piece, level, self.means)
+
+
+def _inside(family: "OneParameter") -> tuple[float, float]:
+    """Two means inside the family's range."""
+    low, high = family.low, family.high
+    if np.isfinite(low) and np.isfinite(high):
+        return low + (high - low) / 4, high - (high - low) / 4
+    if np.isfinite(high):
+        return high - 2, high - 1
+    return (low + 1, low + 2) if np.isfinite(low) else (0.0, 1.0)
 
 
 def evidence_of(

@@ -2,11 +2,15 @@
 
 The LLR of a piece is max(margin, 0)^2/(2 norm). (Paper, appendix: the infimum LLR of
 a half-space in linear Gaussian models.) V_w = sum_k w_k phi_k phi_k' in place of V
-gives H_p(w).
+gives H_p(w), with
+
+    dH_p/dw_k = (phi_k . (theta - lambda_p))^2/2,
+
+lambda_p the point of the piece closest to theta. (Tirinzoni & Degenne 2022, section 2.)
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +20,9 @@ from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Interval, Shape
 from jaxelim.contracts.views import Evidence
+from jaxelim.evidence.derivatives import Crossed, product
 from jaxelim.evidence.designs import Design, DiagonalDesign, LinearContext, weighted
-from jaxelim.lanes import ArmBlock
+from jaxelim.lanes import PLAIN, ArmBlock, LaneOps, cholesky
 
 Tree = Any
 
@@ -202,3 +207,81 @@ def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEv
         space=space, shape=shape, design=design, means=means, theta_hat=theta_hat,
         margin=margin, norm=norm, cross=cross,
     )  # fmt: skip
+
+
+class Standard(NamedTuple):
+    """Features and directions of one run in coordinates where V_w is the identity."""
+
+    phi: Array  # [K, r]
+    y: Array  # [P, r]
+    norm: Array  # [P] n_p, ||y_p||^2 in V_w^-1
+
+    def derivatives(self, gaps: Array, some: Array | slice = slice(None)) -> Crossed:
+        """H_p and its derivatives at gaps g_p [n], of some n pieces.
+
+        The cost is that of a product [K, r] [r, n], and of one [K, r] [r, K].
+        """
+        norm, cross = self.norm[some], product(self.phi, self.y[some].T)
+        push = (gaps / norm) ** 2
+        gram = product(self.phi, self.phi.T)
+        return Crossed(gaps * gaps / (2 * norm), push[None] * cross * cross / 2, cross, gram, push)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class HalfSpaceEvidence(Evidence):
+    """The evidence about any half-spaces under weights, with its derivatives; of one run.
+
+    It is in coordinates with Phi' Phi = identity. Information does not change under a
+    linear map of the features. In these coordinates it is computed stably, and directions
+    that no arm reaches have separate coordinates.
+    """
+
+    phi: Array  # [K, r] features
+    y: Array  # [P, r] directions of the pieces
+    idle: Array  # [r] 1 on coordinates that no arm reaches, else 0
+    gaps: Array  # [P] y_p . theta - c_p; 0 inside a piece, and where no arms reach y_p
+    weights: Array  # [K] positive
+
+    @staticmethod
+    def of(arms: Array, theta: Array, directions: Array, offsets: Array) -> "HalfSpaceEvidence":
+        """The evidence at theta [d] of features [K, d] of any rank, under uniform weights.
+
+        r = min(K, d). No derivative passes through the map to the coordinates.
+        """
+        fixed, pieces = jax.lax.stop_gradient((arms, directions))
+        _, s, vt = jnp.linalg.svd(fixed, full_matrices=False)
+        tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
+        reached = s > tol
+        scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
+        basis = vt * reached[:, None].astype(vt.dtype)
+        map = (basis * scale[:, None]).T
+        inside = product(product(pieces, basis.T), basis)
+        size, off = (jnp.linalg.norm(x, axis=1) for x in (pieces, pieces - inside))
+        spanned = off <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
+        margin = product(directions, theta) - offsets
+        gaps = jnp.where((margin > 0) & spanned, margin, 0)
+        even = jnp.full(arms.shape[0], 1 / arms.shape[0], arms.dtype)
+        idle = (~reached).astype(s.dtype)
+        return HalfSpaceEvidence(product(arms, map), product(directions, map), idle, gaps, even)
+
+    def outside(self) -> Array:
+        return self.gaps
+
+    def weighted(self, weights: Array) -> "HalfSpaceEvidence":
+        return dataclasses.replace(self, weights=weights)
+
+    def values(self) -> Array:
+        return self.derivatives().value
+
+    def derivatives(self) -> Crossed:
+        return self.standard().derivatives(self.gaps)
+
+    def standard(self, lanes: LaneOps = PLAIN) -> Standard:
+        """The coordinates where V_w is the identity."""
+        design = product(self.phi.T * self.weights[None], self.phi) + jnp.diag(self.idle)
+        eye = jnp.eye(self.idle.shape[0], dtype=self.idle.dtype)
+        inverse = lanes.inverse_factor(design, eye, cholesky)
+        phi, y = product(self.phi, inverse.T), product(self.y, inverse.T)
+        norm = jnp.sum(y * y, 1)
+        return Standard(phi, y, jnp.where(norm > 0, norm, 1))

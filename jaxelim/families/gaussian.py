@@ -29,7 +29,7 @@ from jaxelim.evidence.designs import (
     LinearContext,
     SquareDesign,
 )
-from jaxelim.evidence.gaussian import LinearEvidence, refutes
+from jaxelim.evidence.gaussian import HalfSpaceEvidence, LinearEvidence, refutes
 from jaxelim.families import draws
 from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.gaussian_mixtures import GaussianMixtures
@@ -111,6 +111,7 @@ class Gaussian(GaussianMixtures):
     std: float = 1.0
     name: ClassVar[str] = "gaussian"
     noise: ClassVar[str] = "normal"
+    square: ClassVar[bool] = True
     structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows, Items)
 
@@ -185,6 +186,17 @@ class Gaussian(GaussianMixtures):
 
     def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
         return lanes.take(nature, arm) + noise
+
+    def plain(self) -> "Gaussian":
+        return Gaussian()
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> HalfSpaceEvidence:  # fmt: skip
+        """In units of the noise: theta and offsets over its standard deviation."""
+        assert features is not None
+        return HalfSpaceEvidence.of(features, theta, directions, offsets)
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """means -+ sqrt(2 beta/counts)."""

@@ -74,6 +74,9 @@ class GaussianByArm(OneParameter):
         """The family in units of the largest standard deviation."""
         return _InUnits(tuple(one / self.scale for one in self.std), self.scale)
 
+    def plain(self) -> "GaussianByArm":
+        return GaussianByArm((1.0, 1.0))
+
     def for_arms(self, arms: int) -> "GaussianByArm":
         return GaussianByArm(tuple(np.resize(self.std, arms).tolist()))
 

@@ -17,9 +17,10 @@ from jax import Array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.exponential import ArmEvidence, evidence_of
+from jaxelim.evidence.exponential import ArmEvidence, SidesEvidence, evidence_of
 from jaxelim.families import slack as slacks
 from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
@@ -55,7 +56,6 @@ class OneParameter(MeanMixtures):
 
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
-    square: ClassVar[bool] = False  # whether d(x, y) = (x - y)^2/2
 
     def divergence(self, x: Array, y: Array) -> Array:
         """d(x, y): 0 for x = y, inf where y is an end of the range that x is not."""
@@ -153,6 +153,21 @@ class OneParameter(MeanMixtures):
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
         return evidence_of(self, space, shape, stats.means, stats.counts)
+
+    def scales(self, means: Array) -> Array:
+        """c_k: [K]."""
+        costs = self.costs(means)
+        return jnp.ones_like(means) if costs is None else costs
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> SidesEvidence:  # fmt: skip
+        return self.sides(Sides.of(directions, offsets, slack), theta, scales)
+
+    def sides(self, shape: Sides, means: Array, scales: Array) -> SidesEvidence:
+        """`truth` about pairs and levels: of independent arms of means [K] and scales [K]."""
+        return SidesEvidence.of(self, shape, means, scales)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

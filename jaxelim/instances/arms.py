@@ -126,11 +126,11 @@ class Arms:
         Raises:
             UnsupportedError: rewards of another family.
         """
-        if not isinstance(self.family, Gaussian):
+        if not self.family.has("design"):
             raise UnsupportedError(
                 "family", self.family, "gaussian: no other family has a noise_std"
             )
-        return self.family.std
+        return self.family.scale
 
     @property
     def family_settings(self) -> dict[str, object]:

@@ -137,7 +137,7 @@ class Instance(Arms):
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
             if not all(np.isfinite(one).all() for one in scaled):
-                by_noise = scale < 1 and isinstance(self.family, Gaussian)
+                by_noise = scale < 1 and self.family.has("design")
                 argument = "noise_std" if by_noise else "theta"
                 allowed = (
                     "numbers for which theta/noise_std and (means/noise_std)^2 do not overflow "

@@ -165,7 +165,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         family, std = None, content.get("noise_std")
         if content.get("family") is not None:
             family = _family(content["family"])
-            if std is not None and isinstance(family, families.Gaussian):
+            if std is not None and family.has("design"):
                 family = None
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")

@@ -28,7 +28,8 @@ from jaxelim.lower_bound.search import (
     price,
     sensitivity,
 )
-from jaxelim.lower_bound.solver import Solution, solve
+from jaxelim.lower_bound.solves import solve
+from jaxelim.saddle.solver import Solution
 
 __all__ = [
     "Complexity",

@@ -22,24 +22,18 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxelim import checks, scope
+from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
+from jaxelim.evidence.derivatives import product
+from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound import derivatives
-from jaxelim.lower_bound.arm_solves import model_of, solve_many_arms
-from jaxelim.lower_bound.arms import (
-    ArmInputs,
-    costless,
-    costs_of,
-    general,
-    kind_of,
-)
+from jaxelim.lower_bound import derivatives, solves
 from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
 from jaxelim.lower_bound.derivatives import GAP, Inputs
 from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
-from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.pieces import Pieces, combinations, half_spaces, pieces_of
-from jaxelim.lower_bound.solves import scaled
+from jaxelim.lower_bound.solves import Truth, scaled, solve_arms
+from jaxelim.saddle.closed import kind_of
 
 _GAP_FLOAT32 = 3e-5
 # Where a weight and its slack are both below this, rounding could change the active set.
@@ -133,9 +127,9 @@ def optimal_allocation(
 
 
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
-    if isinstance(family, Gaussian):
-        noise_std, family = family.std, None
-    if not isinstance(family, OneParameter | None):
+    if isinstance(family, Family) and family.has("design"):
+        noise_std, family = family.scale, None
+    if family is not None and not (isinstance(family, Family) and family.has("divergence")):
         raise ArgumentError("family", family, "a OneParameter such as Bernoulli(), or None")
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
@@ -163,7 +157,7 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
             )
         extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
         if family is not None:
-            found = solve_many_arms(instance, pieces, None if extra is None else extra[None], gap)
+            found = solve_arms(instance, pieces, None if extra is None else extra[None], gap)
         else:
             wide = None if extra is None else extra[None]
             found, _ = certified(instance, problem, pieces, wide, gap)
@@ -187,13 +181,14 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
     directions, offsets = traced_half_spaces(problem, arms, theta)
     extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
     if family is None:
-        inputs = Inputs(arms, theta / noise_std, directions, offsets / noise_std, extra)
+        inputs = Inputs.linear(arms, theta / noise_std, directions, offsets / noise_std, extra)
     else:
         point = np.random.default_rng(0).random(len(theta))
         kind = kind_of(half_spaces(problem, np.eye(len(theta)), point)[0])
-        kind = kind if bonus is None else general(kind)
-        costs = costs_of(family, jax.lax.stop_gradient(theta))
-        inputs = ArmInputs(costless(family), kind, theta, costs, directions, offsets, extra)
+        costs = family.scales(jax.lax.stop_gradient(theta))
+        kind = kind if bonus is None else "any"
+        given = theta, costs, directions, offsets, extra
+        inputs = Inputs(family.plain(), None, *given, kind)
     return function(
         inputs,
         jnp.ones(offsets.shape, dtype),
@@ -304,10 +299,10 @@ def complexity_gradients(
     pieces = pieces_of(instance, problem)
     K = instance.K
     extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
-    if isinstance(instance.family, GaussianUnknownVariance):
+    if not (instance.family.has("design") or instance.family.has("divergence")):
         allowed = f"a family with one unknown an arm: H* has no derivatives for {instance.family!r}"
         raise UnsupportedError("family", instance.family, allowed)
-    if isinstance(instance.family, OneParameter):
+    if not instance.family.has("design"):
         return _arm_gradients(instance, pieces, extra, gap, jacobian)
     arms, theta, unit = scaled(instance, pieces)
     extra = np.zeros(K) if extra is None else extra
@@ -322,8 +317,10 @@ def complexity_gradients(
                 exact = exact_instance(instance, problem, pieces, i)
                 back[i] = exact, phi, point, y, moves, extra, std
                 phi, point, y, offsets = in_coordinates(exact, phi, point, P, std)
-            given = map(jnp.asarray, (phi, point, moves, y - moves @ phi, offsets, extra))
-            parts.append(_gradients(*given, jnp.asarray(unit.valid[i], jnp.float64), gap, jacobian))
+            given = map(jnp.asarray, (phi, point, y - moves @ phi, offsets, extra, moves))
+            *linear, moves = given
+            marks = jnp.asarray(unit.valid[i], jnp.float64)
+            parts.append(_gradients(Inputs.linear(*linear), moves, marks, gap, jacobian))
         parts = jax.device_get(parts)
     parts = [moved_back(one, *back[i]) if i in back else one for i, one in enumerate(parts)]
     return _collected(instance, parts, instance.noise_std)
@@ -333,23 +330,20 @@ def _arm_gradients(
     instance: Instance, pieces: Pieces, bonus: np.ndarray | None, gap: float, jacobian: bool
 ) -> Gradients:
     """`complexity_gradients` for independent arms of a one-parameter family."""
-    family = instance.family
-    assert isinstance(family, OneParameter)
-    means, costs, directions, offsets = model_of(instance, pieces)
-    ends = means[(means <= family.low) | (means >= family.high)]
+    family: Any = instance.family
+    truth = Truth.of(instance, pieces)
+    ends = truth.theta[(truth.theta <= family.low) | (truth.theta >= family.high)]
     if ends.size:
         allowed = f"means inside ({family.low:g}, {family.high:g}), where H* has derivatives"
         raise ArgumentError("instance", instance, allowed, f"{ends[0]:g} is not")
-    kind = kind_of(directions[0][pieces.valid[0]])
-    kind = kind if bonus is None else general(kind)
-    extra = np.zeros(instance.K) if bonus is None else bonus
+    kind = solves.kind_of(instance, pieces, bonus)
     parts = []
     with scope.float64():
-        for i in range(len(means)):
-            given = [jnp.asarray(x) for x in (means[i], costs[i], directions[i], offsets[i], extra)]
-            inputs = ArmInputs(costless(family), kind, *given)
+        extra = jnp.asarray(np.zeros(instance.K) if bonus is None else bonus)
+        for i in range(len(truth.theta)):
+            inputs = Inputs(family.plain(), *truth.at(i), extra, kind)
             marks = jnp.asarray(pieces.valid[i], jnp.float64)
-            parts.append(_gradients_by_mean(inputs, marks, gap, jacobian))
+            parts.append(_gradients(inputs, (), marks, gap, jacobian))
         parts = jax.device_get(parts)
     return _collected(instance, parts, 1.0)
 
@@ -376,49 +370,40 @@ def _collected(instance: Instance, parts: list, noise_std: float) -> Gradients:
     return Gradients(**fields)
 
 
-def _gradients_of(arms, theta, moves, still, offsets, bonus, marks, gap, jacobian):
-    def inputs(arms, theta):
-        return Inputs(arms, theta, product(moves, arms) + still, offsets, bonus)
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _gradients(inputs: Inputs, moves, marks, gap, jacobian):
+    """Derivatives by theta, and by features [K, d] where there are any.
 
-    best = derivatives.optimum(inputs(arms, theta), marks, gap)
-    value, (by_arms, by_theta) = jax.value_and_grad(
-        lambda a, t: derivatives.value(inputs(a, t), marks, gap), argnums=(0, 1)
-    )(arms, theta)
-    system = derivatives.conditions(inputs(arms, theta), best.allocation, best.mixture, marks > 0)
+    Args:
+        inputs: with directions that stay where features move.
+        moves: [P, K] directions as combinations of features, added to those; () without.
+        marks: [P] 1 on pieces, 0 on padding.
+        gap: relative duality gap.
+        jacobian: whether to compute the derivatives of w*.
+    """
+    names = ("theta",) if inputs.features is None else ("theta", "arms")
+    at = tuple(x for x in (inputs.theta, inputs.features) if x is not None)
+
+    def moved(theta, arms=None):
+        if arms is None:
+            return dataclasses.replace(inputs, theta=theta)
+        directions = product(moves, arms) + inputs.directions
+        return dataclasses.replace(inputs, theta=theta, features=arms, directions=directions)
+
+    each = tuple(range(len(at)))
+    best = derivatives.optimum(moved(*at), marks, gap)
+    value, slopes = jax.value_and_grad(
+        lambda *x: derivatives.value(moved(*x), marks, gap), argnums=each
+    )(*at)
+    system = derivatives.conditions(moved(*at), best.allocation, best.mixture, marks > 0)
     fields = dict(
         value=value, allocation=best.allocation, mixture=best.mixture, gap=best.gap,
-        value_theta=by_theta, value_arms=by_arms, margin=system.margin,
-        condition=derivatives.condition(system.matrix),
+        margin=system.margin, condition=derivatives.condition(system.matrix),
     )  # fmt: skip
+    fields |= {f"value_{name}": slope for name, slope in zip(names, slopes, strict=True)}
     if jacobian:
         both = jax.jacfwd(
-            lambda a, t: derivatives.optimum(inputs(a, t), marks, gap).allocation, argnums=(0, 1)
-        )
-        fields["allocation_arms"], fields["allocation_theta"] = both(arms, theta)
+            lambda *x: derivatives.optimum(moved(*x), marks, gap).allocation, argnums=each
+        )(*at)
+        fields |= {f"allocation_{name}": rows for name, rows in zip(names, both, strict=True)}
     return fields
-
-
-_gradients = jax.jit(_gradients_of, static_argnums=(7, 8))
-
-
-def _gradients_by_mean_of(inputs: ArmInputs, marks, gap, jacobian):
-    def moved(means):
-        return dataclasses.replace(inputs, means=means)
-
-    best = derivatives.optimum(inputs, marks, gap)
-    value, slope = jax.value_and_grad(lambda m: derivatives.value(moved(m), marks, gap))(
-        inputs.means
-    )
-    system = derivatives.conditions(inputs, best.allocation, best.mixture, marks > 0)
-    fields = dict(
-        value=value, allocation=best.allocation, mixture=best.mixture, gap=best.gap,
-        value_theta=slope, margin=system.margin, condition=derivatives.condition(system.matrix),
-    )  # fmt: skip
-    if jacobian:
-        fields["allocation_theta"] = jax.jacfwd(
-            lambda m: derivatives.optimum(moved(m), marks, gap).allocation
-        )(inputs.means)
-    return fields
-
-
-_gradients_by_mean = jax.jit(_gradients_by_mean_of, static_argnums=(2, 3))

@@ -14,12 +14,12 @@ import numpy as np
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import GaussianByArm
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certified import conditioned
 from jaxelim.lower_bound.optimum import Complexity, complexity
 from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
 from jaxelim.lower_bound.region import Region, least_information
+from jaxelim.lower_bound.solves import Truth
 
 Threshold = Callable[[Any, Any], Any]
 Regret = Callable[[float], float]
@@ -309,8 +309,8 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
         UnsupportedError: a batch of instances, or rewards that are not Gaussian of known
             variances; and as `complexity`.
     """
-    by_arm = isinstance(instance, Instance) and isinstance(instance.family, GaussianByArm)
-    if not by_arm:
+    by_arm = isinstance(instance, Instance) and not instance.family.has("design")
+    if not (by_arm and instance.family.square):
         refuse_other_families(instance, "bounds on elimination times are not defined")
     refuse_slack(problem)
     if isinstance(instance, Instance) and instance.batched:
@@ -318,8 +318,8 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
     found = complexity(instance, problem, gap)
     if by_arm:
         # Arms e_k/std_k with noise of standard deviation 1 give the same information.
-        std = np.asarray(instance.family.std)  # type: ignore[attr-defined]
-        arms, theta, unit = np.diag(1 / std)[None], instance.means[None], found.pieces
+        costs = Truth.of(instance, found.pieces).scales[0]
+        arms, theta, unit = np.diag(1 / np.sqrt(costs))[None], instance.means[None], found.pieces
     else:
         arms, theta, unit = conditioned(instance, problem, found.pieces)
     return Region(

@@ -13,8 +13,8 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certificate import Bounds, bounds, exact_space, rounded_space
 from jaxelim.lower_bound.exact import CLEAR, EPS, ExactInstance, Integers, reached
 from jaxelim.lower_bound.pieces import Pieces, combinations
-from jaxelim.lower_bound.solver import Solution
 from jaxelim.lower_bound.solves import information_of, scaled, solve_many
+from jaxelim.saddle.solver import Solution
 
 _LOST = 1e-11  # relative error of a product of features that is no loss
 _SPAN = "weights on arms that span, or clearly do not span, each direction"

@@ -14,55 +14,64 @@ The implicit function theorem gives its derivatives from one linear system. Wher
 not unique, or the active set changes, w* has no derivative: see `Gradients.stable`.
 """
 
+import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import Array
 
-from jaxelim.lower_bound.information import Coordinates, coordinates, product
-from jaxelim.lower_bound.solver import Array, Solution, solve
+from jaxelim.contracts import Family
+from jaxelim.contracts.views import Derivatives, Evidence
+from jaxelim.evidence.derivatives import product
+from jaxelim.families import Gaussian
+from jaxelim.saddle.closed import optimum as optimum_of
+from jaxelim.saddle.solver import Solution
 
 # Relative gap of the solves: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
 
 
-class Inputs(NamedTuple):
-    """The arguments of H*, in units where the noise has standard deviation 1."""
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The arguments of H* for one instance, in the units of the family's `truth`."""
 
-    arms: jax.Array  # [K, d]
-    theta: jax.Array  # [d]
-    directions: jax.Array  # [P, d]
-    offsets: jax.Array  # [P]
-    bonus: jax.Array  # [K]
+    family: Family = dataclasses.field(metadata={"static": True})
+    features: Array | None  # [K, d]; None: independent arms
+    theta: Array  # [d], or the means [K]
+    scales: Array  # [K]
+    directions: Array  # [P, d]
+    offsets: Array  # [P]
+    bonus: Array  # [K]; read for the kind "any" only
+    kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `kind_of`
+
+    @staticmethod
+    def linear(arms, theta, directions, offsets, bonus) -> "Inputs":
+        """Of linear features, Gaussian rewards and unit noise."""
+        return Inputs(Gaussian(), arms, theta, jnp.ones_like(bonus), directions, offsets, bonus)
+
+    def _evidence(self) -> Evidence:
+        given = self.features, self.theta, self.scales, self.directions, self.offsets
+        return self.family.truth(*given, False)
 
     def solve(self, valid, gap: float) -> Solution:
         """Solve for the saddle point."""
-        return solve(*self[:4], valid=valid, bonus=self.bonus, gap=gap)
+        return optimum_of(self._evidence(), self.kind, valid, self.bonus, gap)
 
-    def fixed(self) -> Coordinates:
-        """What `at` needs and no derivative passes through."""
-        arms, directions = jax.lax.stop_gradient((self.arms, self.directions))
-        return coordinates(arms, directions)
-
-    def at(self, weights, valid, where: Coordinates):
-        """Information at weights and the gaps [P], differentiable in the inputs.
-
-        The linear map of the coordinates is a constant.
-        """
-        margin = product(self.directions, self.theta) - self.offsets
-        gaps = jnp.where(valid, jnp.maximum(margin, 0), 0)
-        phi, y = product(self.arms, where.map), product(self.directions, where.map)
-        moved = where._replace(phi=phi, y=y)
-        return moved.information(weights, gaps), gaps
+    def at(self, weights) -> Derivatives:
+        """H_p and its derivatives at weights [K], differentiable in the inputs."""
+        return self._evidence().weighted(weights).derivatives()
 
 
 class Optimum(NamedTuple):
     """The saddle point at some inputs."""
 
-    allocation: Array  # [K] w*
-    mixture: Array  # [P] q*
-    gap: Array  # [] relative duality gap; its derivative is set to 0
+    allocation: jax.Array | np.ndarray  # [K] w*
+    mixture: jax.Array | np.ndarray  # [P] q*
+    gap: jax.Array | np.ndarray  # [] relative duality gap; its derivative is set to 0
 
 
 class Conditions(NamedTuple):
@@ -74,30 +83,28 @@ class Conditions(NamedTuple):
     margin: jax.Array  # [] strict complementarity of S and A, in [0, 1]; 0: none
 
 
-def lagrangian(inputs: Any, weights, mixture, valid, where):
+def lagrangian(inputs: Inputs, weights, mixture):
     """sum_p q_p H_p(w) + c . w; at the optimal pair, fixed, its derivative is that of H*."""
-    info, _ = inputs.at(weights, valid, where)
-    return product(mixture, info.value) + product(inputs.bonus, weights)
+    return product(mixture, inputs.at(weights).value) + product(inputs.bonus, weights)
 
 
-def _residuals(inputs: Any, weights, mixture, valid, where):
+def _residuals(inputs: Inputs, weights, mixture):
     """Left-hand sides of the optimality conditions that the inputs enter.
 
     Slopes in w, [K], and levels, [P].
     """
-    info, _ = inputs.at(weights, valid, where)
-    slopes = product(info.gradient, mixture) + inputs.bonus
-    return slopes, info.value + product(inputs.bonus, weights)
+    at = inputs.at(weights)
+    slopes = product(at.gradient, mixture) + inputs.bonus
+    return slopes, at.value + product(inputs.bonus, weights)
 
 
-def conditions(inputs: Any, weights, mixture, valid) -> Conditions:
+def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
     """Build the system at an optimal pair, with the margin of its active set."""
-    where = inputs.fixed()
-    info, gaps = inputs.at(weights, valid, where)
-    K, P = info.gradient.shape
-    slopes = info.gradient + inputs.bonus[:, None]
+    at = inputs.at(weights)
+    K, P = at.gradient.shape
+    slopes = at.gradient + inputs.bonus[:, None]
     slope = product(slopes, mixture)
-    levels = jnp.where(valid, info.value + product(inputs.bonus, weights), jnp.inf)
+    levels = jnp.where(valid, at.value + product(inputs.bonus, weights), jnp.inf)
     value = jnp.min(levels)
     # Relative slacks: of an arm's slope below the best, and of a piece's level above the least.
     short = jnp.maximum(1 - slope / jnp.max(slope), 0)
@@ -112,7 +119,7 @@ def conditions(inputs: Any, weights, mixture, valid) -> Conditions:
 
     dtype = weights.dtype
     on_w, on_q = support.astype(dtype), active.astype(dtype)
-    block = -info.curvature(gaps, mixture) * on_w[:, None] * on_w[None, :] + jnp.diag(1 - on_w)
+    block = -at.curvature(mixture) * on_w[:, None] * on_w[None, :] + jnp.diag(1 - on_w)
     coupling = slopes * on_w[:, None] * on_q[None, :]
     zero = jnp.zeros
     matrix = jnp.block(
@@ -147,11 +154,11 @@ def _equilibrated_solve(matrix, rhs):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def optimum(inputs: Any, marks, gap: float = GAP) -> Optimum:
+def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
     """The saddle point, differentiable forward and reverse by the implicit function theorem.
 
     Args:
-        inputs: the arguments of H*: `Inputs`, or `ArmInputs` of `jaxelim.lower_bound.arms`.
+        inputs: the arguments of H*.
         marks: [P] 1 on pieces, 0 on padding, in the dtype of the inputs.
         gap: relative duality gap of the solve.
     """
@@ -163,11 +170,10 @@ def optimum(inputs: Any, marks, gap: float = GAP) -> Optimum:
 def _(gap, primals, tangents):
     inputs, marks = primals
     best = optimum(inputs, marks, gap)
-    where = inputs.fixed()
     system = conditions(inputs, best.allocation, best.mixture, marks > 0)
 
     def moved(x):
-        return _residuals(x, best.allocation, best.mixture, marks > 0, where)
+        return _residuals(x, best.allocation, best.mixture)
 
     _, (slope, level) = jax.jvp(moved, (inputs,), (tangents[0],))
     slope = jnp.where(system.support, -slope, 0)
@@ -180,7 +186,7 @@ def _(gap, primals, tangents):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def value(inputs: Any, marks, gap: float = GAP):
+def value(inputs: Inputs, marks, gap: float = GAP):
     """H* [], differentiable any number of times.
 
     The first derivative follows Danskin's theorem, higher ones the rule of `optimum`.
@@ -188,8 +194,7 @@ def value(inputs: Any, marks, gap: float = GAP):
     Args: inputs, marks, gap: as `optimum`.
     """
     best = optimum(inputs, marks, gap)
-    info, _ = inputs.at(best.allocation, marks > 0, inputs.fixed())
-    levels = info.value + product(inputs.bonus, best.allocation)
+    levels = inputs.at(best.allocation).value + product(inputs.bonus, best.allocation)
     return jnp.min(jnp.where(marks > 0, levels, jnp.inf))
 
 
@@ -197,10 +202,9 @@ def value(inputs: Any, marks, gap: float = GAP):
 def _(gap, primals, tangents):
     inputs, marks = primals
     best = optimum(inputs, marks, gap)
-    where = inputs.fixed()
 
     def fixed(x):
-        return lagrangian(x, best.allocation, best.mixture, marks > 0, where)
+        return lagrangian(x, best.allocation, best.mixture)
 
     _, change = jax.jvp(fixed, (inputs,), (tangents[0],))
     return value(inputs, marks, gap), change

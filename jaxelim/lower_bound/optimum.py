@@ -7,12 +7,10 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.arm_solves import arm_information, solve_many_arms
 from jaxelim.lower_bound.certified import certified, conditioned, least_values
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
-from jaxelim.lower_bound.solves import information_of
+from jaxelim.lower_bound.solves import arm_information, information_of, solve_arms
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.tables import as_html
 
@@ -68,7 +66,7 @@ def informations(
     instance: Instance, problem: Any, pieces: Pieces, weights: np.ndarray
 ) -> np.ndarray:
     """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
-    if not isinstance(instance.family, Gaussian):
+    if not instance.family.has("design"):
         return arm_information(instance, pieces, weights)
     arms, theta, unit = conditioned(instance, problem, pieces)
     return np.stack([
@@ -191,8 +189,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
                 "bonus", bonus, f"non-negative numbers of shape {shape[1:]} or {shape}"
             )
         bonus = np.broadcast_to(bonus, shape)
-    if not isinstance(instance.family, Gaussian):
-        solution = solve_many_arms(instance, pieces, bonus, gap)
+    if not instance.family.has("design"):
+        solution = solve_arms(instance, pieces, bonus, gap)
         weights = np.asarray(solution.allocation)[:, None]
         information = arm_information(instance, pieces, weights)[:, 0]
     else:
@@ -244,7 +242,7 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
         "weights", weights, instance.K, len(pieces.offsets) if batched else None
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
-    if isinstance(instance.family, Gaussian):
+    if instance.family.has("design"):
         least = least_values(instance, problem, pieces, weights)
     else:
         least = np.min(arm_information(instance, pieces, weights[:, None]), axis=(1, 2))

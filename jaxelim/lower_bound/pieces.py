@@ -15,7 +15,6 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
-from jaxelim.families import Gaussian, GaussianUnknownVariance, OneParameter
 from jaxelim.instances.instance import Instance
 
 # The answer is tied where y . theta - c is below this share of the size of its terms.
@@ -103,7 +102,7 @@ def refuse_other_families(instance: Instance, what: str) -> None:
     Raises:
         UnsupportedError: rewards of another family.
     """
-    if isinstance(instance, Instance) and not isinstance(instance.family, Gaussian):
+    if isinstance(instance, Instance) and not instance.family.has("design"):
         allowed = f"gaussian rewards of one standard deviation: {what} for {instance.family!r}"
         raise UnsupportedError("family", instance.family, allowed)
 
@@ -120,7 +119,7 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    if not isinstance(instance.family, Gaussian | OneParameter | GaussianUnknownVariance):
+    if not instance.family.has("truth"):
         allowed = f"a OneParameter: H* is not defined for {instance.family!r}"
         raise UnsupportedError("family", instance.family, allowed)
     if getattr(problem, "shared_answers", False):
@@ -147,14 +146,12 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     for index, (y, c) in enumerate(each):
         directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
     pieces = Pieces(directions, offsets, valid)
-    if not isinstance(instance.family, Gaussian):
+    if not instance.family.has("design"):
         _refuse_other_pieces(problem, instance.family, pieces)
     return pieces
 
 
-def _refuse_other_pieces(
-    problem: object, family: OneParameter | GaussianUnknownVariance, pieces: Pieces
-) -> None:
+def _refuse_other_pieces(problem: object, family: Any, pieces: Pieces) -> None:
     """Refuse all but pairs of arms, and arms with a level inside the range of means.
 
     All pairs may have slack, offsets below 0, if the family knows it.

@@ -1,7 +1,7 @@
 """Linear objectives over near-optimal allocations Omega_eps = {w : min_p H_p(w) >= H* - eps}.
 
 "Maximise b . w subject to H_p(w) >= h" is convex. The Newton steps of
-`jaxelim.lower_bound.newton` solve it, with the level fixed. Any multipliers q >= 0 and
+`jaxelim.saddle.newton` solve it, with the level fixed. Any multipliers q >= 0 and
 any weights w give a certificate, since H_p lies below its tangents:
 
     max over {v : H_p(v) >= h} of b . v  <=  max_k (b_k + sum_p q_p dH_p/dw_k (w)) - h sum_p q_p.
@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.lower_bound.information import Information, coordinates, product
-from jaxelim.lower_bound.newton import State, newton
+from jaxelim.evidence.derivatives import Crossed, product
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lower_bound.pieces import Pieces
 from jaxelim.lower_bound.solves import information_of
+from jaxelim.saddle.newton import State, newton
 
 # Least eps of a solve, as a share of H*. A larger eps gives a larger set and valid lower bounds.
 LEAST_SHARE = 1e-7
@@ -27,7 +28,7 @@ _STEPS = 60
 
 class _Carry(NamedTuple):
     state: State
-    info: Information  # at state.w
+    info: Crossed  # at state.w, in units of H*
     upper: jax.Array
     distance: jax.Array
     iterations: jax.Array
@@ -57,12 +58,13 @@ def maximise(
         weights [K], feasible to about the tolerance, and an upper bound [] on the
         maximum. The bound does not depend on the weights.
     """
-    where = coordinates(arms, directions)
-    margin = product(directions, theta) - offsets
-    gaps = jnp.where(valid, jnp.maximum(margin, 0), 0) / jnp.sqrt(value)
+    evidence = HalfSpaceEvidence.of(arms, theta, directions, offsets)
     h = level / value
     K = arms.shape[0]
     terms = (jnp.sum(valid) + K).astype(arms.dtype)
+
+    def under(w):
+        return evidence.weighted(w).derivatives().over(value)
 
     def bound(info, q):
         return jnp.max(objective + product(info.gradient, q)) - h * jnp.sum(q)
@@ -70,16 +72,15 @@ def maximise(
     floor = 0.1 * tolerance / terms
 
     def body(carry: _Carry) -> _Carry:
-        state = newton(carry.state, carry.info, gaps, valid, objective, floor, level_is_free=False)
-        state = state._replace(w=state.w / jnp.sum(state.w))
-        info = where.information(state.w, gaps)
+        state = newton(carry.state, carry.info, valid, objective, floor, level_is_free=False)
+        info = under(state.w)
         upper = bound(info, state.q)
         upper = jnp.where(jnp.isfinite(upper), jnp.minimum(upper, carry.upper), carry.upper)
         short = jnp.max(jnp.where(valid, jnp.maximum(h - info.value, 0), 0))
         distance = jnp.maximum(upper - product(objective, state.w), short)
         return _Carry(state, info, upper, distance, carry.iterations + 1)
 
-    info = where.information(start, gaps)
+    info = under(start)
     r = jnp.where(valid, jnp.maximum(info.value - h, 0.1), 1)
     q = jnp.where(valid, 0.1 / r / terms, 0)
     slope = product(info.gradient, q) + objective

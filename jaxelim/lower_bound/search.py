@@ -5,7 +5,7 @@ lengths follow a schedule that falls to zero. The pieces of the instance's answe
 fixed. Every reported T* is recomputed and certified.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,10 +15,10 @@ import optax
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.evidence.derivatives import product
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
 from jaxelim.lower_bound.derivatives import Inputs
-from jaxelim.lower_bound.information import product
 from jaxelim.lower_bound.optimum import allocation_value, complexity
 from jaxelim.lower_bound.pieces import (
     combinations,
@@ -127,7 +127,7 @@ def hardest_instance(
         return optax.projections.projection_l2_ball(shift, reach)
 
     def inputs(shift, base: Inputs):
-        return base._replace(theta=base.theta + shift)
+        return replace(base, theta=base.theta + shift)
 
     (shift,), (times,) = _search(
         instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach
@@ -169,7 +169,7 @@ def design_features(
 
     def inputs(shift, base: Inputs):
         directions = base.directions + product(rows, shift)
-        return base._replace(arms=base.arms + shift, directions=directions)
+        return replace(base, features=base.features + shift, directions=directions)
 
     start = np.zeros((1, *instance.arms.shape))
     (shift,), (times,) = _search(instance, pieces, inputs, back, start, 1, steps, rate * radius)
@@ -238,8 +238,8 @@ def best_extra_arm(
 
     def inputs(row, base: Inputs):
         # `back` makes the gradient tangent to the sphere.
-        arms = jnp.concatenate([base.arms, back(row)[None]])
-        return base._replace(arms=arms, bonus=jnp.zeros(len(arms), arms.dtype))
+        arms = jnp.concatenate([jnp.asarray(base.features), back(row)[None]])
+        return replace(base, features=arms, bonus=jnp.zeros(len(arms), arms.dtype))
 
     candidates = norm * candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
     rows, times = _search(instance, pieces, inputs, back, candidates, 1, steps, rate * norm)
@@ -267,7 +267,7 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
-        base = Inputs(
+        base = Inputs.linear(
             *map(
                 jnp.asarray,
                 (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)),

@@ -1,57 +1,126 @@
-"""Solves and values of H_p for linear features and Gaussian rewards, on the host in float64."""
+"""Solves and values of H_p for many instances, on the host in float64."""
 
 import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
+from jaxelim.contracts import Family
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
+from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
-from jaxelim.lower_bound.pieces import Pieces
-from jaxelim.lower_bound.solver import Solution, solve
+from jaxelim.lower_bound.pieces import Pieces, has_slack
+from jaxelim.saddle import closed
+from jaxelim.saddle.cuts import cutting_planes
+from jaxelim.saddle.solver import Solution
+from jaxelim.saddle.solver import solve as solve_evidence
 
 # Solves a call. On a CPU few, since finished solves wait for the slowest.
 _LANES_CPU, _LANES_OTHER = 8, 256
 _MAX_ITERATIONS = 100
 
 
-@functools.partial(jax.jit, static_argnames="max_iterations")
-def _solve_lanes(arms, theta, directions, offsets, valid, bonus, gap, max_iterations) -> Solution:
-    return jax.vmap(
-        lambda a, t, y, c, v, b: solve(
-            a, t, y, c, valid=v, bonus=b, gap=gap, max_iterations=max_iterations
-        )
-    )(arms, theta, directions, offsets, valid, bonus)
-
-
-def solve_many(
-    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, max_iterations=_MAX_ITERATIONS,
-    like: int | None = None,
+def solve(
+    arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6,
+    max_iterations: int = _MAX_ITERATIONS, warm: int = 8,
 ) -> Solution:  # fmt: skip
-    """`solve` for I instances of unit noise, in calls of one compiled shape; float64 NumPy.
+    """Maximise over allocations the least information over pieces, for linear features.
+
+    Pure, for jit and vmap; computes in the dtype of `arms`.
 
     Args:
-        arms: [I, K, d].
-        theta: [I, d].
-        pieces: of I instances.
+        arms: [K, d] features; rows of zeros are allowed, as padding.
+        theta: [d] the parameter, in units of the noise.
+        directions: [P, d], y of the pieces {lambda : y . lambda <= c} of the answer.
+        offsets: [P], c of these pieces.
+        valid: [P] bool, False on padding; None: all valid.
+        bonus: [K] per-arm bonus c of the optimistic form; None: 0.
+        gap, max_iterations, warm: as of `jaxelim.saddle.solver.solve`; Returns too.
+    """
+    valid = jnp.ones(directions.shape[0], bool) if valid is None else valid
+    bonus = jnp.zeros(arms.shape[0], arms.dtype) if bonus is None else bonus
+    evidence = HalfSpaceEvidence.of(arms, theta, directions, offsets)
+    return solve_evidence(evidence, valid, bonus, gap, max_iterations, warm)
+
+
+class Truth(NamedTuple):
+    """I instances as arrays, in the units of the family's `truth`; NumPy, or on the device."""
+
+    features: Any  # [I, K, d]; None: independent arms
+    theta: Any  # [I, d], or the means [I, K]
+    scales: Any  # [I, K] costs, or variances
+    directions: Any  # [I, P, d]
+    offsets: Any  # [I, P]
+
+    @staticmethod
+    def of(instance: Instance, pieces: Pieces) -> "Truth":
+        """The arrays of instances and their pieces."""
+        if instance.family.has("design"):
+            arms, theta, unit = scaled(instance, pieces)
+            scales = np.ones(arms.shape[:2])
+            return Truth(arms, theta, scales, unit.directions, unit.offsets)
+        means = instance.means.reshape(-1, instance.K)
+        with scope.float64():
+            scales = [instance.family.scales(jnp.asarray(row)) for row in means]
+        scales = np.stack(jax.device_get(scales))
+        return Truth(None, means, scales, pieces.directions, pieces.offsets)
+
+    def at(self, index) -> "Truth":
+        """Some of the instances, or one of them, on the device."""
+        return jax.tree.map(lambda x: jnp.asarray(x[index]), self)
+
+
+def kind_of(instance: Instance, pieces: Pieces, bonus: np.ndarray | None) -> str:
+    """The kind of the pieces where all instances have one with a closed form, else "any"."""
+    if not instance.family.has("divergence") or bonus is not None or has_slack(pieces):
+        return "any"
+    each = zip(pieces.directions, pieces.valid, strict=True)
+    kinds = {closed.kind_of(y[valid]) for y, valid in each}
+    return kinds.pop() if len(kinds) == 1 else "any"
+
+
+@functools.partial(jax.jit, static_argnames=("family", "kind", "slack", "max_iterations"))
+def _solve_lanes(family, kind, slack, truth, valid, bonus, gap, max_iterations) -> Solution:
+    def one(truth, valid, bonus):
+        evidence = family.truth(*truth, slack)
+        return closed.optimum(evidence, kind, valid, bonus, gap, max_iterations)
+
+    return jax.vmap(one)(truth, valid, bonus)
+
+
+def solve_truth(
+    family: Family, truth: Truth, valid: np.ndarray, bonus: np.ndarray | None, gap: float,
+    *, kind: str = "any", slack: bool = False, like: int | None = None,
+    max_iterations: int = _MAX_ITERATIONS,
+) -> Solution:  # fmt: skip
+    """Solve I instances, in calls of one compiled shape; float64 NumPy.
+
+    Args:
+        family: without `scales`.
+        truth: of I instances.
+        valid: [I, P] bool.
         bonus: [I, K] or None.
         gap: relative duality gap.
-        max_iterations: bound on the interior-point steps of each solve.
+        kind: as of `kind_of`.
+        slack: whether all pieces are pairs with slack.
         like: solve in the program that a call of so many instances has; None: of I.
+        max_iterations: bound on the interior-point steps of each solve.
     """
-    size, K = arms.shape[:2]
+    size, K = truth.scales.shape
     lanes = (
         1 if (like or size) == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
     )
     bonus = np.zeros((size, K)) if bonus is None else bonus
-    given = (arms, theta, *pieces, bonus)
     parts = []
     with scope.float64():
         for start in range(0, size, lanes):
             index = np.minimum(np.arange(start, start + lanes), size - 1)
-            arrays = [jnp.asarray(array[index]) for array in given]
-            parts.append(_solve_lanes(*arrays, jnp.asarray(gap, jnp.float64), max_iterations))
+            given = truth.at(index), jnp.asarray(valid[index]), jnp.asarray(bonus[index])
+            unit = jnp.asarray(gap, jnp.float64)
+            parts.append(_solve_lanes(family, kind, slack, *given, unit, max_iterations))
         parts = jax.device_get(parts)
     return Solution(
         *(
@@ -59,6 +128,89 @@ def solve_many(
             for field in zip(*parts, strict=True)
         )
     )
+
+
+def solve_many(
+    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, like: int | None = None
+) -> Solution:
+    """`solve_truth` for linear features of unit noise.
+
+    Args:
+        arms: [I, K, d].
+        theta: [I, d].
+        pieces: of I instances.
+        bonus, gap, like: as of `solve_truth`.
+    """
+    truth = Truth(arms, theta, np.ones(arms.shape[:2]), pieces.directions, pieces.offsets)
+    return solve_truth(Gaussian(), truth, pieces.valid, bonus, gap, like=like)
+
+
+def solve_arms(instance: Instance, pieces: Pieces, bonus=None, gap: float = 1e-6) -> Solution:
+    """Solve I instances of independent arms; float64 NumPy. A gap leaves out rounding.
+
+    Args:
+        instance: one instance or a batch, of a family without a design.
+        pieces: of I instances.
+        bonus: [I, K] or None.
+        gap: relative duality gap.
+    """
+    truth, family, slack = Truth.of(instance, pieces), instance.family.plain(), has_slack(pieces)
+    kind, valid = kind_of(instance, pieces, bonus), pieces.valid
+    found = solve_truth(family, truth, valid, bonus, gap, kind=kind, slack=slack)
+    if family.has("divergence"):
+        return found
+    # Where a piece has several smooth parts, steps may cycle between two of them.
+    for i in np.flatnonzero(~found.converged & (found.value > 0)):
+        _finish(found, int(i), family, truth, valid[i], bonus, gap)
+    return found
+
+
+@functools.partial(jax.jit, static_argnames="family")
+def _cuts(family, truth, weights):
+    at = family.truth(*truth, False).weighted(weights).derivatives()
+    return at.value, at.gradient
+
+
+def _finish(found, i: int, family: Family, truth: Truth, valid, bonus, gap: float) -> None:
+    """Solve instance i of a batch by cutting planes, in place."""
+    start = np.asarray(found.allocation[i])
+    own = np.zeros(len(start)) if bonus is None else bonus[i]
+
+    def cuts(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = jax.device_get(_cuts(family, one, jnp.asarray(weights)))
+        known = np.resize(valid, len(values))
+        return values[known], slopes.T[known] + own
+
+    with scope.float64():
+        one = truth.at(i)
+        weights, mixture, value, reached = cutting_planes(cuts, own, start, gap)
+    if reached < found.gap[i]:
+        parts = mixture.reshape(-1, valid.sum()).sum(0)
+        found.mixture[i][valid] = parts
+        found.allocation[i], found.value[i], found.gap[i] = weights, value, reached
+        found.converged[i] = reached <= gap
+
+
+@functools.partial(jax.jit, static_argnames=("family", "slack"))
+def _information_lanes(family, slack, truth, weights):
+    evidence = family.truth(*truth, slack)
+    return jax.vmap(lambda w: evidence.weighted(w).values())(weights)
+
+
+def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
+    """H_p(w) of independent arms, inf on padding, float64 NumPy: [I, n, P].
+
+    Args:
+        instance: one instance or a batch.
+        pieces: of I instances.
+        weights: [I, n, K], not negative, of any sum.
+    """
+    truth, family, out = Truth.of(instance, pieces), instance.family.plain(), []
+    with scope.float64():
+        for i, w in enumerate(weights):
+            given = truth.at(i), jnp.asarray(w)
+            out.append(jax.device_get(_information_lanes(family, has_slack(pieces), *given)))
+    return np.where(pieces.valid[:, None], np.stack(out), np.inf)
 
 
 def scaled(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, Pieces]:

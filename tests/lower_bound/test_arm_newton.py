@@ -9,7 +9,7 @@ import pytest
 
 from jaxelim import scope
 from jaxelim.families import Bernoulli, Exponential, GaussianByArm, Poisson
-from jaxelim.lower_bound import arm_newton
+from jaxelim.saddle import best_arm as arm_newton
 
 FAMILY = Bernoulli()
 

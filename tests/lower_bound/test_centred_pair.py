@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from jaxelim import scope
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
-from jaxelim.lower_bound import centred_pair
-from jaxelim.lower_bound.information import coordinates
-from jaxelim.lower_bound.solver import climb
+from jaxelim.saddle import pair as centred_pair
+from jaxelim.saddle.solver import climb
 
 K, D = 10, 4
 
@@ -20,7 +20,8 @@ K, D = 10, 4
 def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
     """The certificate of the pair given; a solve from it; the certificate of the new pair."""
     bonus = bonus if optimistic else None
-    given = centred_pair.Instance(phi, y, jnp.zeros(D), gaps, live, bonus)
+    evidence = HalfSpaceEvidence(phi, y, jnp.zeros(D), gaps, pair.w)
+    given = centred_pair.Given(evidence, live, bonus)
     before = centred_pair.certificate(LaneOps(), pair, gaps, live, bonus)
     new, gap, looks = centred_pair.solve(given, pair, goal, 6)
     return before, new, gap, looks, centred_pair.certificate(LaneOps(), new, gaps, live, bonus)
@@ -29,7 +30,8 @@ def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
 @jax.jit
 def reference(phi, y, gaps, live, bonus):
     w = jnp.full(K, 1 / K)
-    return climb(coordinates(phi, y), gaps, live, bonus, w, jnp.zeros(K), 1e-9, 60).value
+    evidence = HalfSpaceEvidence.of(phi, jnp.zeros(D), y, -jnp.where(live, gaps, 0))
+    return climb(evidence, live, bonus, w, jnp.zeros(K), 1e-9, 60).value
 
 
 def defined(phi, y, gaps, live, bonus, w):

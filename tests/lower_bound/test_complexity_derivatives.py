@@ -198,7 +198,7 @@ def test_a_piece_without_mixture_keeps_none(monkeypatch):
 
     def optimum(theta):
         directions, offsets = jnp.asarray([[1.0, -1.0], [1.0, 0.0]]), jnp.asarray([0.0, -9.0])
-        inputs = derivatives.Inputs(jnp.eye(2), theta, directions, offsets, jnp.zeros(2))
+        inputs = derivatives.Inputs.linear(jnp.eye(2), theta, directions, offsets, jnp.zeros(2))
         return derivatives.optimum(inputs, jnp.ones(2))
 
     with jax.enable_x64(True):

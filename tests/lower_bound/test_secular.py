@@ -9,8 +9,8 @@ import numpy as np
 from jaxelim import scope
 from jaxelim.families import GaussianByArm
 from jaxelim.lanes import LaneOps
-from jaxelim.lower_bound.arm_newton import best_arm_weights
-from jaxelim.lower_bound.secular import gaussian_weights
+from jaxelim.saddle.best_arm import best_arm_weights
+from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 
 
 @functools.partial(jax.jit, static_argnames="equal")

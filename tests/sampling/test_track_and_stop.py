@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
-from jaxelim.lower_bound.information import coordinates
-from jaxelim.lower_bound.solver import climb
+from jaxelim.saddle.solver import climb
 from jaxelim.saddle.tolerance import tolerance
 from jaxelim.sampling.parts import allocation, tracking
 from tests import twin
@@ -285,9 +285,8 @@ def test_a_near_start_saves_iterations_and_a_certified_one_stays():
         @jax.jit
         def solve(theta, weights, mixture):
             live = jnp.ones(11, bool)
-            return climb(
-                coordinates(arms, y), y @ theta, live, jnp.zeros(12), weights, mixture, 1e-9, 60
-            )
+            evidence = HalfSpaceEvidence.of(arms, theta, y, jnp.zeros(11))
+            return climb(evidence, live, jnp.zeros(12), weights, mixture, 1e-9, 60)
 
         cold = solve(theta, jnp.full(12, 1 / 12), jnp.zeros(11))
         again = solve(theta, cold.allocation, cold.mixture)
@@ -328,8 +327,9 @@ def test_a_bad_start_is_abandoned():
 
         @jax.jit
         def solve(weights, mixture, gap):
-            where, live = coordinates(jnp.asarray(arms), jnp.asarray(y)), jnp.ones(4, bool)
-            return climb(where, jnp.asarray(gaps), live, jnp.zeros(8), weights, mixture, gap, 60)
+            given = jnp.asarray(arms), jnp.zeros(3), jnp.asarray(y), -jnp.asarray(gaps)
+            evidence, live = HalfSpaceEvidence.of(*given), jnp.ones(4, bool)
+            return climb(evidence, live, jnp.zeros(8), weights, mixture, gap, 60)
 
         found = solve(jnp.asarray(weights / weights.sum()), jnp.asarray(mixture), 1e-6)
         uniform = jnp.full(8, 1 / 8), jnp.zeros(4)

@@ -18,12 +18,13 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext, SquareDesign
+from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
-from jaxelim.lower_bound import centred_pair
-from jaxelim.lower_bound.centred_pair import Pair
 from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
+from jaxelim.saddle import pair as centred_pair
+from jaxelim.saddle.pair import Pair
 
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
@@ -197,9 +198,8 @@ def solve(
 
         def solved():
             y = _directions(run, frame, at.shape)
-            given = centred_pair.Instance(
-                frame.unit, y, frame.idle, at.gaps, at.live, bonus, run.lanes
-            )
+            evidence = HalfSpaceEvidence(frame.unit, y, frame.idle, at.gaps, kept.pair.w)
+            given = centred_pair.Given(evidence, at.live, bonus, run.lanes)
             old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
             pair, gap, looks = centred_pair.solve(given, old, goal, pieces)
             new = Allocation(

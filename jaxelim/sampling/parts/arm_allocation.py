@@ -3,7 +3,7 @@
 w_t = argmax_w min_{p active} H_p(w) at the estimates. Best arm: Newton's method from the
 last solution; for Gaussian rewards on one scalar equation. Signs: w_k ~ c_k/d(m_k, level).
 Top m, and best arm with unknown variances: the interior-point method of
-`jaxelim.lower_bound`. Arms without an active piece have weight 0.
+`jaxelim.saddle`. Arms without an active piece have weight 0.
 """
 
 import dataclasses
@@ -17,17 +17,15 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Levels, Rows
+from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import Estimate, View
-from jaxelim.evidence.student import StudentEvidence
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
-from jaxelim.lower_bound.arm_newton import best_arm_weights
-from jaxelim.lower_bound.arms import ArmModel
-from jaxelim.lower_bound.secular import gaussian_weights
-from jaxelim.lower_bound.solver import climb
-from jaxelim.lower_bound.students import StudentModel
+from jaxelim.saddle.best_arm import best_arm_weights
+from jaxelim.saddle.gaussian_best_arm import gaussian_weights
+from jaxelim.saddle.solver import climb
 
 QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
@@ -89,9 +87,7 @@ def _by_interior_point(view: View) -> bool:
 
 def needs(family: Family, problem: Problem) -> tuple[str, ...]:
     """What a family must have for its allocations to be solved here."""
-    if family.has("design") or family.has("freedom"):
-        return ()
-    return ("divergence",) if problem.name == "thresholding" else ("divergence", "variance")
+    return ("truth",)
 
 
 def solve(
@@ -225,30 +221,17 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
 
 def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
     """Pairs of arms without a closed form, by the interior-point method."""
-    lanes, arms = view.lanes, view.means.shape[0]
-    student = isinstance(view.evidence, StudentEvidence)
-    if isinstance(view.evidence, StudentEvidence):
-        spread = view.evidence.variances
-    else:
-        c = view.evidence.costs
-        spread = jnp.ones_like(view.means) if c is None else c
+    lanes, arms, family = view.lanes, view.means.shape[0], _family(view)
 
-    def one(means, spread, first, active, last, gap, now):
-        each, first = np.arange(arms, dtype=np.int32), jnp.reshape(first, (-1, 1))
-        directions = (each == first)[:, None].astype(means.dtype) - np.eye(arms)
-        directions = directions.reshape(-1, arms)
-        offsets = jnp.zeros(directions.shape[0])
-        if student:
-            model, active = StudentModel(means, spread, directions, offsets), jnp.tile(active, 2)
-        else:
-            model = ArmModel(_family(view), means, spread, directions, offsets)
-        ahead = model.margins > 0
-        solvable = jnp.all(ahead | ~active) & jnp.any(active) & jnp.all(spread > 0)
+    def one(means, scales, first, active, last, gap, now):
+        evidence = family.sides(Sides.pairs(first, arms, jnp.zeros_like(means[0])), means, scales)
+        ahead = evidence.outside() > 0
+        solvable = jnp.all(ahead | ~active) & jnp.any(active)
         live = active & ahead
-        live = jnp.where(jnp.any(live), live, ahead)
+        live = jnp.tile(jnp.where(jnp.any(live), live, ahead), evidence.parts)
         found: Any = climb(
-            model, live.astype(means.dtype), live, jnp.zeros_like(means), last.weights,
-            last.dual, gap, _MOST, now & solvable, lanes.alone,
+            evidence, live, jnp.zeros_like(means), last.weights, last.dual, gap, _MOST,
+            now & solvable, lanes.alone,
         )  # fmt: skip
         once = jnp.ones_like(last.evaluations)
         return where_(
@@ -263,8 +246,8 @@ def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAlloca
         )
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(spread), Rows.of(view.shape).first, view.active, wide
-    found = _by_lane(lanes, one, wide, *given, gap, now)
+    given = _wide(view.means), _wide(view.evidence.scales), Rows.of(view.shape).first
+    found = _by_lane(lanes, one, wide, *given, view.active, wide, gap, now)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
 
 
@@ -275,25 +258,19 @@ def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmA
     estimates.
     """
     lanes, slack, arms = view.lanes, view.shape.slack, view.means.shape[0]
-    c = view.evidence.costs
-    c = jnp.ones_like(view.means) if c is None else c
+    family = _family(view)
 
     def one(means, c, last, gap, now):
         even, each = jnp.full_like(means, 1 / arms), np.arange(arms, dtype=np.int32)
 
         def body(i, best):
             weights, value, evaluations = best
-            live = each != i
-            directions = (each == i).astype(means.dtype) - jnp.eye(arms, dtype=means.dtype)
-            directions = jnp.where(live[:, None], directions, 0)
-            offsets = jnp.where(live, -slack, jnp.zeros_like(means))
-            model = ArmModel(_family(view), means, c, directions, offsets, "slack")
+            live, zero = each != i, jnp.zeros_like(means)
+            pairs = Sides.pairs(i, arms, jnp.full_like(means[0], -slack), True)
+            evidence = family.sides(pairs, means, c)
             go = now & (means[i] + slack > jnp.max(means))
-            live = jnp.where(go, live, live & (model.margins > 0))
-            found: Any = climb(
-                model, live.astype(means.dtype), live, jnp.zeros_like(means), even,
-                jnp.zeros_like(means), gap, _MOST, go, lanes.alone,
-            )  # fmt: skip
+            live = jnp.where(go, live, live & (evidence.outside() > 0))
+            found: Any = climb(evidence, live, zero, even, zero, gap, _MOST, go, lanes.alone)
             better = go & (found.value > value * (1 + gap))
             more = jnp.where(go, jnp.add(found.iterations, 1), 0)
             weights = jnp.where(better, found.allocation, weights)
@@ -305,7 +282,8 @@ def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmA
         return ArmAllocation(_rounded(found[0], means), last.dual, found[2], once)
 
     wide = dataclasses.replace(last, weights=_wide(last.weights))
-    found = _by_lane(lanes, one, wide, _wide(view.means), _wide(c), wide, gap, now)
+    given = _wide(view.means), _wide(view.evidence.scales), wide, gap, now
+    found = _by_lane(lanes, one, wide, *given)
     return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
 
 

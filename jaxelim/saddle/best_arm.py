@@ -208,9 +208,7 @@ def _newton(
     return s, going
 
 
-def _bisected(
-    family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array, going: Array
-) -> Array:
+def _bisected(family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array, going: Array) -> Array:
     """Solve the conditions by bisection on s of the runner-up where `going`; s elsewhere.
 
     sum r increases with it. Every other s is at most as large, and is itself bisected for

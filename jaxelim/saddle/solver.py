@@ -6,7 +6,8 @@ Solves
 
 as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1". A few projected
 first-order steps come first, then a primal-dual interior-point method: Newton steps on
-the perturbed optimality conditions, centred by Mehrotra's predictor.
+the perturbed optimality conditions, centred by Mehrotra's predictor. All that it reads is
+`Evidence`: how far the truth lies outside each piece, and H_p at weights.
 
 The certificate does not depend on the method. For any mixture q over the pieces and
 any weights w,
@@ -24,9 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxelim.contracts.views import Derivatives, Evidence
+from jaxelim.evidence.derivatives import product
 from jaxelim.lanes import PLAIN, LaneOps
-from jaxelim.lower_bound.information import coordinates, product
-from jaxelim.lower_bound.newton import State, newton
+from jaxelim.saddle.newton import State, newton
 
 Array = jax.Array | np.ndarray
 
@@ -35,7 +37,7 @@ _WARM = 30  # most steps of a warm start, before a start from uniform weights
 
 
 class Solution(NamedTuple):
-    """What `solve` returns. All fields but the last two have the dtype of the arms."""
+    """What `solve` returns. All fields but the last two have the dtype of the bonus."""
 
     allocation: Array  # [K] weights on the simplex
     mixture: Array  # [P] weights over pieces, on the simplex; 0 on pieces that are not valid
@@ -47,7 +49,7 @@ class Solution(NamedTuple):
 
 class _Carry(NamedTuple):
     state: State
-    info: Any  # information at state.w
+    at: Derivatives  # at state.w, in units of a first value
     w: jax.Array  # the best certified pair so far
     q: jax.Array
     value: jax.Array
@@ -55,7 +57,7 @@ class _Carry(NamedTuple):
     iterations: jax.Array
 
 
-def first_order(where, gaps, valid, bonus, steps: int):
+def _first_order(evidence: Evidence, live, bonus, steps: int):
     """Average projected supergradient steps from the uniform allocation; [K] weights."""
     K = bonus.shape[0]
     start = jnp.full(K, 1 / K, bonus.dtype)
@@ -64,8 +66,8 @@ def first_order(where, gaps, valid, bonus, steps: int):
         w, mean = carry
         n = jnp.asarray(i, w.dtype) + 1
         # A share of the uniform allocation keeps V_w regular at every projected point.
-        info = where.information(0.9 * w + 0.1 * start, gaps)
-        slope = info.gradient[:, jnp.argmin(jnp.where(valid, info.value, jnp.inf))] + bonus
+        at = evidence.weighted(0.9 * w + 0.1 * start).derivatives()
+        slope = at.gradient[:, jnp.argmin(jnp.where(live, at.value, jnp.inf))] + bonus
         slope = slope - jnp.mean(slope)
         size = jnp.linalg.norm(slope)
         w = w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(n)
@@ -77,79 +79,44 @@ def first_order(where, gaps, valid, bonus, steps: int):
 
 
 def solve(
-    arms,
-    theta,
-    directions,
-    offsets,
-    *,
-    valid=None,
-    bonus=None,
-    gap=1e-6,
-    max_iterations: int = 100,
-    warm: int = 8,
+    evidence: Evidence, valid, bonus, gap, max_iterations: int = 100, warm: int = 8
 ) -> Solution:
     """Maximise over allocations the least information over pieces.
 
-    Pure, for jit and vmap; computes in the dtype of `arms`.
+    Pure, for jit and vmap; from uniform weights, after some first-order steps.
 
     Args:
-        arms: [K, d] features; rows of zeros are allowed, as padding.
-        theta: [d] the parameter.
-        directions: [P, d], y of the pieces {lambda : y . lambda <= c} of the answer.
-        offsets: [P], c of these pieces.
-        valid: [P] bool, False on padding; None: all valid.
+        evidence: about the P pieces of one instance; see `Family.truth`.
+        valid: [P] bool, False on padding.
         bonus: [K] per-arm bonus c of the optimistic form (paper, appendix on sampling
-            rules); None: 0.
+            rules).
         gap: relative duality gap to stop at.
         max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
         warm: number of projected first-order steps that come first.
 
     Returns:
-        A `Solution`. H* is 0 where theta lies in a valid piece (a tie), or where the
-        features do not span a valid direction. Then value is 0 (bonus apart), gap is
-        infinite, converged is False, and all other fields are finite. Where the optimal
-        allocation leaves V_w singular, weights stay positive, of the order of the gap.
+        A `Solution`. H* is 0 where the truth lies in a valid piece (a tie), or where no arm
+        tells it from one. Then value is 0 (bonus apart), gap is infinite, converged is
+        False, and all other fields are finite. Where the optimal allocation leaves V_w
+        singular, weights stay positive, of the order of the gap.
     """
-    dtype = arms.dtype
-    K, P = arms.shape[0], directions.shape[0]
-    valid = jnp.ones(P, bool) if valid is None else valid
-    bonus = jnp.zeros(K, dtype) if bonus is None else bonus
-    margin = product(directions, theta) - offsets
-    where = coordinates(arms, directions)
-    solvable = jnp.all(jnp.where(valid, (margin > 0) & where.spanned, True)) & jnp.any(valid)
+    K, dtype = bonus.shape[0], bonus.dtype
+    ahead = evidence.outside() > 0
+    solvable = jnp.all(ahead | ~valid) & jnp.any(valid)
     # A solvable problem replaces an unsolvable one, so that a batch stays finite.
-    gaps = jnp.where(valid & (margin > 0) & where.spanned, margin, 0)
-    return interior_point(where, gaps, bonus, gap, max_iterations, warm, solvable)
-
-
-def interior_point(where, gaps, bonus, gap, max_iterations: int, warm: int, solvable) -> Solution:
-    """Solve from uniform weights, after some first-order steps.
-
-    Args:
-        where: `Coordinates` of features and directions, or an `ArmModel`.
-        gaps: [P], positive on pieces that the parameter is not in, else 0.
-        bonus: [K] c.
-        gap: relative duality gap to stop at.
-        max_iterations: bound on the interior-point steps.
-        warm: number of first-order steps.
-        solvable: [] bool; False for a tie.
-    """
-    K, P, dtype = bonus.shape[0], gaps.shape[0], bonus.dtype
-    live = gaps > 0
-    live = jnp.where(jnp.any(live), live, True)
-
-    start = first_order(where, gaps, live, bonus, warm) / 2 + 1 / (2 * K)
-    found = climb(
-        where, gaps, live, bonus, start, jnp.zeros(P, dtype), gap, max_iterations, solvable
-    )
+    live = valid & ahead
+    live = jnp.tile(jnp.where(jnp.any(live), live, True), evidence.parts)
+    start = _first_order(evidence, live, bonus, warm) / 2 + 1 / (2 * K)
+    unknown = jnp.zeros(live.shape, dtype)
+    found = climb(evidence, live, bonus, start, unknown, gap, max_iterations, solvable)
     value = jnp.where(solvable, found.value, 0)
     reached = jnp.where(solvable, found.gap, jnp.inf)
-    return found._replace(value=value, gap=reached, converged=reached <= gap)
+    mixture = jnp.sum(found.mixture.reshape(evidence.parts, -1), 0)
+    return found._replace(mixture=mixture, value=value, gap=reached, converged=reached <= gap)
 
 
 def climb(
-    where,
-    gaps,
+    evidence: Evidence,
     live,
     bonus,
     weights,
@@ -165,12 +132,11 @@ def climb(
     the problem from there, a second attempt starts from uniform weights.
 
     Args:
-        where: `Coordinates` of features and directions, or an `ArmModel`.
-        gaps: [P] y . theta - c, or 1 for an `ArmModel`; 0 where not live.
-        live: [P] bool, at least one True.
+        evidence: of Q pieces, each in its `parts`.
+        live: [parts Q] bool, at least one True.
         bonus: [K] c.
         weights: [K] on the simplex, positive.
-        mixture: [P] non-negative, of any sum; all zero: unknown.
+        mixture: [parts Q] non-negative, of any sum; all zero: unknown.
         gap: relative duality gap to stop at; a pair within it is returned unchanged.
         max_iterations: bound on the steps from one start.
         go: [] bool; False returns the pair unchanged.
@@ -179,39 +145,37 @@ def climb(
     dtype, go = weights.dtype, jnp.asarray(go)
     K = weights.shape[0]
     terms = (jnp.sum(live) + K).astype(dtype)
-    info = where.information(weights, gaps)
-    scale = jnp.min(jnp.where(live, info.value + product(bonus, weights), jnp.inf))
+    first = evidence.weighted(weights).derivatives()
+    scale = jnp.min(jnp.where(live, first.value + product(bonus, weights), jnp.inf))
     scale = jnp.where(scale > 0, scale, 1)
-    gaps, bonus = gaps / jnp.sqrt(scale), bonus / scale
-    info = info._replace(value=info.value / scale, gradient=info.gradient / scale)
+    first, bonus = first.over(scale), bonus / scale
 
-    def levels(info, w):
-        return jnp.where(live, info.value + product(bonus, w), jnp.inf)
+    def under(w) -> Any:
+        return evidence.weighted(w).derivatives().over(scale)
 
-    def certificate(info, w, q):
-        low = jnp.min(levels(info, w))
-        return low, (jnp.max(product(info.gradient, q / jnp.sum(q)) + bonus) - low) / low
+    def certificate(at, w, q):
+        low = jnp.min(jnp.where(live, at.value + product(bonus, w), jnp.inf))
+        return low, (jnp.max(product(at.gradient, q / jnp.sum(q)) + bonus) - low) / low
 
     def body(carry: _Carry) -> _Carry:
         # Complementarity far below the gap would only increase rounding errors.
         floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.info, gaps, live, bonus, floor, lanes=lanes)
-        state = state._replace(w=state.w / jnp.sum(state.w))
-        info = where.information(state.w, gaps)
-        value, reached = certificate(info, state.w, state.q)
+        state = newton(carry.state, carry.at, live, bonus, floor, lanes=lanes)
+        at = under(state.w)
+        value, reached = certificate(at, state.w, state.q)
         better = reached < carry.gap  # False where a number is not finite
         w, q, value, reached = jax.tree.map(
             lambda new, old: jnp.where(better, new, old),
             (state.w, state.q, value, reached),
             (carry.w, carry.q, carry.value, carry.gap),
         )
-        return _Carry(state, info, w, q, value, reached, carry.iterations + 1)
+        return _Carry(state, at, w, q, value, reached, carry.iterations + 1)
 
     known = jnp.where(live, mixture, 0)
     warm = jnp.any(known > 0)
-    known = jnp.where(warm, known, _even(info.value, live))
+    known = jnp.where(warm, known, _even(first.value, live))
     known = known / jnp.sum(known)
-    low, reached = certificate(info, weights, known)
+    low, reached = certificate(first, weights, known)
     # The further a pair is from the optimum, the further it moves away from the boundary, so
     # that the boundary does not shorten its steps.
     share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
@@ -221,7 +185,7 @@ def climb(
         tries, (w, q, value, reached, iterations) = carry
         again = tries > 0
         start = jnp.where(again, 1 / K, (1 - share) * weights + share / K)
-        inside = where.information(start, gaps)
+        inside = under(start)
         least = jnp.min(jnp.where(live, inside.value, jnp.inf))
         even = _even(inside.value, live)
         mixed = jnp.where(

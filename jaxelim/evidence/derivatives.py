@@ -1,0 +1,57 @@
+"""The values of H_p at one allocation, with two derivatives: `jaxelim.contracts.views.Derivatives`.
+
+H_p is concave and homogeneous of degree one: H_p(w) = sum_k w_k dH_p/dw_k.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def product(a, b):
+    """a @ b for JAX arrays at the highest precision: TF32 must not reach a certificate."""
+    return jnp.matmul(a, b, precision="highest")
+
+
+class Bent(NamedTuple):
+    """Where each second derivative has rank one: independent arms."""
+
+    value: Array  # [Q]
+    gradient: Array  # [K, Q]
+    bend: Array  # [K, Q]: the second derivative of H_p is minus its square
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
+        inner = product(self.bend * mixture[None, :], self.bend.T)
+        if pull is None:
+            return inner
+        return inner + product(self.gradient * pull[None, :], self.gradient.T)
+
+    def over(self, unit: Array) -> "Bent":
+        """The same of H_p over a unit []."""
+        return Bent(self.value / unit, self.gradient / unit, self.bend * jax.lax.rsqrt(unit))
+
+
+class Crossed(NamedTuple):
+    """Linear features: cross_kp = phi_k' V_w^-1 y_p."""
+
+    value: Array  # [Q]
+    gradient: Array  # [K, Q]
+    cross: Array  # [K, Q]
+    gram: Array  # [K, K] phi_j' V_w^-1 phi_k
+    push: Array  # [Q] (g_p/n_p)^2, n_p = ||y_p||^2 in V_w^-1
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
+        h = jnp.where(self.value > 0, 2 * mixture / jnp.where(self.value > 0, self.value, 1), 0)
+        inner = product(self.cross * (mixture * self.push)[None, :], self.cross.T)
+        return inner * self.gram + product(
+            self.gradient * (-h if pull is None else pull - h)[None, :], self.gradient.T
+        )
+
+    def over(self, unit: Array) -> "Crossed":
+        """The same of H_p over a unit []."""
+        scaled = self.value / unit, self.gradient / unit
+        return Crossed(*scaled, self.cross, self.gram, self.push / unit)
