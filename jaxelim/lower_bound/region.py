@@ -17,7 +17,7 @@ from jaxelim import scope
 from jaxelim.evidence.derivatives import Crossed, product
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lower_bound.pieces import Pieces
-from jaxelim.lower_bound.solves import information_of
+from jaxelim.lower_bound.solves import information_of, standard
 from jaxelim.saddle.newton import State, newton
 
 # Least eps of a solve, as a share of H*. A larger eps gives a larger set and valid lower bounds.
@@ -216,6 +216,7 @@ def _slope(region: Region, w: np.ndarray, p: int) -> np.ndarray:
     """
     w = (1 - 1e-6) * w + 1e-6 / len(w)
     y = region.pieces.directions[p]
-    image = np.linalg.lstsq(region.arms.T @ (w[:, None] * region.arms), y, rcond=None)[0]
+    map, (inside,), _ = standard(w, region.arms, y[None])
     gap = max(y @ region.theta - region.pieces.offsets[p], 0)
-    return (gap / max(y @ image, 1e-300) * (region.arms @ image)) ** 2 / 2
+    along = region.arms @ map @ inside
+    return (gap / max(inside @ inside, 1e-300) * along) ** 2 / 2

@@ -220,6 +220,23 @@ def scaled(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, 
     return arms, theta, pieces._replace(offsets=pieces.offsets / instance.noise_std)
 
 
+def standard(
+    weights: np.ndarray, arms: np.ndarray, directions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coordinates where V_w is the identity, for weights [K] that may be 0 (host, NumPy).
+
+    Returns:
+        The map to them, [d, r]; the directions in them, [P, r], of which a squared norm is
+        that in V_w^-1; and whether each lies in the span of the arms with weight, [P].
+    """
+    # The condition of sqrt(w) phi is the square root of that of V_w.
+    _, s, vt = np.linalg.svd(np.sqrt(weights)[:, None] * arms, full_matrices=False)
+    kept = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
+    inside = directions @ vt[kept].T
+    left = np.linalg.norm(directions - inside @ vt[kept], axis=1)
+    return vt[kept].T / s[kept], inside / s[kept], left <= 1e-8 * np.linalg.norm(directions, axis=1)
+
+
 def information_of(
     weights: np.ndarray, arms: np.ndarray, theta: np.ndarray, pieces: Pieces
 ) -> np.ndarray:
@@ -228,17 +245,12 @@ def information_of(
     Weights need not sum to 1. H_p is 0 for a direction outside the span of the arms
     with weight.
     """
-    directions, offsets = pieces.directions, pieces.offsets
-    gaps = np.maximum(directions @ theta - offsets, 0)
+    gaps = np.maximum(pieces.directions @ theta - pieces.offsets, 0)
     flat = weights.reshape(-1, weights.shape[-1])
-    out = np.zeros((len(flat), len(offsets)))
+    out = np.zeros((len(flat), len(gaps)))
     for index, w in enumerate(flat):
-        # The condition of sqrt(w) phi is the square root of that of V_w.
-        _, s, vt = np.linalg.svd(np.sqrt(w)[:, None] * arms, full_matrices=False)
-        kept = s > max(arms.shape) * np.finfo(np.float64).eps * s[0]
-        inside = directions @ vt[kept].T
-        norm = np.sum((inside / s[kept]) ** 2, axis=1)
-        left = np.linalg.norm(directions - inside @ vt[kept], axis=1)
-        reached = (left <= 1e-8 * np.linalg.norm(directions, axis=1)) & (norm > 0)
+        _, inside, reached = standard(w, arms, pieces.directions)
+        norm = np.sum(inside**2, axis=1)
+        reached = reached & (norm > 0)
         out[index] = np.where(reached, gaps**2 / (2 * np.where(reached, norm, 1)), 0)
     return np.where(pieces.valid, out, np.inf).reshape(*weights.shape[:-1], -1)
