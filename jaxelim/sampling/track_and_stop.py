@@ -92,7 +92,7 @@ class TrackAndStop(SamplingRule):
         checks.choice("exploration", self.exploration, ("wrapper", "paper"))
 
     def needs(self, family, problem):
-        return arm_allocation.needs(family, problem)
+        return ("truth",)
 
     def prepare(self, instance, problem, ridge):
         """Coordinates with Phi' Phi = identity, where the interior-point method needs them."""

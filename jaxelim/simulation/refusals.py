@@ -121,7 +121,7 @@ _METHODS = {
     "interval": "confidence intervals of means",
     "posterior": "a posterior to draw means from",
     "share": "an information-directed share",
-    "truth": "information at weights, as a OneParameter has",
+    "truth": "a divergence, as a OneParameter has",
 }
 """What methods of a family are called in messages."""
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Family, Problem
+from jaxelim.contracts import Problem
 from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import Estimate, View
@@ -83,11 +83,6 @@ def _secular(view: View) -> bool:
 def _by_interior_point(view: View) -> bool:
     """Whether the pieces are pairs of arms without a closed form."""
     return Rows.of(view.shape).several or view.evidence.parts > 1
-
-
-def needs(family: Family, problem: Problem) -> tuple[str, ...]:
-    """What a family must have for its allocations to be solved here."""
-    return ("truth",)
 
 
 def solve(
