@@ -41,7 +41,8 @@ PARTS: dict[int, tuple[str, ...]] = {
     5: ("families/test_arm_families.py", "families/test_bernoulli.py"),
     6: (
         "families/test_check_family.py", "families/test_cross_cache.py",
-        "families/test_float32.py", "families/test_one_parameter.py", "families/test_recorded.py",
+        "families/test_float32.py", "families/test_logistic.py",
+        "families/test_one_parameter.py", "families/test_recorded.py",
         "families/test_ridge.py", "families/test_slack_pairs.py",
         "families/test_twin_families.py", "families/test_unknown_variance.py",
     ),

@@ -134,9 +134,9 @@ SKEW = arms_of(5, 4, 2), np.array([0.8, 2.0])
 BASIS = np.eye(4), np.array([1.2, 0.5, -0.9, 0.4])
 ITEMS = np.array([[1.0, -0.5, 0.5], [0.0, 1.0, 0.5], [0.2, 0.6, -0.4], [0.0, 0.4, 0.2]])
 RUNS = {
-    "best arm": (LINEAR, ("bai",), je.BestArm()),
-    "top 2": (SKEW, ("topm", 2), je.TopM(2)),
-    "signs of the basis": (BASIS, ("osi", 0.45), je.Thresholding(0.45)),
+    "best-arm": (LINEAR, ("bai",), je.BestArm()),
+    "top-2": (SKEW, ("topm", 2), je.TopM(2)),
+    "signs-of-the-basis": (BASIS, ("osi", 0.45), je.Thresholding(0.45)),
     "items": (LINEAR, ("items", ITEMS), je.BestArm(items=ITEMS)),
 }
 
@@ -270,3 +270,39 @@ def test_live_runs_are_simulated_runs():
     live.tell(traced.arms[length:], traced.rewards[length:])
     assert live.stopped and live.samples == traced.samples
     np.testing.assert_array_equal(live.answer, traced.answer)
+
+
+RULES = {
+    "lingame": (je.LinGame(), INSTANCE, je.BestArm()),
+    "oracle": (je.Oracle(weights=[0.3, 0.1, 0.2, 0.3, 0.1]), INSTANCE, je.TopM(2)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
+    """Under `jax.vmap` and in lanes; selective stops come no later, and find the right arm."""
+    rule, instance, problem = RULES[name]
+    given = dict(runs=4, delta=0.1, max_samples=300, seed=3,
+                 stopping=(je.LLR(), je.SelectiveElimination()))  # fmt: skip
+    lanes, vmapped = (
+        je.simulate(instance, problem, rule, engine=je.Engine(vmapped=v, devices=1), **given)
+        for v in (False, True)
+    )
+    np.testing.assert_array_equal(lanes.samples, vmapped.samples)
+    np.testing.assert_array_equal(lanes.pulls, vmapped.pulls)
+    assert (lanes.samples[1] <= lanes.samples[0]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "problem", [je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)], ids=repr
+)
+def test_error_rates_are_below_delta(problem):
+    """1000 runs of uniform sampling at delta = 0.1, LLR and selective stops."""
+    found = je.simulate(
+        je.Instance(*LINEAR, family=je.Logistic()), problem, je.Uniform(), runs=1000, delta=0.1,
+        stopping=(je.LLR(), je.SelectiveElimination()), max_samples=20_000,
+    )  # fmt: skip
+    wrong = (found.stopped & ~found.correct).mean(-1)
+    assert (wrong < 0.1).all(), wrong
+    assert (np.diff(found.samples, axis=0) <= 0).all()
