@@ -164,10 +164,10 @@ class Instance(Arms):
     def compared(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """One instance's arms and theta whose products a problem compares.
 
-        They are its own, unless means are no such products and the problem compares means:
-        then the identity and the means.
+        They are its own, unless means are no such products and the problem reads means
+        alone: then the identity and the means.
         """
-        if type(self.family).mean is Family.mean or not problem.made_of_arms:
+        if type(self.family).mean is Family.mean or problem.uses_theta:
             return self.arms, self.theta
         return np.eye(self.K), self.means
 

@@ -272,6 +272,22 @@ def test_live_runs_are_simulated_runs():
     np.testing.assert_array_equal(live.answer, traced.answer)
 
 
+def test_batches_and_half_spaces():
+    """A batch has the runs of its instances; half-spaces of the best arm stop as best arm."""
+    arms = np.stack([LINEAR[0], arms_of(2, 5, 3)])
+    batch = je.Instance(arms, [LINEAR[1], LINEAR[1][::-1]], family=je.Logistic())
+    given = dict(runs=4, delta=0.1, max_samples=400, seed=1)
+    found = je.simulate(batch, je.BestArm(), je.Uniform(), **given)
+    for i, alone in enumerate(batch):
+        single = je.simulate(alone, je.BestArm(), je.Uniform(), **given)
+        np.testing.assert_array_equal(found.samples[i], single.samples)
+    features = LINEAR[0]
+    apart = features[:, None] - features  # a row of zeros is no half-space
+    problem = je.HalfSpaces(lambda theta: jnp.argmax(jnp.asarray(features) @ theta), apart)
+    spaces = je.simulate(batch[0], problem, je.Uniform(), **given)
+    np.testing.assert_array_equal(spaces.samples, found.samples[0])
+
+
 RULES = {
     "lingame": (je.LinGame(), INSTANCE, je.BestArm()),
     "oracle": (je.Oracle(weights=[0.3, 0.1, 0.2, 0.3, 0.1]), INSTANCE, je.TopM(2)),
