@@ -14,7 +14,6 @@ import os
 import shlex
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -36,6 +35,7 @@ from jaxelim.cluster.clients import cores
 from jaxelim.cluster.remote import Task
 from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
 from jaxelim.files import make_folder, writable_file
+from jaxelim.interrupts import Signals
 from jaxelim.store import Block as StoredBlock
 from jaxelim.store import Held, Store, ranges
 
@@ -322,22 +322,18 @@ def run_and_load(
     return load(jobs, options)
 
 
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C."""
-    # only the main thread may set signal handlers
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+class _Terminable(Signals):
+    """While entered, SIGTERM is treated like Ctrl-C."""
 
-    def stop(*_: Any) -> None:
+    numbers = (signal.SIGTERM,)
+
+    def handle(self, number: int, frame: Any) -> None:
+        """Raise KeyboardInterrupt."""
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def takes(self, handler: Any) -> bool:
+        """Whatever handled it."""
+        return True
 
 
 def script(
@@ -363,7 +359,7 @@ def script(
         cli.use_all_cores()
         # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
         warnings.simplefilter("ignore", je.RidgeWarning)
-        with _terminable(), program_cache.mended():
+        with _Terminable(), program_cache.mended():
             main(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)

@@ -149,13 +149,13 @@ def _identity() -> str:
 
     Machines and containers can have equal names, and process numbers are one's own.
     """
-    found = [host()]
+    traits = [host()]
     try:
-        found.append(Path("/proc/sys/kernel/random/boot_id").read_text())
-        found.append(os.readlink("/proc/self/ns/pid"))
+        traits.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        traits.append(os.readlink("/proc/self/ns/pid"))
     except OSError:
         pass  # not on Linux
-    return hashlib.sha256("\0".join(found).encode()).hexdigest()[:8]
+    return hashlib.sha256("\0".join(traits).encode()).hexdigest()[:8]
 
 
 def abandoned(path: Path) -> bool:
@@ -164,11 +164,11 @@ def abandoned(path: Path) -> bool:
     The name of this machine with another identity is the machine before a restart, or
     another machine. Its file counts as abandoned after a day.
     """
-    found = _PART.fullmatch(path.name)
-    if found is None or found["host"] != host():
+    part = _PART.fullmatch(path.name)
+    if part is None or part["host"] != host():
         return False
-    if found["identity"] == _identity():
-        return not _alive(int(found["process"]))
+    if part["identity"] == _identity():
+        return not _alive(int(part["process"]))
     try:
         return time.time() - path.stat().st_mtime > LONG_AGO
     except OSError:

@@ -185,8 +185,8 @@ class _Deal:
             return None
         mine = (
             place
-            for place, one in enumerate(self.waiting)
-            if owners.get(self._blocks[one].program, worker) == worker
+            for place, waiting in enumerate(self.waiting)
+            if owners.get(self._blocks[waiting].program, worker) == worker
         )
         following = self.waiting.pop(next(mine, 0))
         owners.setdefault(self._blocks[following].program, worker)

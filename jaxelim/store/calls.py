@@ -11,62 +11,50 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
 from jaxelim.store.settings import REVISION, canonical
 
-FIELDS = {
-    "instance": "instance",
-    "problem": "problem",
-    "rule": "rule",
-    "stopping": "stopping",
-    "elimination": "elimination",
-    "delta": "deltas",
-    "seed": "seed",
-    "max_samples": "max_samples",
-    "threshold": "threshold",
-    "ridge": "ridge",
-    "record": "record",
-}
-"""Arguments of `simulate`, and the attributes of a checked call that hold them."""
+NAMES = ("instance", "problem", "rule", "stopping", "elimination", "delta", "seed", "max_samples",
+         "threshold", "ridge", "record")  # fmt: skip
+"""Arguments of `simulate` that count; a checked call has `delta` as `deltas`."""
 
 
-def settings(job: Any) -> dict:
+def settings(call: Any) -> dict:
     """All that determines the numbers of a run, canonical, as the experiments' cells have it.
 
     Given noise counts with the runs that it is for. Classes outside jaxelim count with
     their sources. So a call finds the blocks of a cell of the same settings.
 
     Args:
-        job: the checked call, its runs sorted.
+        call: the checked call, its runs sorted.
 
     Raises:
         ArgumentError: an argument that its value does not identify, such as a lambda.
     """
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for name, attribute in FIELDS.items():
-        value = getattr(job, attribute)
-        value = value.tolist() if name == "delta" else value
+    for name in NAMES:
+        value = call.deltas.tolist() if name == "delta" else getattr(call, name)
         try:
-            found[name] = canonical(value)
+            parts[name] = canonical(value)
         except ArgumentError as error:
             allowed = f"with a store, {error.allowed}"
             raise ArgumentError(name, error.given, allowed, error.note) from None
         for kind in _kinds(value):
             sources[f"{kind.__module__}.{kind.__qualname__}"] = source_hash(kind)
-    found["precision"] = job.engine.precision
+    parts["precision"] = call.engine.precision
     # Files of older versions do not have the usual values of the following.
-    if job.initial_pulls != 1:
-        found["initial_pulls"] = job.initial_pulls
-    if job.noise is not None:
-        found["noise"] = canonical({"values": job.noise, "runs": job.runs})
+    if call.initial_pulls != 1:
+        parts["initial_pulls"] = call.initial_pulls
+    if call.noise is not None:
+        parts["noise"] = canonical({"values": call.noise, "runs": call.runs})
     if sources:
-        found["sources"] = dict(sorted(sources.items()))
-    return {**found, "revision": REVISION}
+        parts["sources"] = dict(sorted(sources.items()))
+    return {**parts, "revision": REVISION}
 
 
 def _kinds(value: Any) -> Iterator[type]:
     """The classes outside jaxelim, with their bases, of a value and of all that it holds."""
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _kinds(one)
+        for entry in value:
+            yield from _kinds(entry)
         return
     if isinstance(value, dict):
         yield from _kinds(list(value.values()))
@@ -107,5 +95,5 @@ def _of_methods(kind: type) -> str:
 
 
 def _code(code: CodeType) -> str:
-    consts = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    consts = [_code(x) if isinstance(x, CodeType) else repr(x) for x in code.co_consts]
     return f"{code.co_code.hex()} {consts} {code.co_names}"
