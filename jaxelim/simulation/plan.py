@@ -13,8 +13,7 @@ from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.engine.rule_contract import described
 from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
-from jaxelim.families import noise as random
-from jaxelim.families import returns
+from jaxelim.families import noise, returns
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory, p_values
 from jaxelim.simulation.call import CheckedCall, Engine
@@ -164,7 +163,7 @@ def in_turn(call: CheckedCall) -> bool:
     return bool(said)
 
 
-def alone(call: CheckedCall, spec: Spec) -> Spec:
+def in_one_lane(call: CheckedCall, spec: Spec) -> Spec:
     """The spec of the program of one lane beside that of many."""
     return dataclasses.replace(spec, lanes=1, chunk=spec.chunk if call.engine.chunk else CHUNK)
 
@@ -249,7 +248,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),
-        key=random.key(call.seed),
+        key=noise.key(call.seed),
         noise=call.noise,  # type: ignore[arg-type]
     )
 
@@ -325,10 +324,10 @@ def _needs(
     of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
     drawn = spec.initial_pulls * k + spec.chunk
-    noise = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
+    of_chunk = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
     by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
     of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
-    parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, noise))
+    parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, of_chunk))
     if spec.log:
         parts.append(
             memory.Part(

@@ -16,7 +16,7 @@ from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.forecast import forecast_of
 from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.plan import Plan, alone, in_turn
+from jaxelim.simulation.plan import Plan, in_one_lane, in_turn
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
@@ -200,7 +200,7 @@ class HostLoop:
             return None
         if self.plan.call.engine.shrink is False or self.failing:
             return None
-        return alone(self.plan.call, spec)
+        return in_one_lane(self.plan.call, spec)
 
     def move_to_one_lane(self) -> None:
         """Let one lane take over the live runs, one after the other, where that pays.

@@ -227,17 +227,8 @@ class Result:
         of_answer = self.problem.answer_axis or (
             "arm" if self.answer.shape[-1] == self.pulls.shape[-1] else "answer_index"
         )
-        data: dict[str, Any] = {
-            name: (dims, getattr(self, name))
-            for name in (
-                "samples",
-                "stopped",
-                "truncated",
-                "correct",
-                "tests_stopping",
-                "tests_sampling",
-            )
-        }
+        names = ("samples", "stopped", "truncated", "correct", "tests_stopping", "tests_sampling")
+        data: dict[str, Any] = {name: (dims, getattr(self, name)) for name in names}
         if self.solves is not None:
             data["solves"] = (dims, self.solves)
         data["answer"] = ((*dims, of_answer), self.answer)
