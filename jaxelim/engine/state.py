@@ -13,7 +13,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.thresholds.piecewise import PieceThreshold
 
-REVISION = 6
+REVISION = 7
 """Revision of the numbers, part of all settings.
 
 Raise it when a run draws or computes other numbers; runs of two revisions are
