@@ -10,7 +10,6 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.live import intervals
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.sampling.uniform import Uniform
 from jaxelim.simulation.proven import sentence
 from jaxelim.simulation.results.result import Summary
 from jaxelim.thresholds.mixture import Mixture
@@ -148,10 +147,7 @@ class _Shown:
 
     def _who_chooses(self) -> str:
         """By which rule the simulated runs of a forecast choose arms."""
-        rule = self.run.settings["rule"]
-        words = f"Their arms are chosen by {rule!r}, the rule of this run"
-        even = "" if isinstance(rule, Uniform) else ", and not evenly: that would be Uniform()"
-        return f"{words}{even}."
+        return f"Their arms are chosen by {self.run.settings['rule']!r}, the rule of this run."
 
     def _state(self) -> str:
         now = self.run.evidence

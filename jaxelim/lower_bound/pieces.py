@@ -133,6 +133,7 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     if not getattr(problem, "made_of_arms", True):
         refuse_other_families(instance, "items are not defined")
         for pair in zip(arms, theta, strict=True):
+            problem.check_arms(pair[0])
             problem.check(*pair)  # names items where the checks below name pieces
     each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):

@@ -192,8 +192,8 @@ def test_what_the_rules_need(rule):
     """Evidence alone is enough but for w* and for optimism."""
     solves = isinstance(rule, je.TrackAndStop)
     assert bool(rule.needs(NoDivergence(), je.BestArm())) == solves
-    assert not rule.needs(je.Gaussian(), je.BestArm())
-    assert not rule.needs(NoDivergence(), je.Thresholding(0.1))
+    assert all(map(je.Gaussian().has, rule.needs(je.Gaussian(), je.BestArm())))
+    assert bool(rule.needs(NoDivergence(), je.Thresholding(0.1))) == solves
     assert je.LinGame(optimistic=True).needs(NoDivergence(), je.BestArm())
     missing = [one for one in rule.needs(je.Bernoulli(), je.TopM()) if not je.Bernoulli().has(one)]
     assert not missing and je.Gaussian().has("design") and not je.Bernoulli().has("design")
