@@ -56,8 +56,7 @@ def all_refuted(seen: "Snapshot", level: Array) -> Array:
     lanes, exists = seen.lanes, seen.shape.exists
     least = lanes.min(jnp.where(exists, seen.evidence.values(), jnp.inf))
     wanted = _may_look(seen) & (least > _test(seen).gate(level, seen))
-    log_e = _log_e(seen, wanted, _all_of_answer, level, exists)
-    return lanes.min(jnp.where(exists, log_e, jnp.inf)) > level
+    return _log_e(seen, wanted, _least_of_answer, level, exists) > level
 
 
 def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
@@ -177,8 +176,10 @@ def _any_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
     return _of_answer(one, lambda above: jnp.any(among & (above > level)))
 
 
-def _all_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
-    return _of_answer(one, lambda above: jnp.all(~among | (above > level)))
+def _least_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
+    """The least log e of the answer's pieces `among` [Q] of one run, -inf below the level: []."""
+    log_e = _of_answer(one, lambda above: jnp.all(~among | (above > level)))
+    return jnp.min(jnp.where(among, log_e, jnp.inf))
 
 
 def _of_answer(one: "Snapshot", passes: Callable[[Array], Array]) -> Array:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
@@ -112,9 +113,9 @@ class Mixture(PieceThreshold):
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
         if seen.shape.rows() is not None and independent:
             least = level + 1 + _spread(self.strengths)
-            return least + jnp.log(least + jnp.log(least))
+            return least + _below(lambda x: np.log(x + np.log(x)), 1.0, least)
         least = level + 0.5
-        return least + jnp.log(2 * least) / 2
+        return least + _below(lambda x: np.log(2 * x) / 2, 0.5, least)
 
     def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
         family, rule = instance.family, call["rule"]
@@ -188,6 +189,26 @@ class Mixture(PieceThreshold):
             # The best c for N is about N/(2 level), to within a factor that costs little.
             c = jnp.where(counts > 2 * of_all * math.sqrt(lower * upper), upper, c)
         return (counts + c) / counts * (of_all + jnp.log1p(counts / c) / 2)
+
+
+def _below(f: Callable[[np.ndarray], np.ndarray], first: float, x: Array) -> Array:
+    """A lower bound on f(x), concave and rising, by at most 0.16, up to 4096 times `first`.
+
+    The least of the chords between doubling places, and f at the last. Every step asks for
+    it, where logarithms cost more than the rest of the gate.
+
+    Args:
+        f: of arrays.
+        first: the least x.
+        x: any shape.
+    """
+    places = first * 2.0 ** np.arange(13)
+    values = f(places)
+    slopes = np.diff(values) / np.diff(places)
+    least = jnp.full_like(x, values[-1])
+    for place, value, slope in zip(places, values, slopes, strict=False):
+        least = jnp.minimum(least, value + slope * (x - place))
+    return least
 
 
 @functools.cache
