@@ -181,7 +181,7 @@ def find_problem(
         raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     known = {
         "best-arm": lambda: problems.BestArm(epsilon=epsilon),
-        "best-item": lambda: problems.BestItem(items),
+        "best-item": lambda: problems.BestArm(items=items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }

@@ -42,7 +42,7 @@ KINDS: dict[str, list[Kind]] = {
         Kind("instances", "names describe Description linear_d10 linear_d20 soare two_dimensional "
              "unstructured"),
     ],
-    "problems": [Kind("", "BestArm TopM Thresholding HalfSpaces"), Kind("problems", "BestItem")],
+    "problems": [Kind("", "BestArm TopM"), Kind("", "Thresholding HalfSpaces")],
     "rules": [Kind("", " ".join(RULES)), Kind("", "EvidenceGap")],
     "stopping": [Kind("", "LLR Native SelectiveElimination FullElimination Resets")],
     "thresholds": [

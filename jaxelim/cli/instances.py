@@ -13,7 +13,7 @@ from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.instances.instance import Instance
 from jaxelim.live.commands import Compiles
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
-from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
+from jaxelim.problems import BestArm
 from jaxelim.tables import aligned
 
 
@@ -84,8 +84,9 @@ class Hardness(Asked):
         problem = self.asked_problem()
         solved = complexity(instance, problem, gap=self.gap)
         bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
-        slack = isinstance(problem, EpsilonBestArm)
-        right = len(problem.right(instance.means)) if slack else 1
+        right = 1
+        if isinstance(problem, BestArm) and problem.epsilon:
+            right = len(problem.right(instance.means))
         practical = practical_time(self.delta, solved)
         print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
         print(

@@ -14,7 +14,6 @@ from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
 from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at
-from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound
@@ -141,8 +140,7 @@ def _characteristic(given: list, time: float | None) -> tuple[float | None, int]
     if not isinstance(first.instance, Instance) or not all(map(same, others)):
         return None, 1
     problem, found = first.problem, complexity(first.instance, first.problem)
-    slack = isinstance(problem, EpsilonBestArm)
-    return float(found.time), len(problem.right(first.instance.means)) if slack else 1
+    return float(found.time), len(problem.right(first.instance.means)) if problem.epsilon else 1
 
 
 def common_threshold(given: list) -> Callable:

@@ -187,7 +187,7 @@ class _Shown:
     def _equal(self) -> list[str]:
         """What helps where two arms look equal, if that is so."""
         slack = SlackRows in self.call.instance.family.shapes
-        if type(self.call.problem) is not BestArm or self.intervals is None or not slack:
+        if self.call.problem != BestArm() or self.intervals is None or not slack:
             return []
         assert self.leader is not None
         now, order = self.run.evidence, np.argsort(-self.means)

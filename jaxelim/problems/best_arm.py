@@ -1,4 +1,4 @@
-"""Best-arm identification."""
+"""Best-arm identification: of the arms, with slack, or of items that are not the arms."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -7,18 +7,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.checks import real
+from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Rows
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.lanes import index_like
 from jaxelim.problems.arm_sets import ArmMask, ArmSet
-from jaxelim.problems.best_item import BestItem
-from jaxelim.problems.epsilon_best_arm import LARGEST, EpsilonBestArm
+from jaxelim.problems.slack_sets import SlackMask, SlackSet
+
+LARGEST = 1e15
+"""The largest epsilon, in the units of the rewards and of a run."""
+_OMITTED = {"omitted_at_default": True}  # by files, whose fingerprints are those without it
+_ROUNDING = 8 * np.finfo(np.float64).eps
 
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class BestArm(Problem):
     """Identify the arm with the largest mean.
 
@@ -26,60 +32,195 @@ class BestArm(Problem):
     them. The set of pieces is one mask over the arms. (Paper, section 2 and appendix
     "Identification Problems".)
 
-    `BestArm(epsilon=..)`, above 0, makes an `EpsilonBestArm`: then every arm within epsilon
-    of the largest mean is right. `BestArm(items=..)` makes a `BestItem`: the best of items
-    that are not the arms.
+    With epsilon above 0, every arm within epsilon of the largest mean is right, up to
+    rounding. Pieces: {mu_k >= mu_i + epsilon} for the arm i of largest estimate and every
+    other arm k. The set of pieces is a K x K mask of ordered pairs; a run stops when all
+    pieces of some arm are eliminated. Unstructured arms only. (Garivier & Kaufmann 2021;
+    Jourdan, Degenne & Kaufmann 2023)
+
+    With items, identify the item with the largest z_p . theta; pulls are of arms. Pieces:
+    y = z_i - z_p, c = 0, for the best item i and every other item p; P - 1 of them. All
+    instances of a batch share the items. For linear Gaussian rewards, whether or not the
+    arms are the canonical basis. (Fiez, Jain, Jamieson & Ratliff 2019)
 
     Args:
         epsilon: the slack, from 0 to 1e15, in the units of the rewards.
-        items: the features z_p of the items in rows, [P, d]; None: the arms.
+        items: the features z_p of P >= 2 different items in rows, [P, d]; None: the arms.
 
     Raises:
         ArgumentError: epsilon is no such number, items are no such array, or both are given.
     """
 
-    epsilon: dataclasses.InitVar[float] = 0.0
-    items: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
+    epsilon: float = dataclasses.field(default=0.0, metadata=_OMITTED)
+    items: Any = dataclasses.field(default=None, kw_only=True, metadata=_OMITTED)
     name: ClassVar[str] = "best-arm"
     lanes_last: ClassVar[bool] = True
 
-    def __new__(cls, epsilon: float = 0.0, *, items: Any = None) -> Any:
-        epsilon = real("epsilon", epsilon, low=0, high=LARGEST)
+    def __post_init__(self) -> None:
+        epsilon, items = real("epsilon", self.epsilon, low=0, high=LARGEST), self.items
         if epsilon and items is not None:
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
+        settled: dict[str, Any] = {"epsilon": epsilon}
+        if epsilon:
+            settled["times_axes"] = ("better", "worse")
         if items is not None:
-            return BestItem(items)
-        return EpsilonBestArm(epsilon) if epsilon else super().__new__(cls)
+            settled |= dict(
+                items=_different(items), name="best-item", uses_theta=True, made_of_arms=False,
+                times_axes=("item",), answer_axis="item",
+            )  # fmt: skip
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
 
-    def __post_init__(self, epsilon: float, items: Any) -> None:
-        """Keep nothing of epsilon and items, which are 0 and None here."""
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BestArm):
+            return NotImplemented
+        return self.epsilon == other.epsilon and np.array_equal(self._rows(), other._rows())
+
+    def __hash__(self) -> int:
+        return hash((self.epsilon, self._rows().shape, self._rows().tobytes()))
+
+    def __repr__(self) -> str:
+        if self.items is not None:
+            return f"BestArm(items={self.items.tolist()})"
+        return f"BestArm(epsilon={self.epsilon})" if self.epsilon else "BestArm()"
+
+    def __str__(self) -> str:
+        if self.items is None:
+            return repr(self)
+        return f"BestArm(items=<{'x'.join(map(str, self.items.shape))}>)"
+
+    def _rows(self, arms: Any = ()) -> np.ndarray:
+        """Host: the features that are compared, of the items or of the arms."""
+        return np.asarray(arms if self.items is None else self.items)
+
+    def scaled(self, scale):
+        if not self.epsilon:
+            return self
+        return BestArm(float(np.clip(self.epsilon / scale, 1 / LARGEST**10, LARGEST)))
+
+    def static_part(self) -> "BestArm":
+        """The problem with other numbers in place of its items; only their shape is read of it."""
+        if self.items is None:
+            return self
+        return BestArm(items=np.arange(self.items.size).reshape(self.items.shape))
+
+    def constants(self):
+        return () if self.items is None else self.items
+
+    def width(self, arms):
+        return arms if self.items is None else len(self.items)
+
+    def check_arms(self, arms):
+        if self.items is not None:
+            _check_items(self.items, arms)
+        elif self.epsilon and not np.array_equal(arms, np.eye(len(arms))):
+            allowed = f"unstructured arms: {self!r} is not defined for others"
+            raise UnsupportedError("instance", "linear", allowed)
 
     def check(self, arms, theta):
-        means = arms @ theta
+        if self.epsilon:
+            return
+        what, means = "arms" if self.items is None else "items", self._rows(arms) @ theta
+        if self.items is not None and not np.isfinite(means).all():
+            allowed = "items whose means z_p . theta do not overflow float64"
+            raise ArgumentError("items", self.items, allowed)
         best = np.flatnonzero(means == means.max())
         if best.size > 1:
-            tied = f"arms {best.tolist()} with the same largest mean"
-            raise TieError("instance", tied, "one best arm")
+            tied = f"{what} {best.tolist()} with the same largest mean"
+            raise TieError("instance", tied, f"one best {what[:-1]}")
+
+    def right(self, means: np.ndarray) -> np.ndarray:
+        """Host: the right answers, by decreasing mean (ties: lowest index first)."""
+        best = means.max()
+        slack = self.epsilon + _ROUNDING * (abs(best) + self.epsilon)
+        order = np.argsort(-means, kind="stable")
+        return order[means[order] >= best - slack]
+
+    def correct(self, answers, truth, means):
+        if self.epsilon:
+            return answers[..., self.right(means)].any(-1)
+        return super().correct(answers, truth, means)
 
     def half_spaces(self, arms, theta):
-        best = int(np.argmax(arms @ theta))
-        directions = np.delete(arms[best] - arms, best, 0)
-        return directions, np.zeros(len(directions))
+        return self.half_spaces_of(int(np.argmax(self._rows(arms) @ theta)), arms)
+
+    def half_spaces_of(self, answer: int, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Host: directions [P - 1, d] and offsets [P - 1] of the pieces of one answer."""
+        rows = self._rows(arms)
+        directions = np.delete(rows[answer] - rows, answer, 0)
+        return directions, np.full(len(directions), 0.0 - self.epsilon)
 
     def answer(self, seen):
-        return seen.lanes.argmax(seen.means)
+        if self.items is None:
+            return seen.lanes.argmax(seen.means)
+        theta_hat = seen.theta_hat
+        assert theta_hat is not None  # kept, as `uses_theta` is on
+        return seen.lanes.argmax(seen.lanes.dot(seen.constants, theta_hat))
 
     def public(self, seen, answer):
-        return index_like(seen.means) == answer
+        return self._index(seen, answer) == answer
+
+    def _index(self, seen, answer):
+        """0, 1, .., the index of each arm or item, to compare with the answer."""
+        if self.items is None:
+            return index_like(seen.means)
+        return index_like(jnp.zeros((len(self.items),) + (1,) * answer.ndim, bool))
 
     def shape(self, seen, answer):
-        return Rows(answer, index_like(seen.means) != answer, seen.means.shape[0] - 1)
+        exists, count = self._index(seen, answer) != answer, self.width(seen.means.shape[0]) - 1
+        if self.items is not None:
+            return Items(answer, exists, count)
+        if self.epsilon:
+            return SlackRows(answer, exists, count, self.epsilon)
+        return Rows(answer, exists, count)
 
     def wrong_answers(self, arms):
-        return arms - 1
+        return self.width(arms) - 1
 
     def pieces(self, seen, pair_times=False):
-        return ArmSet.full(seen.means)
+        if self.epsilon:
+            return SlackSet.full(seen.means, 1, pair_times)
+        return ArmSet.full(seen.means if self.items is None else seen.shape.exists)
 
     def plain_pieces(self, seen):
-        return ArmMask(jnp.ones(seen.means.shape, bool))
+        if self.epsilon:
+            return SlackMask(jnp.ones((seen.means.shape[0], *seen.means.shape), bool))
+        like = seen.means if self.items is None else seen.shape.exists
+        return ArmMask(jnp.ones(like.shape, bool))
+
+
+def _different(items: Any) -> np.ndarray:
+    """The items as an array [P, d], read-only.
+
+    Raises:
+        ArgumentError: they are no finite numbers of this shape, or two are equal.
+    """
+    raw, items = items, real_array("items", items, ndim=2)
+    allowed = "features [P, d] of P >= 2 different items, d >= 1"
+    if items.shape[0] < 2 or items.shape[1] < 1:
+        raise ArgumentError("items", raw, allowed, f"its shape is {items.shape}")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.sum(items**2, 1)).all():
+            note = "features whose squared norms do not overflow float64"
+            raise ArgumentError("items", raw, note)
+    items = items + 0.0  # converts -0.0 to 0.0, which is equal but has other bytes
+    _, first, which = np.unique(items, axis=0, return_index=True, return_inverse=True)
+    twice = np.flatnonzero(first[which.ravel()] != np.arange(len(items)))
+    if twice.size:
+        pair = f"items {first[which.ravel()[twice[0]]]} and {twice[0]} are equal"
+        raise ArgumentError("items", raw, allowed, pair)
+    items.setflags(write=False)
+    return items
+
+
+def _check_items(items: np.ndarray, arms: np.ndarray) -> None:
+    """Refuse items of another dimension than the arms, or that no arm tells apart."""
+    if items.shape[1] != arms.shape[1]:
+        allowed = f"features [P, {arms.shape[1]}], of the dimension of the arms"
+        raise ArgumentError("items", items, allowed, f"its shape is {items.shape}")
+    # A difference of two items is one of two differences from item 0.
+    outside, _ = outside_span(arms, items[1:] - items[0])
+    if outside.any():
+        pair = f"z_0 - z_{1 + int(np.argmax(outside))}"
+        allowed = "items whose differences lie in the span of the arms: no arm tells others"
+        raise ArgumentError("items", items, allowed, f"{pair} does not")

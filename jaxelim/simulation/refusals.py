@@ -13,7 +13,6 @@ from jaxelim.contracts.traits import KNOWN_STOPPING
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
-from jaxelim.problems import BestItem
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
 
@@ -192,7 +191,7 @@ def check_float32(instance: Instance, problem: Problem) -> None:
         # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
         size = np.abs(directions) @ np.abs(theta) + np.abs(offsets)
         if problem.name in ("best-arm", "best-item", "top-m"):
-            compared = problem.items if isinstance(problem, BestItem) else arms
+            compared = arms if problem.made_of_arms else problem.constants()
             size = np.full(len(offsets), np.max(np.abs(compared) @ np.abs(theta)))
         margin = directions @ theta - offsets
         lost = margin < _LEAST_GAP * size

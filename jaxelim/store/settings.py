@@ -58,9 +58,9 @@ def canonical(value: Any) -> Any:
     )
 
 
-def _omitted(field: dataclasses.Field, value: Any) -> bool:
+def _omitted(field: Any, value: Any) -> bool:
     """Whether a field that older stored settings lack has its default, and so is left out."""
-    return bool(field.metadata.get("omitted_at_default")) and value == field.default
+    return field.metadata.get("omitted_at_default", False) and np.array_equal(value, field.default)
 
 
 def digest(settings: dict) -> str:

@@ -32,7 +32,9 @@ def test_the_reference_has_every_public_name(public):
 
 def test_a_missing_name_is_found(public, monkeypatch):
     monkeypatch.setitem(public.KINDS, "problems", public.KINDS["problems"][:1])
-    assert public.missing() == {"jaxelim.problems.BestItem"}
+    lost = ("Thresholding", "HalfSpaces")
+    rooms = ("jaxelim", "jaxelim.problems")
+    assert public.missing() == {f"{room}.{name}" for room in rooms for name in lost}
 
 
 def test_names_in_backticks_lead_to_the_reference(public):

@@ -11,7 +11,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results.described import ARRAYS, described, made
+from jaxelim.simulation.results.described import ARRAYS, described, made, recovered
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -331,6 +331,16 @@ def test_descriptions_of_plain_values():
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.ArgumentError, match="^x: got"):
             described("x", wrong)
+
+
+def test_other_names_of_a_class():
+    slack = {"class": "jaxelim.EpsilonBestArm", "fields": {"epsilon": 0.1}}
+    assert made(slack) == je.BestArm(epsilon=0.1)
+    assert made({"class": "jaxelim.BestArm", "fields": {}}) == je.BestArm()
+    stored = {"text": "BestArm(epsilon=0.1)", "value": slack}
+    assert recovered("file", "problem", stored, je.BestArm(epsilon=0.1)).epsilon == 0.1
+    with pytest.raises(je.ArgumentError, match="which the file holds"):
+        recovered("file", "problem", stored, je.BestArm(epsilon=0.2))
 
 
 @pytest.mark.slow

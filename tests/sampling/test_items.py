@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.problems import BestItem
 from tests import twin
 
 SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
@@ -165,9 +164,10 @@ def test_a_problem_without_items_is_as_it_was():
     plain = je.BestArm(items=None)
     assert plain == je.BestArm() and hash(plain) == hash(je.BestArm())
     assert repr(plain) == "BestArm()"
-    assert dataclasses.fields(plain) == () and type(plain) is je.BestArm
+    assert plain.items is None and plain.name == "best-arm"
     one, other = (je.BestArm(items=z) for z in ([[1, 0], [0, -0.0]], [[1.0, 0.0], [0.0, 0.0]]))
-    assert type(one) is BestItem and one == other and hash(one) == hash(other)
+    assert type(one) is je.BestArm and one.name == "best-item"
+    assert one == other and hash(one) == hash(other)
     assert repr(one) == "BestArm(items=[[1.0, 0.0], [0.0, 0.0]])"
     assert str(one) == "BestArm(items=<2x2>)"
     assert eval(repr(one), {"BestArm": je.BestArm}) == one  # noqa: S307

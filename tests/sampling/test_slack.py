@@ -280,4 +280,4 @@ def test_epsilon_0_is_best_arm():
         assert repr(same) == "BestArm()" and same.epsilon == 0
     problem = je.BestArm(epsilon=0.25)
     assert eval(repr(problem), vars(je)) == problem != je.BestArm(epsilon=0.5)
-    assert problem.scaled(2.0).epsilon == 0.125 and not isinstance(problem, je.BestArm)
+    assert problem.scaled(2.0).epsilon == 0.125 and isinstance(problem, je.BestArm)

@@ -20,7 +20,6 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.engine import REVISION
 from jaxelim.errors import ArgumentError, ResultFileError, in_words
 from jaxelim.instances.instance import Instance
-from jaxelim.problems.epsilon_best_arm import EpsilonBestArm
 from jaxelim.saddle import tolerance
 from jaxelim.stopping import elimination, llr, resets
 
@@ -32,6 +31,13 @@ ARRAYS = (
 _KEPT = ("seed", "max_samples", "initial_pulls", "ridge", "noise", "noise_sha256", "precision",
          "interrupted")  # fmt: skip
 """Settings that are no part of an experiment's other arguments."""
+
+
+_OTHER_NAMES = {
+    "jaxelim.EpsilonBestArm": "jaxelim.BestArm",
+    "jaxelim.BestItem": "jaxelim.BestArm",
+}
+"""Names that files may have for a class."""
 
 
 class Text(str):
@@ -76,9 +82,10 @@ class NotHere(Exception):
 def known() -> dict[str, type]:
     """The classes that are made from descriptions, by name."""
     places = (problems, families, tolerance, llr, elimination, resets, thresholds)
-    values = [EpsilonBestArm, *(value for place in places for value in vars(place).values())]
+    values = [value for place in places for value in vars(place).values()]
     values += _below(SamplingRule)
-    return {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
+    named = {name_of(kind): kind for kind in values if isinstance(kind, type) and _own(kind)}
+    return named | {other: named[name] for other, name in _OTHER_NAMES.items()}
 
 
 def _below(kind: type) -> list[type]:
@@ -174,9 +181,10 @@ def made(description: Any) -> Any:
     if kind is None:
         raise NotHere(name)
     settings = {name: made(value) for name, value in description["fields"].items()}
-    taken = {field.name for field in dataclasses.fields(kind) if field.init}
-    if taken != set(settings):
-        raise TypeError(f"{kind.__name__} has the settings {sorted(taken)} here")
+    own = {field.name: field.metadata for field in dataclasses.fields(kind) if field.init}
+    needed = {name for name in own if not own[name].get("omitted_at_default")}
+    if not needed <= set(settings) <= set(own):
+        raise TypeError(f"{kind.__name__} has the settings {sorted(own)} here")
     return kind(**settings)
 
 
@@ -201,7 +209,7 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
     """
     text, description = stored["text"], stored["value"]
     if passed is not None:
-        if described(argument, passed) != description:
+        if described(argument, passed) != _renewed(argument, description):
             allowed = f"{text}, which the file holds, with equal settings"
             raise ArgumentError(argument, passed, allowed)
         return passed
@@ -213,6 +221,14 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
         problem = f"its {argument} is {text}, which this version of jaxelim does not take"
         remedy = f"pass load_result(path, {argument}=...)"
         raise ResultFileError(path, f"{problem} ({in_words(error)}); {remedy}") from error
+
+
+def _renewed(argument: str, description: Any) -> Any:
+    """The description of what a file describes, as this version writes it."""
+    try:
+        return described(argument, made(description))
+    except Exception:  # of a class of one's own, or of settings that a class does not take
+        return description
 
 
 def origin(call: Any) -> dict[str, Any]:
