@@ -35,7 +35,8 @@ class Spec:
     """All that a program depends on. Equal specs share one compiled program."""
 
     problem: Problem
-    family: Family
+    family: Family  # of the statistics and the evidence
+    source: Family  # of the rewards: the family, or recorded ones
     rule: SamplingRule
     stopping: tuple[StoppingRule, ...]
     elimination: Any  # at sampling, or None

@@ -95,7 +95,7 @@ class Step:
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
         """The noise for `draw`, [length, B]: of runs [B], from t = start [B] on."""
-        kind, dtype = self.spec.family.noise, self.spec.dtype
+        kind, dtype = self.spec.source.noise, self.spec.dtype
         if inputs.noise is not None:
             return random.given(kind, inputs.noise, row, start, length, dtype)
         return random.seeded(kind, inputs.key, run, start, length, dtype)
@@ -136,15 +136,15 @@ class Step:
     def _reward(self, inputs: Inputs, lane: Lane, arm: Array, noise: Array) -> Array:
         lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
         pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-        return self.spec.family.draw(lanes, nature, arm, pull, noise)
+        return self.spec.source.draw(lanes, nature, arm, pull, noise)
 
     def _used_up(self, inputs: Inputs, lane: Lane, arm: Array) -> Array | None:
         """Whether an arm has no reward left, [B] bool; None: it always has."""
-        if type(self.spec.family).used_up is Family.used_up:
+        if type(self.spec.source).used_up is Family.used_up:
             return None
         lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
         pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-        return self.spec.family.used_up(lanes, nature, arm, pull)
+        return self.spec.source.used_up(lanes, nature, arm, pull)
 
     def _nature(self, inputs: Inputs, lane: Lane) -> Tree:
         """What `draw` needs of the truth of each lane, or of that which lanes share."""
@@ -267,7 +267,7 @@ class Step:
         length = jax.ShapeDtypeStruct((), jnp.int32)
         shapes: dict[str, Any] = dict(run=long, row=long, instance=long, delta=levels)
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
-        dtype = random.type_of(spec.family.noise, spec.dtype)
+        dtype = random.type_of(spec.source.noise, spec.dtype)
         noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), spec.lanes), dtype)
 
         def traced(*given):
@@ -302,7 +302,7 @@ class Step:
         lanes, each = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
-        draw = partial(self.spec.family.draw, lanes, nature)
+        draw = partial(self.spec.source.draw, lanes, nature)
         samples = jnp.arange(noise.shape[0], dtype=jnp.int32)
         if self.spec.initial_pulls == 1:
             return jax.vmap(lambda arm, noise: draw(each + arm, each, noise))(samples, noise)

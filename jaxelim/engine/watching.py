@@ -12,11 +12,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.checks import shipped
-from jaxelim.contracts import ASK, OK, Family
+from jaxelim.contracts import ASK, OK
 from jaxelim.contracts.views import View
 from jaxelim.engine.state import Lane, Spec
 from jaxelim.families.draws import fold
-from jaxelim.families.recorded import tested_family
 from jaxelim.problems.lanewise import unadapted
 
 REWARD, MEANS, EVIDENCE, INTERVAL, POSTERIOR, STATUS = range(1, 7)
@@ -29,14 +28,9 @@ class Watching:
 
     spec: Spec
 
-    @property
-    def family(self) -> Family:
-        """The family whose evidence the runs have."""
-        return tested_family(self.spec.family)
-
     def seen(self, view: View, lane: Lane, live: Array) -> tuple[Array, Array]:
         """`lane.fault` after this snapshot, [B], and which lanes are live without one, [B]."""
-        family, any_of = self.family, view.lanes.any
+        family, any_of = self.spec.family, view.lanes.any
         if shipped(family) and shipped(unadapted(self.spec.problem)):
             return lane.fault, live
         found = {
@@ -73,7 +67,7 @@ class Watching:
 
     def sampled(self, lane: Lane, go: Array, reward: Array) -> Lane:
         """The lanes after a sample; `go` [B] bool: whether there is one."""
-        if shipped(self.family):
+        if shipped(self.spec.family):
             return lane
         return _ended(lane, go & ~jnp.isfinite(reward), REWARD)
 

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -26,7 +26,8 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.shapes import Shape
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.noise import LARGEST
@@ -34,6 +35,7 @@ from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.lanes import LaneOps
 
 if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
 ORDERS = ("permuted", "bootstrap", "given")
@@ -82,16 +84,13 @@ def shuffled(seed: Array, place: Array, n: Array, rounds: int = ROUNDS) -> Array
     return jax.lax.fori_loop(0, rounds, step, place)
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
 class Stacks(Family):
-    """The draws of recorded rewards; a subclass adds the family that is tested."""
+    """The draws of recorded rewards in a program, which depends on their number alone."""
 
-    noise: ClassVar[str] = "run"
     order: str
-    family: Family
-
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        allowed = "None: recorded rewards come from their stacks"
-        raise UnsupportedError("noise", noise, allowed)
+    noise: ClassVar[str] = "run"
 
     def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
         """All rewards in units of the family, and where each stack begins: [1, ..]."""
@@ -124,16 +123,27 @@ class Stacks(Family):
 
 def tested_family(family: Family) -> Family:
     """The family whose evidence a run has, where its rewards may be recorded ones."""
-    return family.family if isinstance(family, Stacks) else family
+    return family.family if isinstance(family, Recorded) else family
 
 
-@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
-class Recorded(Stacks):
+def source_of(family: Family, settled: Family) -> Family:
+    """What draws the rewards of a program: stacks, or the family, as `settled` made it."""
+    return Stacks(family.order) if isinstance(family, Recorded) else settled
+
+
+_SHARED = ("name", "structures", "shapes", "initial_pulls", "square", "low", "high")
+"""What recorded rewards have of the tested family, where it has it."""
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Recorded(Family):
     """Recorded rewards of each arm, for trying a rule on past data.
 
-    Estimates, evidence and tests are those of `family`, whose subclass the object is. The
-    truth is the stacks' means: `je.Instance.unstructured(recorded.means, recorded)`. A run
-    that chooses an arm without rewards left is truncated; a bootstrap never is.
+    Estimates, evidence and tests are those of `family`; a program has `Stacks` for the
+    draws. The truth is the stacks' means: `je.Instance.unstructured(recorded.means,
+    recorded)`. A run that chooses an arm without rewards left is truncated; a bootstrap
+    never is.
 
     Args:
         rewards: a stack of two or more numbers for each of two or more arms, in a sequence
@@ -153,20 +163,20 @@ class Recorded(Stacks):
         array([0.5, 0.2])
     """
 
-    rewards: tuple[np.ndarray, ...]
+    rewards: Any  # a tuple of arrays, one an arm
     order: str = "permuted"
-    family: Family
+    family: Any = dataclasses.field(kw_only=True)
+    noise: ClassVar[str] = "run"
 
-    def __new__(cls, rewards: Any, order: str = "permuted", *, family: Any) -> "Recorded":
-        if not isinstance(family, Family) or isinstance(family, Stacks):
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, Family) or isinstance(self.family, Recorded):
             allowed = "a reward family such as Bernoulli() or GaussianUnknownVariance()"
-            raise UnsupportedError("family", family, allowed)
-        return object.__new__(_kind(Recorded, type(family)))
-
-    def __init__(self, rewards: Any, order: str = "permuted", *, family: Any):
-        checks.choice("order", order, ORDERS)
-        stacks = _stacks(rewards, family)
-        _settle(self, family, rewards=stacks, order=order)
+            raise UnsupportedError("family", self.family, allowed)
+        checks.choice("order", self.order, ORDERS)
+        object.__setattr__(self, "rewards", _stacks(self.rewards, self.family))
+        for name in _SHARED:
+            if hasattr(self.family, name):
+                object.__setattr__(self, name, getattr(self.family, name))
 
     @functools.cached_property
     def means(self) -> np.ndarray:
@@ -178,10 +188,10 @@ class Recorded(Stacks):
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the stacks and their lengths."""
-        found = hashlib.sha256(repr([stack.size for stack in self.rewards]).encode())
+        total = hashlib.sha256(repr([stack.size for stack in self.rewards]).encode())
         for stack in self.rewards:
-            found.update((stack + 0.0).astype("<f8").tobytes())
-        return found.hexdigest()
+            total.update((stack + 0.0).astype("<f8").tobytes())
+        return total.hexdigest()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recorded):
@@ -199,12 +209,6 @@ class Recorded(Stacks):
             few = ", ".join(map(str, sizes[:6])) + (", .." if len(sizes) > 6 else "")
             shown = f"<{len(sizes)} stacks of {few} rewards, sha256 {self.digest[:16]}>"
         return f"Recorded({shown}, {self.order!r}, family={self.family!r})"
-
-    def __reduce__(self) -> Any:
-        return _unpickled, (self.rewards, self.order, self.family)
-
-    def for_arms(self, arms: int) -> Any:
-        return self.family.for_arms(arms)
 
     def law(self) -> str:
         """Bernoulli's with replacement: draws from zeros and ones have no other law.
@@ -228,6 +232,10 @@ class Recorded(Stacks):
             raise ArgumentError("theta", instance.means, allowed)
         self.family.check(instance)
 
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        allowed = "None: recorded rewards come from their stacks"
+        raise UnsupportedError("noise", noise, allowed)
+
     def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
         if self.order == "given" and runs.size != 1:
             allowed = "one run: rewards in the given order are the same in every run"
@@ -241,66 +249,74 @@ class Recorded(Stacks):
             allowed = f"rewards of at most {LARGEST[precision]:g} {self.scale:g} in {precision}"
             raise ArgumentError("family", self, allowed, "their squares would overflow")
 
+    # The rest of the contract is that of the tested family.
+
+    @property
+    def scale(self) -> float:
+        return self.family.scale
+
+    def has(self, method: str) -> bool:
+        return self.family.has(method)
+
+    def for_arms(self, arms: int) -> Any:
+        return self.family.for_arms(arms)
+
+    def check_arms(self, arms: "Arms") -> None:
+        self.family.check_arms(arms)
+
+    def mean(self, scores: np.ndarray) -> np.ndarray:
+        return self.family.mean(scores)
+
+    def link(self, means: np.ndarray) -> np.ndarray:
+        return self.family.link(means)
+
+    def check_shape(self, problem: Problem, shape: Shape) -> None:
+        self.family.check_shape(problem, shape)
+
+    def check_prior(self, grid: Any) -> None:
+        self.family.check_prior(grid)
+
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
+        return self.family.ridge_of(ridge, instance, threshold)
+
+    def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
+        self.family.warn(ridge, instance, threshold, delta)
+
+    def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
+        return self.family.forms(instance, problem)
+
     def settled(self, **job: Any) -> Family:
-        """The family of a program: that of the evidence, with the draws of stacks."""
-        inner = self.family.settled(**job)
-        return _settle(object.__new__(_kind(_InProgram, type(inner))), inner, order=self.order)
+        return self.family.settled(**job)
 
+    def scales(self, means: Array) -> Array:
+        return self.family.scales(means)
 
-class _InProgram(Stacks):
-    """The family of a program; programs do not depend on the rewards but on their number."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _InProgram):
-            return NotImplemented
-        return (self.order, self.family) == (other.order, other.family)
-
-    def __hash__(self) -> int:
-        return hash((self.order, self.family))
-
-
-@functools.cache
-def _kind(own: type, base: type) -> type:
-    """A class with the draws of `own` that is a `base` for all that reads the evidence."""
-    named = {"__module__": __name__, "__qualname__": own.__qualname__}  # files hold such names
-    kind: Any = type(own.__name__.strip("_") + base.__name__, (own, base), named)
-    return jax.tree_util.register_static(kind)
-
-
-def _settle(self: Any, family: Family, **own: Any) -> Any:
-    """Set the settings of a family that is wrapped, and one's own."""
-    inner = {one.name: getattr(family, one.name) for one in dataclasses.fields(family)}  # type: ignore[arg-type]
-    for name, value in {**inner, **own, "family": family}.items():
-        object.__setattr__(self, name, value)
-    return self
-
-
-def _unpickled(rewards: Any, order: str, family: Family) -> Recorded:
-    return Recorded(rewards, order, family=family)
+    def plain(self) -> Family:
+        return self.family.plain()
 
 
 def _stacks(rewards: Any, family: Family) -> tuple[np.ndarray, ...]:
     """The stacks of two or more arms, checked, read-only."""
-    given = list(rewards.values()) if isinstance(rewards, Mapping) else rewards
+    several = list(rewards.values()) if isinstance(rewards, Mapping) else rewards
     allowed = "a stack of two or more rewards for each of two or more arms"
-    if isinstance(given, str) or not hasattr(given, "__len__") or len(given) < 2:
+    if isinstance(several, str) or not hasattr(several, "__len__") or len(several) < 2:
         raise ArgumentError("rewards", rewards, allowed)
-    found = []
-    for k, one in enumerate(given):
+    stacks = []
+    for k, numbers in enumerate(several):
         try:
-            stack = checks.real_array("rewards", one, ndim=1)
+            stack = checks.real_array("rewards", numbers, ndim=1)
         except ArgumentError as error:
             note = f"the stack of arm {k}: {error.note or 'no numbers'}"
-            raise ArgumentError("rewards", one, f"{allowed}, finite numbers", note) from None
+            raise ArgumentError("rewards", numbers, f"{allowed}, finite numbers", note) from None
         if stack.size < 2:
             word = "is empty" if stack.size == 0 else "has one reward"
-            raise ArgumentError("rewards", one, allowed, f"the stack of arm {k} {word}")
+            raise ArgumentError("rewards", numbers, allowed, f"the stack of arm {k} {word}")
         _refuse_others(family, stack, k)
         stack.setflags(write=False)
-        found.append(stack)
-    if sum(stack.size for stack in found) >= 2**31:
+        stacks.append(stack)
+    if sum(stack.size for stack in stacks) >= 2**31:
         raise ArgumentError("rewards", rewards, "fewer than 2^31 rewards")
-    return tuple(found)
+    return tuple(stacks)
 
 
 def _refuse_others(family: Family, stack: np.ndarray, k: int) -> None:

@@ -167,7 +167,7 @@ class Instance(Arms):
         They are its own, unless means are no such products and the problem reads means
         alone: then the identity and the means.
         """
-        if type(self.family).mean is Family.mean or problem.uses_theta:
+        if not self.family.has("mean") or problem.uses_theta:
             return self.arms, self.theta
         return np.eye(self.K), self.means
 

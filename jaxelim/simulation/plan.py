@@ -14,6 +14,7 @@ from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
 from jaxelim.engine.rule_contract import described
 from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
 from jaxelim.families import noise, returns
+from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.simulation import memory, p_values
 from jaxelim.simulation.call import CheckedCall, Engine
@@ -127,6 +128,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
     return Spec(
         problem=in_lanes(_scaled_problem(call).static_part()),
         family=family,
+        source=source_of(call.instance.family, family),
         rule=call.rule.static_part(),
         stopping=call.stopping,
         elimination=call.elimination,
@@ -244,7 +246,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
-        nature=jax.tree.map(real, spec.family.nature(truth) if truth is not None else ()),
+        nature=jax.tree.map(real, spec.source.nature(truth) if truth is not None else ()),
         tables=jax.tree.map(real, tables),
         prepared=jax.tree.map(real, prepared),
         constants=jax.tree.map(real, constants),

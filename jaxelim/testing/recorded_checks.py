@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.families import Recorded
+from jaxelim.families.recorded import Stacks
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.testing.family_checks import ERRORS
@@ -30,15 +31,16 @@ def check_settings(family: Recorded) -> str:
 def check_draws(family: Recorded, rng: np.random.Generator, draws: int) -> str:
     """Without replacement each reward once; the first pull has the stack's mean."""
     instance = Instance.unstructured(family.means, family)
-    nature = jax.tree.map(lambda x: jnp.asarray(x[0]), family.nature(instance))
+    source = Stacks(family.order)
+    nature = jax.tree.map(lambda x: jnp.asarray(x[0]), source.nature(instance))
 
     @jax.jit
     def rewards(arm: Any, pull: Any, noise: Any) -> Any:
         arm = jnp.broadcast_to(arm, noise.shape)
         pull = jnp.broadcast_to(pull, noise.shape)
-        over = family.used_up(LaneOps(), nature, arm, pull)
+        over = source.used_up(LaneOps(), nature, arm, pull)
         over = jnp.zeros(noise.shape, bool) if over is None else over
-        return family.draw(LaneOps(), nature, arm, pull, noise) * family.scale, over
+        return source.draw(LaneOps(), nature, arm, pull, noise) * family.scale, over
 
     for arm, stack in enumerate(family.rewards):
         n, word = stack.size, f"the stack of arm {arm}"
