@@ -50,6 +50,8 @@ class Run(Asked):
     """Lanes, runs at once, on each device; default: chosen by backend and number of runs."""
     precision: str = "float64"
     """float64 or float32."""
+    record: tuple[str, ...] = ()
+    """means, p_values or pair_times: one or several, kept in the file beside the outcomes."""
     output: Path | None = None
     """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
 
@@ -69,7 +71,7 @@ class Run(Asked):
             elimination=catalogue.find("elimination", self.elimination, at_sampling)(),
             threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
             ridge=self.ridge, engine=Engine(lanes=self.lanes, precision=self.precision),
-            initial_pulls=self.initial_pulls,
+            initial_pulls=self.initial_pulls, record=self.record,
         )  # fmt: skip
         print(result.summary())
         if self.output is not None:

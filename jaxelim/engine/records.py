@@ -25,6 +25,9 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
             at = at.reshape(at.shape[:1] + (1,) * (found.ndim - 2) + (-1,))
             found = jnp.where(found <= at, found, 0)
         times.append(found)
+    kept = lane.estimates_at
+    if spec.estimates and spec.observers == 1:  # rewards end with the run
+        kept = jax.tree.map(lambda x: x[None, None], estimates(lane.stats))
     out = Outcome(
         item=lane.item,
         samples=lane.closed_at,
@@ -37,8 +40,15 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         times=tuple(times),
         degenerate=spec.family.degenerate(lane.stats),
         log_e=lane.log_e_at,
+        estimates=kept,
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
+
+
+def estimates(stats: Statistics) -> dict[str, Array]:
+    """What a run estimates of its arms, by name: [K] each."""
+    names = ("means", "variances") if hasattr(stats, "variances") else ("means",)
+    return {name: getattr(stats, name) for name in names}
 
 
 def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:

@@ -55,6 +55,7 @@ class Spec:
     devices: int
     initial_pulls: int = 1  # of each arm
     evidence: PieceThreshold | None = None  # whose largest log e of each piece is kept
+    estimates: bool = False  # whether estimates at the end of each observer's run are kept
     one_kernel: bool = False  # whether the steps of all lanes are compiled into one kernel
 
     @property
@@ -144,6 +145,7 @@ class Lane:
     fault: Array  # [B] int32: what was not finite and ended the run, as in `watching`; 0: nothing
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
     log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
+    estimates_at: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
 
 
 @jax.tree_util.register_dataclass
@@ -171,6 +173,7 @@ class Outcome:
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
     log_e: Array | None = None  # [R, S, D, ..]: the largest log e of each piece
+    estimates: Tree = ()  # [R, S, D, K]: by name, as of `records.estimates`
 
 
 @jax.tree_util.register_dataclass

@@ -202,6 +202,10 @@ class Step:
         if log_e is not None and log_e_at is not None:
             ended = closing.reshape(*closing.shape[:2], *(1,) * (log_e.ndim - 1), -1)
             log_e_at = jnp.where(ended, log_e[None, None], log_e_at)
+        estimates_at = lane.estimates_at
+        if estimates_at:
+            kept = lambda now, before: jnp.where(closing[:, :, None], now, before)  # noqa: E731
+            estimates_at = jax.tree.map(kept, records.estimates(lane.stats), estimates_at)
         counted = closing | (ending.still & go)
         tests_now = self.asking.ask("piece_tests", view, state)
         solves, solves_at = lane.solves, lane.solves_at
@@ -238,6 +242,7 @@ class Step:
             bad_answer=bad_answer,
             log_e=log_e,
             log_e_at=log_e_at,
+            estimates_at=estimates_at,
             fault=fault,
         )
         if two_speed:
@@ -357,6 +362,8 @@ class Step:
         in_range = spec.problem.out_of_range(seen) is None
         counts = spec.rule.traits.counts_solves
         log_e = None if spec.evidence is None else looks.none_so_far(seen)
+        apart = spec.estimates and spec.observers > 1
+        kept = records.estimates(stats) if apart else ()
         lane = Lane(
             item=item,
             run=run,
@@ -386,6 +393,7 @@ class Step:
             bad_answer=None if in_range else none,
             log_e=log_e,
             log_e_at=None if log_e is None else many(log_e.dtype, *log_e.shape[:-1]),
+            estimates_at=jax.tree.map(lambda x: many(x.dtype, k), kept),
             fault=none,
         )
         lane = self.watching.begun(lane, rewards)

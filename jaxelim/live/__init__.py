@@ -2,7 +2,7 @@
 
 from jaxelim.live.evidence import Evidence
 from jaxelim.live.forecast import LiveForecast
-from jaxelim.live.intervals import Intervals
 from jaxelim.live.run import LiveRun
+from jaxelim.simulation.results.confidence import Intervals
 
 __all__ = ["Evidence", "Intervals", "LiveForecast", "LiveRun"]

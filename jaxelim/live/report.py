@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.live import intervals
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.proven import sentence
@@ -39,7 +38,7 @@ def figure(run: "LiveRun") -> "Figure":
     from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
     now, arms = run.evidence, [str(one) for one in run.names]
-    found = None if intervals.missing(run._job) else run.intervals()
+    found = None if run._no_intervals else run.intervals()
     ends = None if found is None else (found.low, found.high, found.level)
     values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
     given = now.labels, values, now.beta, now.active, arms, run.means, run.counts
@@ -56,8 +55,7 @@ class _Shown:
         self.counts, self.means, self.answer = run.counts, run.means, run.answer
         self.began = run._moment.lane is not None
         self.p_values = run.p_values if self.began else None
-        covered = self.began and not intervals.missing(run._job)
-        self.intervals = run.intervals() if covered else None
+        self.intervals = run.intervals() if self.began and not run._no_intervals else None
         shape = traced_shape(self.call.problem, self.call.instance.K, self.call.instance.d)
         self.levels = isinstance(shape, Levels)
         of_arms = self.call.problem.made_of_arms and not self.levels
@@ -207,11 +205,9 @@ class _Shown:
 
     def _ending(self) -> float:
         """The least epsilon at which a run with these rewards would end."""
-        run, lane = self.run, self.run._moment.lane
-        assert lane is not None and self.leader is not None
+        assert self.leader is not None
         others = np.flatnonzero(np.arange(self.counts.size) != self.leader)
         leader = np.full_like(others, self.leader)
         level = 1 - float(self.call.deltas[0])
-        pieces = self.call.threshold.pieces
-        high = intervals.of_pairs(run._job, lane, others, leader, level, pieces)[2]
-        return max(float(high.max()), 0.0)
+        pieces, means = self.call.threshold.pieces, self.run._last_means("epsilon")
+        return max(float(means.differences(others, leader, level, pieces).high.max()), 0.0)

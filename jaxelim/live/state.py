@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim import checks
 from jaxelim.engine import Lane
-from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.live import intervals
+from jaxelim.engine.records import estimates
+from jaxelim.errors import UnsupportedError
 from jaxelim.live.evidence import Evidence
-from jaxelim.live.intervals import Intervals
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.simulation.p_values import PValues, of_pieces, recorded
 from jaxelim.simulation.proven import proven
+from jaxelim.simulation.results import confidence
+from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.intervals import Estimated
 
 
@@ -191,7 +191,8 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards; or the family has no
                 mixture, or there is a ridge.
         """
-        return intervals.of_arms(self._job, self._started("intervals"), self._level(level))
+        found = self._last_means("intervals").intervals(self._level(level))
+        return Intervals(found.values[0], found.low[0], found.high[0], found.level)
 
     def difference(
         self, a: Any, b: Any, level: float | None = None, together: bool = False
@@ -211,19 +212,36 @@ class LiveState:
             UnknownNameError, ArgumentError: no such arms, or level is not in (0, 1).
             UnsupportedError: as `intervals`.
         """
-        first, second = (self._job.arms.index(one) for one in (a, b))
-        if first == second:
-            raise ArgumentError("b", b, "another arm than a")
-        lane, of_pair = self._started("difference"), (np.array([first]), np.array([second]))
-        k = len(self.names)
+        pair, k = confidence.pair_of(self._job.arms, a, b), len(self.names)
         pairs = k * (k - 1) // 2 if together else 1
-        found = intervals.of_pairs(self._job, lane, *of_pair, self._level(level), pairs)
-        return Estimated(*(float(x[0]) for x in found))
+        found = self._last_means("difference").differences(*pair, self._level(level), pairs)
+        return Estimated(*(float(x[0, 0]) for x in (found.values, found.low, found.high)))
+
+    @property
+    def _no_intervals(self) -> str:
+        """Why the run has no intervals; empty where it has."""
+        return confidence.missing(self._job.arms, self._job.call.ridge)
+
+    def _last_means(self, name: str) -> MeansOfRuns:
+        """The present means, for intervals.
+
+        Raises:
+            UnsupportedError: the run has not begun, or has no intervals.
+        """
+        lane, job = self._started(name), self._job
+        if self._no_intervals:
+            raise UnsupportedError(name, job.arms.family, self._no_intervals)
+        kept = {key: np.asarray(x)[:, 0][None] for key, x in estimates(lane.stats).items()}
+        counts, grid = (
+            np.asarray(lane.stats.counts)[:, 0][None],
+            confidence.priors(job.call.threshold),
+        )
+        return MeansOfRuns(arms=job.arms, family=job.spec.family, grid=grid, counts=counts, **kept)
 
     def _level(self, level: float | None) -> float:
         if level is None:
             return 1 - float(self._job.call.deltas[0])
-        return checks.real("level", level, low=0, high=1, open=True)
+        return confidence.level_of(level)
 
     def _started(self, name: str) -> Lane:
         """The lanes, which there are once every arm has its first rewards."""

@@ -77,7 +77,8 @@ def simulate(
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
             was eliminated. ("p_values",) to record the evidence of every ordered pair,
             for `Result.p_values`. It costs [K, K] numbers a run, and at each look the time
-            of all K^2 pairs in place of the answer's K - 1; for signs [K, 2].
+            of all K^2 pairs in place of the answer's K - 1; for signs [K, 2]. ("means",)
+            to record the means at the end of each run, for `Result.intervals`.
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left, with a
             predicted cost after five seconds; False for nothing. None shows them at a

@@ -21,7 +21,7 @@ from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.piecewise import PieceThreshold, bound
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
-RECORDS = ("pair_times", "p_values")
+RECORDS = ("pair_times", "p_values", "means")
 """What a call may record beside its arrays."""
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 

@@ -147,6 +147,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         devices=devices,
         initial_pulls=call.initial_pulls,
         evidence=call.evidence,
+        estimates="means" in call.record,
         one_kernel=one_kernel,
     )
 
@@ -309,6 +310,7 @@ def _needs(
     items = call.trajectories * call.runs.size
     rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
     row = memory.of_a_run(k, call.problem.width(k), spec.observers)
+    row += spec.observers * k * real * spec.estimates
     if outcome is not None:
         row = _bytes(dataclasses.replace(outcome, log_e=None)) // spec.lanes
     entry = 12 + real * spec.deltas

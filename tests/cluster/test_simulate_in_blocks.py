@@ -19,7 +19,7 @@ from jaxelim.store import calls
 
 ARRAYS = (
     "samples", "stopped", "truncated", "answer", "correct", "pulls", "elimination_times",
-    "tests_stopping", "tests_sampling", "solves",
+    "tests_stopping", "tests_sampling", "solves", "means",
 )  # fmt: skip
 BATCH = je.Instance(np.stack([np.eye(4)] * 2), [[1.0, 0.6, 0, -0.5], [0, 2.0, 0.7, 0.1]])
 ONE = je.Instance(np.eye(4), [1.0, 0.6, 0, -0.5])
@@ -27,7 +27,7 @@ NOISE = np.random.default_rng(0).normal(size=(5, 300))
 EVERYTHING = {
     "delta": [0.1, 0.05],
     "stopping": (je.LLR(), je.SelectiveElimination()),
-    "record": ("pair_times",),
+    "record": ("pair_times", "means"),
     "noise": NOISE,
     "runs": [7, 3, 4, 9, 1],
     "engine": je.Engine(devices=1),

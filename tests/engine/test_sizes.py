@@ -265,6 +265,25 @@ def test_the_evidence_of_pairs_is_counted(monkeypatch):
         je.simulate(wide, je.BestArm(), je.Uniform(), runs=10_000, record=("p_values",))
 
 
+def test_means_are_counted():
+    """8 K bytes for each end of a run; as much again where the variance is unknown."""
+    for family, arrays in ((je.Gaussian(), 1), (je.GaussianUnknownVariance(), 2)):
+        wide = je.Instance.unstructured(np.linspace(1, 0, 200), family)
+
+        def needed(record, wide=wide):
+            call = checked(wide, je.BestArm(), je.Uniform(), runs=2000, record=record,
+                           stopping=(je.LLR(), je.SelectiveElimination()))  # fmt: skip
+            with scope.engine():
+                spec = plan.spec_of(call)
+                inputs = plan.inputs_of(call, spec)
+                outline = engine.outline(spec, inputs)
+                known = [plan._needs(call, spec), plan._needs(call, spec, inputs, *outline)]
+            return [next(part.host for part in parts if part.argument == "runs") for parts in known]
+
+        rough, whole = np.subtract(needed(("means",)), needed(()))
+        assert [rough, whole] == [size * 2 * 2000 * 2 * 8 * 200 for size in (1, arrays)]
+
+
 def test_an_instance_too_large_for_its_lanes(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 300 * 10**6)
     wide = je.Instance(np.random.default_rng(0).normal(size=(2000, 2)), [1.0, 0.0])

@@ -14,7 +14,6 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
-from jaxelim.live import intervals
 from tests.live.live_cases import Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -261,9 +260,9 @@ def test_where_the_default_is_refused_another_is_named(name):
 def test_intervals_that_there_are_not():
     """They need a mixture, and no ridge; the summary then goes without."""
     run = made(ridge=1.0, threshold=je.Heuristic(), stopping=je.LLR())
-    assert "ridge" in intervals.missing(run._job)
+    assert "ridge" in run._no_intervals
     own = made(family=_Own(), threshold=je.Heuristic())
-    assert "defines no log_mixture" in intervals.missing(own._job)
+    assert "defines no log_mixture" in own._no_intervals
 
 
 def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):

@@ -117,6 +117,34 @@ def crossings(name: str, log_level: float, compared: bool) -> tuple[int, int, np
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli", "linear"])
+def test_intervals_of_results_hold_where_runs_stop(name):
+    """P(an interval at a stopping time misses) <= 0.1, of adaptive rules, at two stops each.
+
+    10,000 runs; limits as above. Capped runs count too. Differences of all pairs together
+    likewise.
+    """
+    instance = je.Instance.unstructured([0.6, 0.4, 0.2], TRUTHS.get(name, TRUTHS["gaussian"])[0])
+    if name == "linear":
+        instance = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.6, 0.4])
+    rule = je.TTUCB() if name == "bernoulli" else je.LinGapE()
+    result = je.simulate(instance, je.BestArm(), rule,
+                         delta=[0.5, 0.1], runs=RUNS, max_samples=2000, record=("means",),
+                         threshold=je.Heuristic())  # fmt: skip
+    assert 0.5 < result.stopped.mean() <= 1
+    limit = ALPHA * RUNS + DEVIATIONS * math.sqrt(ALPHA * (1 - ALPHA) * RUNS)
+    of_arms, truth = result.intervals(1 - ALPHA), instance.means
+    missed = ((of_arms.low > truth) | (of_arms.high < truth)).any(-1).sum(-1)
+    print(f"{name}: {missed.tolist()} of {RUNS} runs miss a mean where they end")
+    assert (missed <= limit).all()
+    missed = np.zeros(result.samples.shape, bool)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        pair = result.difference(a, b, 1 - ALPHA, together=True)
+        missed |= (pair.low > truth[a] - truth[b]) | (pair.high < truth[a] - truth[b])
+    assert (missed.sum(-1) <= limit).all()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [je.Gaussian(), je.Bernoulli()], ids=repr)
 def test_p_values_of_one_pair_under_the_null(family):
     """P(min p <= a) <= a for a = 0.01, 0.05 and 0.1, of two equal arms named beforehand.

@@ -24,7 +24,7 @@ from jaxelim.store import checksum
 from jaxelim.store.netcdf import parsed
 
 _ARRAYS = tuple(name for name in ARRAYS if name not in ("deltas", "runs"))
-_OPTIONAL = ("elimination_times", "solves", "log_e")
+_OPTIONAL = ("elimination_times", "solves", "log_e", "means", "variances")
 
 
 def load_result(

@@ -14,7 +14,8 @@ from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
 from jaxelim.simulation.p_values import RECORDED_AXES, PValues, p_values, recorded
 from jaxelim.simulation.proven import in_settings, of_settings, proven
-from jaxelim.simulation.results import comparison
+from jaxelim.simulation.results import comparison, confidence
+from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.described import ARRAYS, Text, origin, same_array, same_experiment
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
@@ -76,6 +77,11 @@ class Result:
         log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
             run; for signs [.., K, 2]. With record=("p_values",); else None. A file of many
             runs of many arms is large: 8 K^2 bytes a run.
+        means: float64 [.., K], the estimates at the end of each run, in the units of the
+            rewards: averages, for linear arms phi_k . theta_hat. With record=("means",);
+            else None. NaN where an interrupted call has not started a run.
+        variances: float64 [.., K], v = sum (x - mean)^2/N likewise, for Gaussian rewards
+            of unknown variance; else None.
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
@@ -107,11 +113,60 @@ class Result:
     elimination: Any = None
     threshold: Any = None
     log_e: np.ndarray | None = None
+    means: np.ndarray | None = None
+    variances: np.ndarray | None = None
 
     @property
     def p_values(self) -> PValues | None:
         """Anytime p-values of the pieces and of the answer; None unless they were recorded."""
         return p_values(self)
+
+    def intervals(self, level: float = 0.95) -> Intervals:
+        """Confidence intervals of the means of all arms at the end of each run.
+
+        They are the confidence sequences of `LiveRun.intervals` at that time. So they
+        hold whatever the sampling rule was, and whatever ended the run, the cap too.
+        All K intervals of a run hold together, with probability `level`. The rewards
+        must be draws of the family: of `noise` that was given nobody knows.
+
+        Args:
+            level: in (0, 1).
+
+        Returns:
+            Estimates and ends, [.., K] each.
+
+        Raises:
+            ArgumentError: level is not in (0, 1), or a loaded threshold is text.
+            UnsupportedError: the means were not recorded, by record=("means",); the
+                family has no mixture; there is a ridge; or no proof covers recorded
+                rewards.
+        """
+        level = confidence.level_of(level)
+        return confidence.of_result(self, lambda means: means.intervals(level), "intervals")
+
+    def difference(self, a: int, b: int, level: float = 0.95, together: bool = False) -> Intervals:
+        """mean(a) - mean(b) at the end of each run, with a confidence interval.
+
+        Args:
+            a, b: two arms.
+            level: of one interval, valid at all times, in (0, 1).
+            together: whether the intervals of all pairs hold together, so that a and b may
+                be chosen by looking at the run. False: they were named beforehand.
+
+        Returns:
+            Differences and ends, shape of `samples` each.
+
+        Raises:
+            ArgumentError: there are no such arms; and as `intervals`.
+            UnsupportedError: as `intervals`.
+        """
+        level, pair = confidence.level_of(level), confidence.pair_of(self.instance, a, b)
+        pairs = self.instance.K * (self.instance.K - 1) // 2 if together else 1
+        many = confidence.of_result(
+            self, lambda means: means.differences(*pair, level, pairs), "difference"
+        )
+        values, low, high = (x[..., 0] for x in (many.values, many.low, many.high))
+        return Intervals(values, low, high, level)
 
     @property
     def batched(self) -> bool:
@@ -238,6 +293,9 @@ class Result:
             data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
         if self.log_e is not None:
             data["log_e"] = ((*dims, *RECORDED_AXES[self.settings["p_values"]]), self.log_e)
+        for name in ("means", "variances"):
+            if getattr(self, name) is not None:
+                data[name] = ((*dims, "arm"), getattr(self, name))
         coords = {
             "stopping": [rule.name for rule in self.stopping],
             "delta": self.deltas,

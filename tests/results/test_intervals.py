@@ -1,0 +1,199 @@
+"""The means of a result, and the confidence intervals of its runs."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.cli import main
+from jaxelim.simulation.results.described import ARRAYS
+
+LINEAR = je.Instance(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), [1.5, 0.4], noise_std=2.0)
+SPANNING = je.Instance(np.array([[2.0, 0.0], [1.0, 1.0]]), [0.4, 0.1], noise_std=3.0)
+TWO_STOPS = dict(stopping=(je.LLR(), je.SelectiveElimination()), delta=[0.1, 0.01])
+CASES = {
+    "linear": (LINEAR, je.LinGapE(), {}),
+    "basis": (SPANNING, je.Uniform(), {}),
+    "many stops": (LINEAR, je.Uniform(), TWO_STOPS),
+    "coins": (je.Instance.unstructured([0.8, 0.4, 0.3], je.Bernoulli()), je.Uniform(), {}),
+    "by arm": (je.Instance.unstructured([2.0, 0.4], je.Gaussian(std=[3.0, 0.5])), je.Uniform(), {}),
+    "unknown variance": (
+        je.Instance.unstructured([2.0, 0.4], je.GaussianUnknownVariance(std=2.0)),
+        je.Uniform(),
+        TWO_STOPS,
+    ),
+    "mixture": (LINEAR, je.FWS(), dict(threshold=je.Mixture(strengths=(5.0, 50.0)))),
+}
+
+
+def played(name: str, **more) -> je.Result:
+    instance, rule, settings = CASES[name]
+    common = dict(runs=6, max_samples=400, record=("means",), seed=2)
+    return je.simulate(instance, je.BestArm(), rule, **{**common, **settings, **more})
+
+
+def same(a: je.Result, b: je.Result, left_out: tuple[str, ...] = ()) -> None:
+    for name in set(ARRAYS) - set(left_out):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_means_are_those_of_the_rewards(name):
+    """NumPy's, from a trace; and a live run that is told these rewards has the same intervals."""
+    result, (instance, rule, settings) = played(name), CASES[name]
+    stopping, deltas = result.stopping, result.deltas
+    trial = {name: x for name, x in settings.items() if name == "threshold"}
+    for s, d in np.ndindex(len(stopping), deltas.size):
+        common = dict(stopping=stopping[s], delta=float(deltas[d]), seed=2, run=3, **trial)
+        trace = je.trace(instance, je.BestArm(), rule, max_samples=400, **common)
+        assert trace.samples == result.samples[s, d, 3]
+        counts, sums = (
+            np.bincount(trace.arms, weights, instance.K) for weights in (None, trace.rewards)
+        )
+        design = (instance.arms.T * counts) @ instance.arms
+        expected = instance.arms @ np.linalg.solve(design, instance.arms.T @ sums)
+        np.testing.assert_allclose(result.means[s, d, 3], expected, rtol=1e-9, atol=1e-12)
+        if result.variances is not None:
+            spread = np.array([np.var(trace.rewards[trace.arms == k]) for k in range(instance.K)])
+            np.testing.assert_allclose(result.variances[s, d, 3], spread, rtol=1e-9)
+        if name in ("many stops", "mixture"):  # compiling a live run of each would take long
+            continue
+        live = je.LiveRun(instance.arms, je.BestArm(), je.Uniform(), family=instance.family,
+                          stopping=je.LLR(), threshold=je.Heuristic(), delta=1e-300)  # fmt: skip
+        live.tell(trace.arms, trace.rewards)
+        for level in (0.9, 0.99):
+            mine, other = result.intervals(level), live.intervals(level)
+            for end in ("values", "low", "high"):
+                own = getattr(mine, end)[s, d, 3]
+                np.testing.assert_allclose(own, getattr(other, end), rtol=1e-9, atol=1e-12)
+            for together in (False, True):
+                pair = result.difference(1, 0, level, together)
+                ends = [getattr(pair, end)[s, d, 3] for end in ("values", "low", "high")]
+                np.testing.assert_allclose(ends, live.difference(1, 0, level, together), rtol=1e-9)
+    assert result.intervals().values.shape == (*result.samples.shape, instance.K)
+
+
+@pytest.mark.parametrize("name", ["linear", "many stops", "coins", "mixture"])
+def test_recording_changes_no_run_and_no_layout_changes_what_is_recorded(name):
+    result = played(name)
+    same(result, played(name, record=()), ("means", "variances"))
+    layouts = [je.Engine(lanes=16, chunk=24, devices=1), je.Engine(devices=2)]
+    if name == "many stops":
+        layouts.append(je.Engine(vmapped=True))
+    for layout in layouts:
+        same(result, played(name, engine=layout))
+    parts = [played(name, runs=np.array(runs)) for runs in ([4, 1], [0, 2, 3, 5])]
+    for part in parts:
+        np.testing.assert_array_equal(part.means, result.means[:, :, part.runs])
+
+
+def test_batches_and_float32():
+    """Each instance of a batch by itself; in float32 the means have seven digits."""
+    others = je.Instance(np.stack([LINEAR.arms, LINEAR.arms[::-1]]), [[1.5, 0.4], [0.2, 1.0]])
+    result = je.simulate(others, je.BestArm(), je.Uniform(), record="means", runs=3,
+                         max_samples=300, **TWO_STOPS)  # fmt: skip
+    found, pair = result.intervals(0.9), result.difference(0, 2, 0.9)
+    for i, alone in enumerate(others.unbatched):
+        one = je.simulate(alone, je.BestArm(), je.Uniform(), record="means", runs=3,
+                          max_samples=300, **TWO_STOPS)  # fmt: skip
+        np.testing.assert_allclose(result.means[i], one.means, rtol=1e-9)
+        for end in ("values", "low", "high"):
+            own = getattr(one.intervals(0.9), end), getattr(one.difference(0, 2, 0.9), end)
+            np.testing.assert_allclose(getattr(found, end)[i], own[0], rtol=1e-9)
+            np.testing.assert_allclose(getattr(pair, end)[i], own[1], rtol=1e-9)
+    single = played("linear", engine=je.Engine(precision="float32"))
+    assert single.means.dtype == np.float64
+    same_length = single.samples == played("linear").samples
+    np.testing.assert_allclose(
+        single.means[same_length], played("linear").means[same_length], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_saved_and_loaded(tmp_path):
+    result = played("unknown variance")
+    result.save(tmp_path / "mine.nc")
+    loaded = je.load_result(tmp_path / "mine.nc")
+    assert loaded.equals(result) and not result.equals(played("unknown variance", record=()))
+    for end in ("values", "low", "high"):
+        mine, other = (getattr(one.intervals(), end) for one in (result, loaded))
+        np.testing.assert_array_equal(mine, other)
+    data = result.to_xarray()
+    assert data["means"].dims == data["variances"].dims == ("stopping", "delta", "run", "arm")
+    played("coins", record=()).save(tmp_path / "other.nc")
+    assert je.load_result(tmp_path / "other.nc").means is None
+
+
+def test_in_blocks_of_a_store(tmp_path):
+    result = played("many stops")
+    cut = played("many stops", store=tmp_path / "store", block=4)
+    again = played("many stops", store=tmp_path / "store", block=4)
+    for other in (cut, again):
+        same(result, other)
+
+
+def test_runs_that_an_interrupted_call_has_not_started():
+    """They have no estimate, and intervals that say nothing; the others keep theirs."""
+    result = played("coins")
+    known = result.intervals()
+    pulls, means = result.pulls.copy(), result.means.copy()
+    pulls[0, 0, 1], means[0, 0, 1] = 0, math.nan
+    found = dataclasses.replace(result, pulls=pulls, means=means).intervals()
+    assert np.isnan(found.values[0, 0, 1]).all()
+    assert (found.low[0, 0, 1] == -np.inf).all() and (found.high[0, 0, 1] == np.inf).all()
+    np.testing.assert_array_equal(found.low[0, 0, 2:], known.low[0, 0, 2:])
+
+
+def test_many_runs_are_taken_in_parts(monkeypatch):
+    from jaxelim.simulation.results import confidence
+
+    result = played("coins", runs=20)
+    known = result.intervals()
+    monkeypatch.setattr(confidence, "_AT_ONCE", 8)
+    for end in ("low", "high"):
+        np.testing.assert_array_equal(getattr(result.intervals(), end), getattr(known, end))
+
+
+class _Own(je.Bernoulli):
+    """A family that proves nothing: it has no mixture."""
+
+    def has(self, method):
+        return method != "log_mixture" and super().has(method)
+
+
+def test_refusals():
+    coins = played("coins")
+    for call in (lambda x: x.intervals(), lambda x: x.difference(0, 1)):
+        with pytest.raises(je.UnsupportedError, match=r'record=\("means",\)'):
+            call(dataclasses.replace(coins, means=None))
+        with pytest.raises(je.UnsupportedError, match="family with a mixture"):
+            family = dataclasses.replace(coins, instance=je.Instance.unstructured(
+                [0.8, 0.4, 0.3], _Own()))  # fmt: skip
+            call(family)
+        with pytest.raises(je.UnsupportedError, match="None or 0 as ridge"):
+            call(played("linear", ridge=1.0))
+    stacks = [[0.0, 1.0, 1.0, 1.0] * 10, [0.0, 1.0, 0.0, 0.0] * 10]
+    for order, allowed in (("permuted", False), ("bootstrap", True)):
+        past = je.Recorded(stacks, order, family=je.Bernoulli())
+        result = je.simulate(je.Instance.unstructured(past.means, past), je.BestArm(),
+                             je.Uniform(), record="means", runs=3)  # fmt: skip
+        if allowed:
+            assert (result.intervals().low < past.means).all()
+        else:
+            with pytest.raises(je.UnsupportedError, match=r"without replacement.*live run"):
+                result.intervals()
+    for level in (0, 1.0, True):
+        with pytest.raises(je.ArgumentError, match="level: got"):
+            coins.intervals(level)
+    with pytest.raises(je.ArgumentError, match="b: got 1.*another arm"):
+        coins.difference(1, 1)
+    with pytest.raises(je.ArgumentError, match="arm: got 3"):
+        coins.difference(0, 3)
+
+
+def test_from_the_shell(tmp_path):
+    path = str(tmp_path / "mine.nc")
+    assert main(["run", "linear-d10", "--rule", "uniform", "--runs", "3", "--max-samples", "300",
+                 "--record", "means", "--output", path, "--no-cache"]) == 0  # fmt: skip
+    assert je.load_result(path).intervals().low.shape[:3] == (1, 1, 3)
