@@ -51,8 +51,8 @@ def interval(
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
     inside = jnp.clip(means, _first(low), _last(high))
-    ends = (jnp.full_like(means, one) for one in (_first(low), _last(high)))
-    lower, upper = (crossing(lambda x: value(x) < log_level, inside, one) for one in ends)
+    ends = (jnp.full_like(means, end) for end in (_first(low), _last(high)))
+    lower, upper = crossings(lambda x: value(x) < log_level, inside, *ends)
     return jnp.where(lower <= _first(low), low, lower), jnp.where(upper >= _last(high), high, upper)
 
 
@@ -89,7 +89,8 @@ def difference(
     wide = family.high - family.low
     most = wide * (1 - 1e-12) if np.isfinite(wide) else _FAR
     middle = jnp.clip(m[0] - m[1], -most, most)
-    lower, upper = (crossing(below, middle, jnp.full_like(middle, one)) for one in (-most, most))
+    ends = (jnp.full_like(middle, end) for end in (-most, most))
+    lower, upper = crossings(below, middle, *ends)
     return jnp.where(lower <= -most, -wide, lower), jnp.where(upper >= most, wide, upper)
 
 
@@ -122,8 +123,14 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
     return jnp.where(found >= _FAR, jnp.inf, found)
 
 
+def crossings(below: Callable[[Array], Array], inside: Array, low: Array, high: Array) -> Pair:
+    """The crossings towards both ends; `below` is compiled once for both."""
+    lower, upper = jax.vmap(lambda end: crossing(below, inside, end))(jnp.stack([low, high]))
+    return lower, upper
+
+
 def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Array:
-    """The first float from `inside` towards `end` at which `below` does not hold, or the end.
+    """The first float from `inside` towards `end` at which `below` does not hold; else the end.
 
     Args:
         below: points [..] -> [..] bool; it holds up to some point on the way, and not beyond.
@@ -138,8 +145,7 @@ def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Arra
         holds = below(_ordered_back(middle))
         return jnp.where(holds, middle, near), jnp.where(holds, far, middle)
 
-    near, far = jax.lax.fori_loop(0, _STEPS, halved, (near, far))
-    return jnp.where(below(end), end, _ordered_back(far))
+    return _ordered_back(jax.lax.fori_loop(0, _STEPS, halved, (near, far))[1])
 
 
 def _ordered(x: Array) -> Array:

