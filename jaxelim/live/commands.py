@@ -274,8 +274,5 @@ def _show_pieces(run: LiveRun) -> None:
     if found.log_e is not None:
         values, words, level = found.log_e, "log e", "level"
     for n, piece in enumerate(found.labels):
-        p = "" if found.p_values is None else f", p {found.p_values[n]:.2g}"
         left = "" if found.active[n] else "  eliminated"
-        print(f"  {piece}: {words} {values[n]:.4g}, {level} {found.beta:.4g}{p}{left}")
-    if found.p_values is not None:
-        print("  p: of each piece, if it was named before the run.")
+        print(f"  {piece}: {words} {values[n]:.4g}, {level} {found.beta:.4g}{left}")

@@ -1,19 +1,25 @@
 """What a live run knows at one time, and how rewards change it. Nothing here writes."""
 
 import dataclasses
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from jaxelim import scope
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
+from jaxelim.engine.progress import automatic
 from jaxelim.errors import UnsupportedError
 from jaxelim.live.job import LiveJob
 from jaxelim.live.program import BLOCK, LiveProgram, Seen, Told, program, varying
+
+LONG = 2.0
+"""Seconds after which a terminal shows how many of many rewards have entered."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +113,11 @@ class Moments:
                 asked.append(arm)
         moment = dataclasses.replace(moment, asked=tuple(asked))
         scaled = np.asarray(rewards, float) / self._scale
-        for start in range(0, len(arms), BLOCK):
+        blocks = tqdm(
+            range(0, len(arms), BLOCK), delay=LONG, disable=not automatic(), file=sys.stderr,
+            leave=False, unit=" rewards", unit_scale=BLOCK,
+        )  # fmt: skip
+        for start in blocks:
             stop = min(start + BLOCK, len(arms))
             chooses = stop == len(arms) and not asked
             part = np.asarray(arms[start:stop]), scaled[start:stop]

@@ -116,15 +116,14 @@ class _Shown:
             ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
             return [f"{ended} There is no answer; intervals and p-values hold.", *self._columns()]
         answer = ", ".join(map(str, run.answer_arms))
-        p = None if self.p_values is None else float(self.p_values.answer)
-        known = p is not None and not math.isnan(p)
-        shown = f" (p = {p:.2g})" if known else ""
+        p = self._answer_p
+        shown = "" if p is None else f" (p = {p:.2g})"
         if run.stopped:
             ended = f"The run stopped after {run.samples} rewards. The answer: {answer}{shown}"
             return [f"{ended}{self._slack()}{self._later()}", guarantee, *self._columns()]
         more = [] if forecast is None else [f"{forecast} {self._who_chooses()}"]
         lead = f"No answer yet. In the lead, without guarantee: {answer}{shown}."
-        if known:
+        if p is not None:
             lead += f" An answer is proven once p is at most {run.settings['delta']:g}."
         return [
             lead, f"The run is open after {run.told} rewards: {self._state()}.",
@@ -172,15 +171,32 @@ class _Shown:
             lift = "the difference of means"
             if self.relative:
                 lift = f"mean/{self.means[self.leader]:.4g} - 1"
-            words = f"lift: over {leader}, {lift}."
+            notes.append(f"lift: over {leader}, {lift}.")
             if self.p_values is not None:
                 worse = "worse by epsilon or more" if self.call.problem.epsilon else "no better"
-                words += f" p: of {leader} being {worse}, for all pairs at once, at every look;"
-                words += " beside the answer: of its being wrong."
-            notes.append(words)
+                notes.append(
+                    f"p of an arm: of {leader} being {worse} than it. It holds for all pairs of "
+                    "arms at once, at every look."
+                )
         elif self.levels and self.p_values is not None:
-            notes.append("p: of the other side of the level, for all arms at once, at every look.")
+            notes.append(
+                "p of an arm: of the other side of the level. It holds for all arms at once, at "
+                "every look."
+            )
+        if self._answer_p is not None:
+            notes.append(
+                "p of the answer: of its being wrong. It holds whichever answer it is, at every "
+                "look."
+            )
         return notes
+
+    @property
+    def _answer_p(self) -> float | None:
+        """The p-value of the answer; None where it has none."""
+        if self.p_values is None or self.run.ended_by_hand:
+            return None
+        p = float(self.p_values.answer)
+        return None if math.isnan(p) else p
 
     def _equal(self) -> list[str]:
         """What helps where two arms look equal, if that is so."""

@@ -14,6 +14,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
+from jaxelim.live import moment
 from tests.live.live_cases import Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -250,6 +251,19 @@ REFUSED = {
 }
 
 
+def test_a_terminal_shows_how_many_rewards_have_entered(monkeypatch, capsys):
+    """Where it takes long; nothing where there is no terminal, as in tests."""
+    run = made(delta=1e-9)
+    told(run, 40)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(moment, "automatic", lambda: True)
+    told(run, 40)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(moment, "LONG", 0.0)
+    told(run, 40)
+    assert "/128" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_where_the_default_is_refused_another_is_named(name):
     given = {"rule": je.TTUCB(), **REFUSED[name]}
@@ -280,6 +294,8 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "Forecast: " in shown and "proven" in shown and "red > green: log e" in shown
     assert "more rewards, the median" in shown and "the rule of this run" in shown
+    assert "p of an arm: of red being no better than it. It holds for all pairs" in shown
+    assert "p of the answer: of its being wrong." in shown and ", p 0" not in shown
     before = (tmp_path / "mine.live").read_bytes()
     for contents, message in (
         ("red,1,2\n", "row 1 has 3 columns"), ("red,1\nblue,x\n", "reward: got 'x'"),

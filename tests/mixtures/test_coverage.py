@@ -126,7 +126,7 @@ def test_intervals_of_results_hold_where_runs_stop(name):
     """
     instance = je.Instance.unstructured([0.6, 0.4, 0.2], TRUTHS.get(name, TRUTHS["gaussian"])[0])
     if name == "linear":
-        instance = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.6, 0.4])
+        instance = je.Instance([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1.0, 0.2])
     rule = je.TTUCB() if name == "bernoulli" else je.LinGapE()
     result = je.simulate(instance, je.BestArm(), rule,
                          delta=[0.5, 0.1], runs=RUNS, max_samples=2000, record=("means",),
