@@ -75,8 +75,7 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
     Raises:
         UnknownNameError, ArgumentError: as `rule_with`.
     """
-    known = families.known()
-    return families.made(known[_known("family", name, known)], _values(settings))
+    return families.named(_known("family", name, families.known()), _values(settings))
 
 
 def _values(settings: Iterable[str]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ KINDS: dict[str, list[Kind]] = {
     "families": [
         Kind("", "Gaussian GaussianUnknownVariance Bernoulli Logistic Poisson Exponential "
              "OneParameter Recorded"),
-        Kind("families", "GaussianByArm known made settings_of"),
+        Kind("families", "known made named settings_of"),
     ],
     "lower-bound": [
         Kind("", "complexity characteristic_time optimal_allocation optimal_information "

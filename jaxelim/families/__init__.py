@@ -9,7 +9,6 @@ from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.exponential import Exponential
 from jaxelim.families.gaussian import Gaussian
-from jaxelim.families.gaussian_by_arm import GaussianByArm
 from jaxelim.families.logistic import Logistic
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.poisson import Poisson
@@ -21,15 +20,26 @@ KINDS = (
     Bernoulli,
     Poisson,
     Exponential,
-    GaussianByArm,
     GaussianUnknownVariance,
     Logistic,
 )
+_BY_ARM = "gaussian-by-arm"
 
 
 def known() -> dict[str, type[Family]]:
     """Families by name."""
-    return {kind.name: kind for kind in KINDS}
+    return {**{kind().name: kind for kind in KINDS}, _BY_ARM: Gaussian}
+
+
+def named(name: str, settings: Mapping[str, Any]) -> Any:
+    """The family of a name in `known` with these settings.
+
+    Raises:
+        UnknownNameError, ArgumentError: as `made`.
+    """
+    if name == _BY_ARM and "std" not in settings:
+        raise ArgumentError("std", None, f"a value: {name} has no default for it")
+    return made(known()[name], settings)
 
 
 def made(kind: Any, settings: Mapping[str, Any]) -> Any:
@@ -39,13 +49,13 @@ def made(kind: Any, settings: Mapping[str, Any]) -> Any:
         UnknownNameError: it has no setting of such a name.
         ArgumentError: a setting is missing, or the family refuses it.
     """
-    fields = {one.name: one for one in dataclasses.fields(kind) if one.init}
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     for name in settings:
         if name not in fields:
             raise UnknownNameError("setting", name, list(fields))
-    for name, one in fields.items():
-        needed = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-        if needed and name not in settings:
+    for name, field in fields.items():
+        defaults = {field.default, field.default_factory}
+        if defaults == {dataclasses.MISSING} and name not in settings:
             raise ArgumentError(name, None, f"a value: {kind.__name__} has no default for it")
     return kind(**settings)
 
@@ -55,15 +65,17 @@ def settings_of(family: Family) -> dict[str, Any] | None:
     kind: Any = known().get(family.name)
     if type(family) is not kind:
         return None
-    fields = ((one, getattr(family, one.name)) for one in dataclasses.fields(kind) if one.init)
-    return {one.name: value for one, value in fields if value != one.default}
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    values = {field.name: getattr(family, field.name) for field in fields}
+    return {
+        field.name: values[field.name] for field in fields if values[field.name] != field.default
+    }
 
 
 __all__ = [
     "Bernoulli",
     "Exponential",
     "Gaussian",
-    "GaussianByArm",
     "GaussianUnknownVariance",
     "Logistic",
     "OneParameter",
@@ -71,5 +83,6 @@ __all__ = [
     "Recorded",
     "known",
     "made",
+    "named",
     "settings_of",
 ]

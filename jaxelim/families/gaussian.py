@@ -1,12 +1,10 @@
-"""Gaussian rewards, linear and unstructured: X = phi_k . theta + std z, z ~ N(0, 1).
+"""Gaussian rewards of known standard deviations, linear and unstructured.
 
-A run computes in units of std. Users write `Gaussian`. `LinearGaussian` adds what a
-program depends on: the ridge lambda of V = lambda I + sum_k N_k phi_k phi_k', and the
-form of V^-1.
+X = phi_k . theta + std z, z ~ N(0, 1), or independent arms with a std each. What a program
+depends on is in `LinearGaussian`, or in `GaussianByArm`.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,144 +14,301 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.proofs import GAUSSIAN
-from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows, Shape, SymmetricInterval
+from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.contracts.views import Snapshot, Statistics, View
-from jaxelim.evidence.designs import (
-    ArmDesign,
-    Design,
-    DiagonalDesign,
-    LinearContext,
-    SquareDesign,
-)
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.errors import ArgumentError
+from jaxelim.evidence.designs import DiagonalDesign, LinearContext
 from jaxelim.evidence.gaussian import HalfSpaceEvidence, LinearEvidence, refutes
 from jaxelim.families import draws
-from jaxelim.families.gaussian_by_arm import GaussianByArm
-from jaxelim.families.gaussian_mixtures import GaussianMixtures
-from jaxelim.families.noise import refuse_large
+from jaxelim.families.linear_statistics import (
+    REFRESH,
+    InitialStatistics,
+    LinearStatistics,
+    choose_form,
+    may_cancel,
+    recomputed,
+    started,
+    updated,
+)
+from jaxelim.families.mean_mixtures import both_sides
+from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.products import CrossCache
 from jaxelim.families.ridge import ridge_of, warn_of_ridge
-from jaxelim.lanes import PLAIN, LaneOps, index_like
+from jaxelim.lanes import LaneOps
+from jaxelim.mixtures import gaussian, linear
+from jaxelim.mixtures.grid import Grid
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
-FORMS = ("arms", "square", "diagonal")
-BLOCK = 2**17
-"""Largest number of entries of an array of pairs of arms, in `may_cancel`."""
 MOST_ARMS_IN_KERNEL = 200
 """Above this number of arms the steps of all lanes stay in many kernels."""
 LARGEST_IN_KERNEL = 4000
 """Above this size K d of the features a library's products are faster than those in one kernel."""
-REFRESH = 256
-"""Samples between two recomputations of a run's statistics, in float32."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LinearStatistics(Statistics):
-    """The statistics of linear Gaussian rewards."""
-
-    design: Design  # V^-1 in one of three forms
-    theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
-    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
-    products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
-
-    @property
-    def estimated_theta(self) -> Array | None:
-        return self.theta_hat
-
-    def of_one_run(self) -> "LinearStatistics":
-        return dataclasses.replace(self, products=None)
-
-
-@dataclasses.dataclass(frozen=True)
-class InitialStatistics:
-    """Statistics after one pull of each arm, per instance (NumPy, [I, ..])."""
-
-    features: np.ndarray  # [I, K, d]
-    g: np.ndarray  # [I, K]
-    matrix: np.ndarray  # [I, d, K] V^-1 Phi' (arms), [I, d, d] V^-1 (square), [I, 0] (diagonal)
-    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
-
-    @staticmethod
-    def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
-        """Compute them; `form` is one of `FORMS`."""
-        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
-        estimator = v_inv @ np.swapaxes(arms, 1, 2)
-        g = np.einsum("ikd,idk->ik", arms, estimator)
-        none = np.zeros((len(arms), 0))
-        matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
-        return InitialStatistics(arms, g, matrix, estimator)
+_RATIO = 1e6
+"""Bound on the ratio of two standard deviations; their squares are costs, in float32 too."""
 
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Gaussian(GaussianMixtures):
-    """Gaussian rewards of known standard deviation.
+@dataclasses.dataclass(frozen=True, repr=False)
+class Gaussian(OneParameter):
+    """Gaussian rewards of known standard deviations.
 
-    `Gaussian([..])`, with a standard deviation for each arm, makes a `GaussianByArm`:
-    for independent arms, without a ridge.
+    With one std: linear or independent arms, perhaps with a ridge. A run computes in
+    units of std.
+
+    With a std for each arm: independent arms alone. These are unit Gaussians,
+    d(x, y) = (x - y)^2/2 and V = 1, of costs c_k = std[k]^2. A run computes in units of
+    the largest std. The estimates are averages: there is no ridge.
 
     Args:
         std: the standard deviation of the noise, > 0, in the units of the rewards; or
             [K], one for each arm.
 
     Raises:
-        ArgumentError: std is no positive number, and no list of them.
+        ArgumentError: std is no positive number and no list of two or more, or two of a
+            list differ by more than a factor of 1e6.
     """
 
-    std: float = 1.0
-    name: ClassVar[str] = "gaussian"
+    std: Any = 1.0  # a number; or a tuple of numbers, one for each arm
     noise: ClassVar[str] = "normal"
     square: ClassVar[bool] = True
-    structures: ClassVar[tuple[str, ...]] = ("linear", "unstructured")
-    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, Directions, SlackRows, Items)
-
-    def __new__(cls, std: Any = 1.0, *others: Any, **settings: Any) -> Any:
-        by_arm = isinstance(std, list | tuple) or (isinstance(std, np.ndarray) and std.ndim > 0)
-        return GaussianByArm(tuple(std)) if cls is Gaussian and by_arm else super().__new__(cls)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "std", checks.real("std", self.std, low=0, open=True))
+        several = isinstance(self.std, list | tuple) or np.ndim(self.std) > 0
+        std = _each(self.std) if several else checks.real("std", self.std, low=0, open=True)
+        object.__setattr__(self, "std", std)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(std={list(self.std) if self.by_arm else self.std})"
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether each arm has its own standard deviation."""
+        return isinstance(self.std, tuple)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return "gaussian-by-arm" if self.by_arm else "gaussian"
+
+    @property
+    def structures(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("unstructured",) if self.by_arm else ("linear", "unstructured")
+
+    @property
+    def shapes(self) -> tuple[type[Shape], ...]:  # type: ignore[override]
+        of_arms = (Rows, Levels, SlackRows)
+        return of_arms if self.by_arm else (*of_arms, Directions, Items)
+
+    @property
+    def scale(self) -> float:
+        return max(self.std) if self.by_arm else self.std
+
+    @property
+    def _unit(self) -> float:
+        """The unit of the means that methods take, in that of the rewards."""
+        return 1.0 if self.by_arm else self.std
 
     def has(self, method: str) -> bool:
-        return method == "design" or super().has(method)
+        """As of the base; with one std there is a design, and no divergence of an arm."""
+        if self.by_arm:
+            return super().has(method)
+        own = hasattr(Family, method) or method == "log_mixture"
+        return method == "design" or (own and method != "log_e_above" and super().has(method))
 
     def law(self) -> str:
         return GAUSSIAN
 
-    @property
-    def scale(self) -> float:
-        return self.std
+    def for_arms(self, arms: int) -> "Gaussian":
+        if not self.by_arm:
+            return self
+        return dataclasses.replace(self, std=tuple(np.resize(self.std, arms).tolist()))
 
-    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float:
+    def check_arms(self, arms: "Arms") -> None:
+        if self.by_arm and arms.K != len(self.std):
+            allowed = f"a family with one std for each of the {arms.K} arms"
+            raise ArgumentError("family", self, allowed, f"it has {len(self.std)}")
+
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         """The ridge as given; for None that of a `LinearThreshold`, else 0."""
+        if self.by_arm:
+            return super().ridge_of(ridge, instance, threshold)
         return ridge_of(ridge, instance, threshold)
 
     def warn(self, ridge: float | None, instance: "Arms", threshold: Callable, delta: float):
-        warn_of_ridge(ridge or 0.0, instance, threshold, delta)
+        if not self.by_arm:
+            warn_of_ridge(ridge or 0.0, instance, threshold, delta)
 
     def forms(self, instance: "Arms", problem: Problem) -> tuple[str, ...]:
         """The forms of V^-1 that are exact."""
+        if self.by_arm:
+            return ()
         allowed = ["diagonal"] if instance.structure == "unstructured" else []
-        allowed += [one for one in ("arms", "square") if one == "square" or not problem.uses_theta]
-        return tuple(allowed)
+        return (*allowed, *(["square"] if problem.uses_theta else ["arms", "square"]))
 
-    def settled(
-        self, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
+    def settled(self, **job: Any) -> "Gaussian":
+        """The family of a job's program: see `LinearGaussian.of`, or in units of the scale."""
+        if self.by_arm:
+            return GaussianByArm(tuple(std / self.scale for std in self.std), self.scale)
+        return LinearGaussian.of(self.std, **job)
+
+    def plain(self) -> "Gaussian":
+        return Gaussian((1.0, 1.0)) if self.by_arm else Gaussian()
+
+    def nature(self, instance: "Instance") -> Any:
+        """With one std the means in its units, [I, K]; else means and stds, [I, K] each."""
+        if self.by_arm:
+            means = super().nature(instance) / self._unit
+            return {"mean": means, "std": np.broadcast_to(np.array(self.std), means.shape)}
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
+        return np.einsum("ikd,id->ik", arms, theta)
+
+    def draw(self, lanes: LaneOps, nature: Any, arm: Array, pull: Array, noise: Array) -> Array:
+        """mu + std z, z the noise."""
+        if self.by_arm:
+            return lanes.take(nature["mean"], arm) + lanes.take(nature["std"], arm) * noise
+        return lanes.take(nature, arm) + noise
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> Any:  # fmt: skip
+        """With one std in its units: theta and offsets over the standard deviation."""
+        if self.by_arm:
+            return super().truth(features, theta, scales, directions, offsets, slack)
+        assert features is not None
+        return HalfSpaceEvidence.of(features, theta, directions, offsets)
+
+    # Independent arms.
+
+    def costs(self, means: Array) -> Array | None:
+        """std^2: of the shape of means, [K] or [K, B]; None with one std, the unit."""
+        if not self.by_arm:
+            return None
+        squares = np.square(self.std).reshape(-1, *[1] * (means.ndim - 1))
+        return jnp.broadcast_to(jnp.asarray(squares, means.dtype), means.shape)
+
+    def divergence(self, x: Array, y: Array) -> Array:
+        """(x - y)^2/2."""
+        return (x - y) ** 2 / 2
+
+    def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
+        """up^2/2, down^2/2 and 1."""
+        return up**2 / 2, down**2 / 2, jnp.ones_like(up)
+
+    def variance(self, y: Array) -> Array:
+        """1; that of arm k's rewards is this times its cost."""
+        return jnp.ones_like(y)
+
+    def bracket(self, mean: Array, radius: Array) -> tuple[Array, Array]:
+        """The bounds, mean -+ sqrt(2 radius)."""
+        reach = jnp.sqrt(2 * radius)
+        return mean - reach, mean + reach
+
+    def pair(self, n_a: Array, a: Array, n_b: Array, b: Array) -> Array:
+        """(a - b)^2/(2 (1/n_a + 1/n_b)) for a > b, else 0."""
+        return jnp.maximum(a - b, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """N(m_k, std_k^2/N_k): the prior is flat."""
+        return means + draws.normal(key, means) / jnp.sqrt(self.precision(means, counts))
+
+    def slack_middle(
+        self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float | Array
+    ) -> tuple[Array, Array]:
+        """a less a share of a - b + slack, and slack more."""
+        x = a - (a - b + slack) * (n_b / (n_a + n_b))
+        return x, x + slack
+
+    def slack_pair(self, n_a: Array, a: Array, n_b: Array, b: Array, slack: float) -> Array:
+        """(a - b + slack)^2/(2 (1/n_a + 1/n_b)) for a > b - slack, else 0."""
+        return jnp.maximum((a - b) + slack, 0) ** 2 / (2 * (1 / n_a + 1 / n_b))
+
+    def interval(self, seen: View, means: Array, beta: Array) -> SymmetricInterval:
+        """means -+ std sqrt(2 beta/counts)."""
+        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / self.precision(means, seen.counts)))
+
+    # Mixtures.
+
+    def check_prior(self, grid: Grid) -> None:
+        """Refuse a mean or a standard deviation more than 1e12 times those of the rewards."""
+        std = self.std if self.by_arm else (self.std,)
+        gaussian.check_prior(grid, min(std), max(std))
+
+    def weighed(self, grid: Grid, counts: Array, means: Array) -> gaussian.Weighed:
+        """What each prior makes of the arms: [.., J]; with one std means are in its units."""
+        costs = self.costs(means)
+        return gaussian.weighed(grid, counts, means, 1.0 if costs is None else costs, self._unit)
+
+    def log_mixture(self, counts: Array, means: Array, at: Array, grid: Grid) -> Array:
+        """N^2 (m - at)^2/(2 (N + c) std^2) - log(1 + N/c)/2: [.., J], in the units of `weighed`."""
+        return self.weighed(grid, counts, means).log_mixture(means, at)
+
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        """Closed forms of independent arms."""
+        means, arms = stats.means, self.weighed(grid, stats.counts, stats.means)
+        if isinstance(shape, Rows):
+            a, b = both_sides(shape, space.lanes, means)
+            precision = both_sides(shape, space.lanes, arms.precision)
+            price = both_sides(shape, space.lanes, arms.price)
+            own, other = (gaussian.Weighed(precision[end], price[end]) for end in (0, 1))
+            value = gaussian.pair(grid, a - b + shape.slack, own, other)
+        elif isinstance(shape, Levels):
+            off = jnp.where(shape.above, means - shape.level, shape.level - means)
+            value = gaussian.apart(grid, off, arms.precision, arms.price)
+        else:
+            margin = shape.margin(space, means, stats.estimated_theta)  # type: ignore[arg-type]
+            value = gaussian.half_space(grid, margin, shape.directions(space), arms)  # type: ignore[arg-type]
+        return jnp.where(shape.exists, value, -jnp.inf)
+
+    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        return jnp.full(shape.exists.shape, jnp.inf)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class GaussianByArm(Gaussian):
+    """Arms with a std each in a program: `std` and means are in the unit."""
+
+    unit: float = 1.0
+
+    @property
+    def _unit(self) -> float:
+        return self.unit
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class LinearGaussian(Gaussian):
+    """Rewards of one standard deviation, with all that a program depends on."""
+
+    ridge: float = 0.0
+    form: str = "diagonal"
+    cancellation_safe: bool = False  # squared distances are formed from phi_i - phi_j
+    keeps_theta: bool = False
+    keeps_sums: bool = False
+    keeps_products: bool = False
+    tuned: bool = True  # for a CPU
+    refresh: int | None = REFRESH
+    optimization: str | None = None
+
+    @staticmethod
+    def of(
+        std: float, *, instance: "Arms", problem: Problem, ridge: float, max_samples: int,
         form: str | None, sums: bool, theta: bool, tuned: bool,
     ) -> "LinearGaussian":  # fmt: skip
         """The family of a job's program.
 
         Args:
+            std: the standard deviation of the noise.
             instance, problem, ridge, max_samples: the job's.
-            form: one of `FORMS`; None: the cheapest that is exact.
+            form: of V^-1; None: the cheapest that is exact.
             sums: whether the rule reads reward sums.
             theta: whether a log reads theta_hat.
             tuned: whether the program is for a CPU.
@@ -161,7 +316,7 @@ class Gaussian(GaussianMixtures):
         cancellation_safe = may_cancel(instance, ridge, min(max_samples, 10_000))
         form = form or choose_form(instance, problem.uses_theta, cancellation_safe)
         return LinearGaussian(
-            std=self.std,
+            std=std,
             ridge=ridge,
             form=form,
             cancellation_safe=cancellation_safe,
@@ -174,58 +329,6 @@ class Gaussian(GaussianMixtures):
             # diagonal form. The form alone decides: programs must not depend on the number of runs.
             optimization=None if form == "diagonal" else "1",
         )
-
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        refuse_large(noise, precision)
-
-    def nature(self, instance: "Instance") -> np.ndarray:
-        """The means in units of std: [I, K]."""
-        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-        theta = np.reshape(instance.theta, (-1, instance.d)) / instance.noise_std
-        return np.einsum("ikd,id->ik", arms, theta)
-
-    def draw(self, lanes: LaneOps, nature: Array, arm: Array, pull: Array, noise: Array) -> Array:
-        return lanes.take(nature, arm) + noise
-
-    def plain(self) -> "Gaussian":
-        return Gaussian()
-
-    def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> HalfSpaceEvidence:  # fmt: skip
-        """In units of the noise: theta and offsets over its standard deviation."""
-        assert features is not None
-        return HalfSpaceEvidence.of(features, theta, directions, offsets)
-
-    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
-        """means -+ sqrt(2 beta/counts)."""
-        return SymmetricInterval.of(means, jnp.sqrt(2 * beta / seen.counts))
-
-    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
-        """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
-        return means + draws.normal(key, means) / jnp.sqrt(counts + self.ridge)
-
-    def share(self, seen: View, i: Array, k: Array) -> Array:
-        """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""
-        n_i, n_k = (seen.lanes.take(seen.counts, j) + self.ridge for j in (i, k))
-        return n_k / (n_i + n_k)
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class LinearGaussian(Gaussian):
-    """The family with all that a program depends on; made by `Gaussian.settled`."""
-
-    ridge: float = 0.0
-    form: str = "diagonal"
-    cancellation_safe: bool = False  # squared distances are formed from phi_i - phi_j
-    keeps_theta: bool = False
-    keeps_sums: bool = False
-    keeps_products: bool = False
-    tuned: bool = True  # for a CPU
-    refresh: int | None = REFRESH
-    optimization: str | None = None
 
     def one_kernel(self, instance: "Arms", problem: Problem) -> bool:
         if instance.K > MOST_ARMS_IN_KERNEL or self.cancellation_safe:
@@ -248,71 +351,14 @@ class LinearGaussian(Gaussian):
     def start(
         self, space: LinearContext, problem: Problem, tables: dict, rewards: Array
     ) -> LinearStatistics:
-        k, b = rewards.shape
-        if space.features.ndim == 3:
-            theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
-            own = lambda table: table  # noqa: E731
-        else:
-            theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
-            own = lambda table: jnp.broadcast_to(table[..., None], (*table.shape, b))  # noqa: E731
-        means, g = space.over_arms(theta_hat), own(tables["g"])
-        if self.form == "diagonal":
-            design = DiagonalDesign(g)
-        else:
-            kind = ArmDesign if self.form == "arms" else SquareDesign
-            design = kind(g, own(tables["matrix"]))
-        single = means.dtype == jnp.float32
-        stats = LinearStatistics(
-            t=jnp.full((b,), k, jnp.int32),
-            counts=jnp.ones_like(means),
-            means=means,
-            design=design,
-            theta_hat=theta_hat if self.keeps_theta else None,
-            reward_sums=rewards if self.keeps_sums or single else None,
-            lost=jnp.zeros_like(rewards) if single else None,
-            products=None,
-        )
+        stats = started(space, tables, rewards, self.form, self.keeps_theta, self.keeps_sums)
         rows = Snapshot.of(self, problem, space, stats).shape.rows()
         if rows is None or not self.keeps_products:
             return stats
-        return dataclasses.replace(stats, products=CrossCache.nothing(rows, means))
+        return dataclasses.replace(stats, products=CrossCache.nothing(rows, stats.means))
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
-        """The statistics after one more sample.
-
-        Where `go` does not hold the sample has weight 0, which leaves every number as
-        it is. That is cheaper than a `where` over the entries of two designs.
-        """
-        stats: LinearStatistics = seen.stats  # type: ignore[assignment]
-        evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
-        space, lanes = evidence.space, seen.lanes
-        design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
-        surprise = reward - lanes.take(stats.means, arm)
-        chosen = (index_like(stats.means) == arm) & go
-        theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
-        sums, lost, products = stats.reward_sums, stats.lost, stats.products
-        if sums is not None and lost is not None:
-            exact = reward - lanes.take(lost, arm)
-            before = lanes.take(sums, arm)
-            after = before + exact
-            lost = jnp.where(chosen, (after - before) - exact, lost)
-            sums = jnp.where(chosen, after, sums)
-        elif sums is not None:
-            sums = sums + jnp.where(chosen, reward, 0)
-        if products is not None:
-            rows = seen.shape.rows()
-            assert rows is not None
-            products = CrossCache(rows, evidence.cross).after(space, along, arm)
-        return LinearStatistics(
-            t=stats.t + go.astype(jnp.int32),
-            counts=stats.counts + chosen.astype(stats.means.dtype),
-            means=stats.means + along * surprise,
-            design=design,
-            theta_hat=theta_hat,
-            reward_sums=sums,
-            lost=lost,
-            products=products,
-        )
+        return updated(seen, arm, reward, go)
 
     def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
         """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
@@ -326,92 +372,37 @@ class LinearGaussian(Gaussian):
             cross = stats.products.of(space, stats.design, rows).cross
         return LinearEvidence.of(space, shape, stats.design, stats.means, stats.theta_hat, cross)
 
+    def log_e(self, space: LinearContext, stats: Any, shape: Shape, grid: Grid) -> Array:
+        """Closed forms; the design has no ridge. Linear arms: see `jaxelim.mixtures.linear`."""
+        if isinstance(stats.design, DiagonalDesign):
+            return super().log_e(space, stats, shape, grid)
+        margin = shape.margin(space, stats.means, stats.theta_hat)
+        of_pieces = grid, margin, shape.directions(space), space.features, stats.counts
+        return jnp.where(shape.exists, linear.half_spaces(*of_pieces), -jnp.inf)
+
+    def posterior(self, key: Array, counts: Array, means: Array) -> Array:
+        """Independent arms: N(m_k, 1/(N_k + ridge)); the prior is flat without a ridge."""
+        return means + draws.normal(key, means) / jnp.sqrt(counts + self.ridge)
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """Independent arms: (N_k + ridge)/(N_i + N_k + 2 ridge). (You, Qin, Wang & Yang 2023.)"""
+        n_i, n_k = (seen.lanes.take(seen.counts, j) + self.ridge for j in (i, k))
+        return n_k / (n_i + n_k)
+
     def refuted_pairs(self, seen: Snapshot, arms: Any, beta: Array) -> list[tuple[Array, Array]]:
         evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
         pairs = [(i, evidence.loosened(x), norm) for i, x, norm in evidence.pairs(arms)]
         return [(i, refutes(margin, norm, beta)) for i, margin, norm in pairs]
 
 
-def choose_form(instance: "Arms", uses_theta: bool, cancellation_safe: bool) -> str:
-    """The cheapest form of the design that is exact for this instance."""
-    if instance.structure == "unstructured":
-        return "diagonal"
-    if uses_theta or cancellation_safe or instance.K > 2 * instance.d:
-        return "square"
-    return "arms"
+def _each(std: Any) -> tuple[float, ...]:
+    """The standard deviations of the arms.
 
-
-def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
-    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
-
-    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
-    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
-    forms. Identity features never cancel.
+    Raises:
+        ArgumentError: they are no such list.
     """
-    if instance.structure == "unstructured":
-        return False
-    arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
-    for features in arms:
-        norms = np.sum(features**2, 1)
-        eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
-        condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
-        # Pulls rarely reach the worst conditioning, so its square root is taken.
-        least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
-        rows = max(1, BLOCK // instance.K)
-        for i in range(0, instance.K, rows):
-            if _nearer(features, norms, i, min(i + rows, instance.K), least):
-                return True
-    return False
-
-
-def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
-    """Whether ||phi_i - phi_j||^2 < least for two arms that are not identical.
-
-    Here start <= i < stop and j >= start.
-    """
-    sums = norms[start:stop, None] + norms[start:]
-    squares = sums - 2 * (features[start:stop] @ features[start:].T)
-    cancelled = squares <= 1e-6 * sums
-    if np.any((squares < least) & ~cancelled):  # identical arms are all among `cancelled`
-        return True
-    i, j = np.nonzero(cancelled)
-    pairs = max(1, BLOCK // features.shape[1])
-    for at in range(0, i.size, pairs):
-        y = features[start + i[at : at + pairs]] - features[start + j[at : at + pairs]]
-        if np.any((np.sum(y**2, 1) < least) & np.any(y != 0, 1)):
-            return True
-    return False
-
-
-def recomputed(
-    features: Array, stats: LinearStatistics, ridge: float, lanes: LaneOps = PLAIN
-) -> LinearStatistics:
-    """Recompute one run's statistics from its counts and reward sums; features [K, d].
-
-    Computes in float64, which discards the drift of float32 updates.
-    """
-    assert stats.reward_sums is not None and stats.lost is not None
-    dtype = stats.means.dtype
-    given = features, stats.counts, stats.reward_sums, stats.lost
-    phi, counts, sums, lost = (x.astype(jnp.float64) for x in given)
-    sums = sums - lost
-    dot = functools.partial(jnp.matmul, precision="highest")
-    if isinstance(stats.design, DiagonalDesign):
-        g = 1 / (ridge + counts)
-        means = theta_hat = g * sums
-        design = DiagonalDesign(g)
-    else:
-        v = dot(phi.T, counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
-        v_inv = lanes.inverse(v)
-        w = dot(v_inv, phi.T)
-        theta_hat = dot(w, sums)
-        means = dot(phi, theta_hat)
-        g = jnp.sum(phi.T * w, 0)
-        arms = isinstance(stats.design, ArmDesign)
-        design = ArmDesign(g, w) if arms else SquareDesign(g, v_inv)
-    design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
-    theta_hat = None if stats.theta_hat is None else theta_hat
-    products = None if stats.products is None else stats.products.forgotten()
-    return dataclasses.replace(
-        stats, means=means, design=design, theta_hat=theta_hat, products=products
-    )
+    several = checks.real_array("std", list(std), ndim=1)
+    if len(several) < 2 or several.min() <= 0 or several.max() > _RATIO * several.min():
+        allowed = "a number above 0, or one for each arm, at most 1e6 times one another"
+        raise ArgumentError("std", std, allowed)
+    return tuple(several.tolist())

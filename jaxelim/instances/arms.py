@@ -135,7 +135,7 @@ class Arms:
     @property
     def family_settings(self) -> dict[str, object]:
         """The family's entries in a result's settings."""
-        if type(self.family) is Gaussian:
+        if type(self.family) is Gaussian and not self.family.by_arm:
             return {"noise_std": self.family.std}
         return {"family": repr(self.family)}
 

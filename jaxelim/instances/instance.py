@@ -280,7 +280,7 @@ class Instance(Arms):
             UnsupportedError: a family that a file cannot name, such as one of one's own.
             OSError: the file cannot be written.
         """
-        gaussian = type(self.family) is Gaussian
+        gaussian = type(self.family) is Gaussian and not self.family.by_arm
         name, settings = self.family.name, settings_of(self.family)
         if not gaussian and settings is None:
             allowed = f"one that load_instance knows: {', '.join(known())}"

@@ -190,7 +190,7 @@ def _family(given: Any) -> families.Family:
     if isinstance(given, dict) and "name" in given:
         settings = {key: value for key, value in given.items() if key != "name"}
         given = given["name"]
-    return families.made(known[checks.choice("family", given, tuple(known))], settings)
+    return families.named(checks.choice("family", given, tuple(known)), settings)
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def canonical(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: canonical(entry) for key, entry in value.items()}
     if isinstance(value, Instance):
-        gaussian = type(value.family) is Gaussian
+        gaussian = type(value.family) is Gaussian and not value.family.by_arm
         family = {"noise_std": value.noise_std} if gaussian else {"family": canonical(value.family)}
         return {"arms": canonical(value.arms), "theta": canonical(value.theta), **family}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -13,7 +13,8 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import Snapshot
 from jaxelim.errors import UnsupportedError
 from jaxelim.evidence.designs import SquareDesign
-from jaxelim.families.gaussian import LinearGaussian, LinearStatistics
+from jaxelim.families.gaussian import LinearGaussian
+from jaxelim.families.linear_statistics import LinearStatistics
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.lanewise import in_lanes

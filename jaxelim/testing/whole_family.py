@@ -69,7 +69,7 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
     seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
     if isinstance(family, Recorded):
         return _check_recorded(family, seed, draws)
-    if not isinstance(family, OneParameter):
+    if not (isinstance(family, OneParameter) and family.has("divergence")):
         return _check_other_family(family, seed, draws)
     parts: tuple[tuple[str, Callable[..., str]], ...] = (
         ("divergence or variance", family_checks.check_divergence),
@@ -89,7 +89,8 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
 def _check_other_family(family: Any, seed: int, draws: int) -> Report:
     """`check_family` for a family that is no `OneParameter`."""
     kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
-    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+    own = other_family_checks.complete(family) and not isinstance(family, OneParameter)
+    require(own, f"{family!r} is not {kinds}")
     parts = (
         ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
         ("start or update", family_checks.check_update),

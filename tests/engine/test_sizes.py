@@ -11,7 +11,7 @@ import pytest
 import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
-from jaxelim.families import gaussian
+from jaxelim.families import linear_statistics as gaussian
 from jaxelim.lanes import LaneOps, places_type
 from jaxelim.simulation import memory, plan
 from tests.calls import checked

@@ -11,7 +11,7 @@ import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import ArmDesign, LinearContext, SquareDesign
-from jaxelim.families import gaussian
+from jaxelim.families import linear_statistics as gaussian
 from jaxelim.families.products import CrossCache
 from jaxelim.lanes import LaneOps
 from jaxelim.testing import check_problem

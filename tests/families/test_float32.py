@@ -10,7 +10,7 @@ from benchmarks.precision import parting, z_score
 from jaxelim import engine, scope
 from jaxelim.evidence.designs import ArmDesign, DiagonalDesign, LinearContext, SquareDesign
 from jaxelim.families import gaussian
-from jaxelim.families.gaussian import LinearStatistics, recomputed
+from jaxelim.families.linear_statistics import LinearStatistics, recomputed
 from jaxelim.lanes import LaneOps
 
 RNG = np.random.default_rng(32)

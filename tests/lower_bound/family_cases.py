@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import xlogy
 
-from jaxelim.families import Bernoulli, Exponential, GaussianByArm, Poisson
+from jaxelim.families import Bernoulli, Exponential, Gaussian, Poisson
 from jaxelim.problems import Thresholding
 
 STD = (1.0, 2.0, 0.5, 1.5, 0.8)
@@ -20,12 +20,12 @@ DIVERGENCE = {
     "exponential": lambda x, y: x / y - 1 - np.log(x / y),
     "gaussian-by-arm": lambda x, y: (x - y) ** 2 / 2,
 }
-FAMILIES = {one.name: one for one in (Bernoulli(), Poisson(), Exponential(), GaussianByArm(STD))}
+FAMILIES = {one.name: one for one in (Bernoulli(), Poisson(), Exponential(), Gaussian(STD))}
 
 
 def costs(family, K):
     """c_k: [K]."""
-    return np.square(family.std) if isinstance(family, GaussianByArm) else np.ones(K)
+    return np.square(family.std) if isinstance(family, Gaussian) else np.ones(K)
 
 
 def pieces(problem, means):

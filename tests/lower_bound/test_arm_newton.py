@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxelim import scope
-from jaxelim.families import Bernoulli, Exponential, GaussianByArm, Poisson
+from jaxelim.families import Bernoulli, Exponential, Gaussian, Poisson
 from jaxelim.saddle import best_arm as arm_newton
 
 FAMILY = Bernoulli()
@@ -112,7 +112,7 @@ def test_bisection_finds_the_same(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "family", [Bernoulli(), Poisson(), Exponential(), GaussianByArm((1.0, 1.0))], ids=repr
+    "family", [Bernoulli(), Poisson(), Exponential(), Gaussian((1.0, 1.0))], ids=repr
 )
 @pytest.mark.parametrize("K", [2, 20])
 def test_hard_instances(family, K):

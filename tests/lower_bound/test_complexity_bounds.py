@@ -7,7 +7,7 @@ import pytest
 
 from jaxelim import lower_bound as cx
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families import GaussianByArm
+from jaxelim.families import Gaussian
 from jaxelim.instances import two_dimensional
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.bounds import first_time, heuristic, region_of, stopping_difference
@@ -214,7 +214,7 @@ def test_bounds_with_a_standard_deviation_for_each_arm():
         def half_spaces(self, arms, theta):
             return np.array([[1.0, -1, 0], [1, 0, -1]]), np.zeros(2)
 
-    by_arm = Instance.unstructured(means, GaussianByArm(tuple(std)))
+    by_arm = Instance.unstructured(means, Gaussian(tuple(std)))
     linear = Instance(np.diag(1 / std), means)
     one = cx.elimination_bounds(by_arm, BestArm(), 0.05, regret=lambda t: 1e-3 * math.log(t))
     other = cx.elimination_bounds(linear, Pairs(), 0.05, regret=lambda t: 1e-3 * math.log(t))

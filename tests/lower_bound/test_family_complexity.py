@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import jaxelim as je
 from jaxelim import cli
-from jaxelim.families import Bernoulli, Exponential, GaussianByArm, Poisson
+from jaxelim.families import Bernoulli, Exponential, Gaussian, Poisson
 from jaxelim.lower_bound import allocation_value, complexity, oracle_weights
 from tests.lower_bound.family_cases import FAMILIES, information, means_of
 
@@ -92,7 +92,7 @@ def test_against_a_general_optimiser(family, problem):
 def test_equal_gaussian_arms_against_the_linear_solver(problem):
     means = means_of(Exponential(), problem, 5, 8)
     other = complexity(arms(means, je.Gaussian(1.5)), problem, 1e-11)
-    found = complexity(arms(means, GaussianByArm([1.5] * 5)), problem, 1e-11)
+    found = complexity(arms(means, Gaussian([1.5] * 5)), problem, 1e-11)
     np.testing.assert_allclose(found.value, other.value, rtol=1e-10)
     np.testing.assert_allclose(found.allocation, other.allocation, atol=1e-5)
 
@@ -111,7 +111,7 @@ def test_near_ties_approach_gaussians(centre, size, problem):
     found = complexity(arms(means, Bernoulli()), problem, 1e-9)
     assert found.converged.all() and found.gap.max() <= 1e-9
     for m, value, relative in zip(means, found.value, size, strict=True):
-        gaussian = arms(m, GaussianByArm(np.sqrt(m * (1 - m)).tolist()))
+        gaussian = arms(m, Gaussian(np.sqrt(m * (1 - m)).tolist()))
         other = complexity(gaussian, problem, 1e-9).value
         assert abs(value / other - 1) < 20 * relative + 3e-9
 

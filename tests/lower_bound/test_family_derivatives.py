@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.families import Bernoulli, GaussianByArm, Poisson
+from jaxelim.families import Bernoulli, Gaussian, Poisson
 from jaxelim.lower_bound import (
     characteristic_time,
     complexity,
@@ -99,7 +99,7 @@ def test_arms_without_features_are_unit_vectors():
     np.testing.assert_allclose(
         plain, optimal_information(np.eye(5), MEANS, problem), rtol=1e-12
     )
-    family = GaussianByArm(std)
+    family = Gaussian(std)
     found = optimal_information(None, MEANS, problem, family=family)
     np.testing.assert_allclose(found, complexity(arms(MEANS, family), problem).value, rtol=1e-9)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
-from jaxelim.families import GaussianByArm
+from jaxelim.families import Gaussian
 from jaxelim.lanes import LaneOps
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
@@ -104,7 +104,7 @@ def test_ties_share_and_one_arm_takes_all():
 def test_equal_to_newtons_method_of_other_families():
     means, counted = cases(6, 64, 6)
     std = np.array([1.0, 0.2, 3.0, 0.7, 1.5, 0.9])
-    family = GaussianByArm(tuple(std))
+    family = Gaussian(tuple(std))
     with scope.engine():
         c = jnp.asarray(std**2)
         newton = jax.jit(lambda m, n: best_arm_weights(family, m, c, counted=n))(means, counted)

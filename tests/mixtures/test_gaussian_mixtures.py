@@ -14,7 +14,8 @@ from jaxelim.contracts.shapes import Directions, Levels, Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import DiagonalDesign, LinearContext, SquareDesign
-from jaxelim.families.gaussian import LinearStatistics
+from jaxelim.families.gaussian import LinearGaussian
+from jaxelim.families.linear_statistics import LinearStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures.grid import Grid
 from tests.mixtures import cases
@@ -58,7 +59,7 @@ def pair_value(margin, n, price, i):
 def test_pairs_slack_rows_and_levels(std):
     rng = np.random.default_rng(0)
     counts, means = arms_of(rng)
-    family = je.Gaussian() if std is None else je.Gaussian(list(std))
+    family = LinearGaussian() if std is None else je.Gaussian(list(std))
     n, price = by_strength(counts, 1.0 if std is None else np.array(std))
     others = np.arange(6) != 2
     with scope.engine():
@@ -97,9 +98,9 @@ def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
             shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
             args = space_of(np.eye(2)), statistics(counts, means), shape
             for j, c in enumerate(C):
-                found = np.asarray(je.Gaussian().log_e(*args, Grid((c,))))[1]
+                found = np.asarray(LinearGaussian().log_e(*args, Grid((c,))))[1]
                 assert abs(found - each[:, j].min()) < 1e-6 * (1 + abs(found))
-            found = np.asarray(je.Gaussian().log_e(*args, Grid()))[1]
+            found = np.asarray(LinearGaussian().log_e(*args, Grid()))[1]
         assert found <= cases.mean_exp(each).min() + 1e-9
 
 
@@ -116,7 +117,7 @@ def test_a_fixed_prior_in_units_of_the_rewards():
         other = np.asarray(by_arm.log_mixture(*given, Grid(prior=prior)))[:, 0]
         shape = Rows(jnp.int32(0), jnp.asarray([False] + [True] * 5))
         args = space_of(np.eye(6)), statistics(counts, means), shape, Grid(prior=prior)
-        pair = np.asarray(je.Gaussian(2.0).log_e(*args))[1:]
+        pair = np.asarray(LinearGaussian(2.0).log_e(*args))[1:]
     np.testing.assert_allclose(found, known, rtol=1e-10)
     np.testing.assert_allclose(other, known, rtol=1e-10)
     for k in range(1, 6):
@@ -146,7 +147,7 @@ def test_half_spaces_of_independent_arms():
     with scope.engine():
         shape = Directions(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
         args = space_of(np.eye(6)), statistics(counts, means), shape, Grid()
-        found = np.asarray(je.Gaussian().log_e(*args))
+        found = np.asarray(LinearGaussian().log_e(*args))
     known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
     assert np.isfinite(known).any()
     np.testing.assert_allclose(found, known, rtol=1e-10)
@@ -182,7 +183,7 @@ def test_linear_arms_items_and_half_spaces():
 
         @jax.jit
         def e(space, shape):
-            return je.Gaussian().log_e(space, stats, shape, Grid())
+            return LinearGaussian().log_e(space, stats, shape, Grid())
 
         plain, others = space_of(features), jnp.arange(9) != first
         found = {
@@ -195,7 +196,7 @@ def test_linear_arms_items_and_half_spaces():
             ),
         }
         with pytest.raises(ArgumentError, match="prior"):
-            je.Gaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
+            LinearGaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
     sign = np.where(means > 0.2, 1, -1)
     known = {
         "rows": (features[first] - features, means[first] - means),
@@ -215,10 +216,10 @@ def test_linear_identity_features_have_the_prior_of_all_arms():
     with scope.engine():
         shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
         space, stats = space_of(np.eye(3)), statistics(counts, means)
-        alone = np.asarray(je.Gaussian().log_e(space, stats, shape, Grid((10.0,))))
+        alone = np.asarray(LinearGaussian().log_e(space, stats, shape, Grid((10.0,))))
         square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))
         stats = dataclasses.replace(stats, design=square)
-        linear = np.asarray(je.Gaussian().log_e(space, stats, shape, Grid((10.0,))))
+        linear = np.asarray(LinearGaussian().log_e(space, stats, shape, Grid((10.0,))))
     price = np.log1p(counts / 10) / 2
     np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
 

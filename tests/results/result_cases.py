@@ -97,8 +97,8 @@ PROBLEMS = [
     je.Thresholding(-1 / 3),
 ]
 FAMILIES = [
-    *(kind((0.1, 0.2, 0.3)) if kind.name == "gaussian-by-arm" else kind()
-      for kind in families.KINDS),
+    *(kind() for kind in families.KINDS),
+    je.Gaussian((0.1, 0.2, 0.3)),
     je.Gaussian(0.1 + 0.2),
     je.GaussianUnknownVariance((0.5, 1.0, 2.0)),
 ]  # fmt: skip

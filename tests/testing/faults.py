@@ -12,7 +12,7 @@ import numpy as np
 
 import jaxelim as je
 from jaxelim.evidence.exponential import ArmEvidence, PairEvidence, evidence_of
-from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.gaussian import Gaussian
 from jaxelim.lanes import index_like
 from jaxelim.problems.lanewise import OrderedPairs, made_from
 from tests.families.family_cases import Geometric
@@ -242,7 +242,7 @@ PROBLEMS = {
 # Families: unit Gaussians, or geometric rewards, with one method in place of the right one.
 
 
-class _Arms(GaussianByArm):
+class _Arms(Gaussian):
     """Gaussians whose `for_arms` keeps the class."""
 
     def for_arms(self, arms):
@@ -332,8 +332,8 @@ FAMILIES = {
     "divergence too large by 10%, variance to match": Fault("family", family(
         divergence=lambda self, x, y: 1.1 * (x - y) ** 2 / 2,
         variance=lambda self, y: jnp.ones_like(y) / 1.1,
-        bracket=lambda self, mean, r: GaussianByArm.bracket(self, mean, r / 1.1),
-        pair=lambda self, *of: 1.1 * GaussianByArm.pair(self, *of)), "have variance"),
+        bracket=lambda self, mean, r: Gaussian.bracket(self, mean, r / 1.1),
+        pair=lambda self, *of: 1.1 * Gaussian.pair(self, *of)), "have variance"),
     "Gaussians of two variances by turns, 0.95 and 1.05": Fault(
         "family", family(draw=_drawn(_mixed))),
     "Laplace rewards under unknown variance": Fault("family", dataclasses.make_dataclass(

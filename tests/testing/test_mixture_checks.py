@@ -8,12 +8,12 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.families.gaussian_by_arm import GaussianByArm
+from jaxelim.families.gaussian import Gaussian
 from jaxelim.testing import ContractError
 from jaxelim.testing.mixture_checks import check_mixture
 
 DRAWS = 40_000
-RIGHT = GaussianByArm.log_mixture
+RIGHT = Gaussian.log_mixture
 
 
 def checked(family) -> str:
@@ -34,7 +34,7 @@ def _with_the_largest(self, counts, means, at, grid):
 def faulty(log_mixture):
     """Gaussians by arm with another `log_mixture`."""
     members = {"log_mixture": log_mixture, "for_arms": _for_arms}
-    kind = dataclasses.make_dataclass("Faulty", [], bases=(GaussianByArm,), namespace=members,
+    kind = dataclasses.make_dataclass("Faulty", [], bases=(Gaussian,), namespace=members,
                                       frozen=True, repr=False)  # fmt: skip
     return kind((1.0, 2.0))
 

@@ -36,6 +36,7 @@ _KEPT = ("seed", "max_samples", "initial_pulls", "ridge", "noise", "noise_sha256
 _OTHER_NAMES = {
     "jaxelim.EpsilonBestArm": "jaxelim.BestArm",
     "jaxelim.BestItem": "jaxelim.BestArm",
+    "jaxelim.GaussianByArm": "jaxelim.Gaussian",
 }
 """Names that files may have for a class."""
 

@@ -1,0 +1,237 @@
+"""The statistics of linear Gaussian rewards, in units of std.
+
+V = lambda I + sum_k N_k phi_k phi_k', lambda the ridge; V^-1 is kept in one of three forms.
+"""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts.views import Snapshot, Statistics
+from jaxelim.evidence.designs import (
+    ArmDesign,
+    Design,
+    DiagonalDesign,
+    LinearContext,
+    SquareDesign,
+)
+from jaxelim.evidence.gaussian import LinearEvidence
+from jaxelim.families.products import CrossCache
+from jaxelim.lanes import PLAIN, LaneOps, index_like
+
+if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
+
+FORMS = ("arms", "square", "diagonal")
+"""The forms of V^-1."""
+BLOCK = 2**17
+"""Largest number of entries of an array of pairs of arms, in `may_cancel`."""
+REFRESH = 256
+"""Samples between two recomputations of a run's statistics, in float32."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearStatistics(Statistics):
+    """The statistics of linear Gaussian rewards."""
+
+    design: Design  # V^-1 in one of three forms
+    theta_hat: Array | None  # [d]; kept where a problem or near-equal arms need it
+    lost: Array | None  # [K] Kahan compensation of `reward_sums`; in float32
+    products: CrossCache | None  # of the last snapshot, updated by the sample since; None: no cache
+
+    @property
+    def estimated_theta(self) -> Array | None:
+        return self.theta_hat
+
+    def of_one_run(self) -> "LinearStatistics":
+        return dataclasses.replace(self, products=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialStatistics:
+    """Statistics after one pull of each arm, per instance (NumPy, [I, ..])."""
+
+    features: np.ndarray  # [I, K, d]
+    g: np.ndarray  # [I, K]
+    matrix: np.ndarray  # [I, d, K] V^-1 Phi' (arms), [I, d, d] V^-1 (square), [I, 0] (diagonal)
+    estimator: np.ndarray  # [I, d, K]: theta_hat = estimator @ rewards
+
+    @staticmethod
+    def of(instance: "Arms", form: str, ridge: float) -> "InitialStatistics":
+        """Compute them; `form` is one of `FORMS`."""
+        arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+        v_inv = np.linalg.inv(ridge * np.eye(instance.d) + np.einsum("ikd,ike->ide", arms, arms))
+        estimator = v_inv @ np.swapaxes(arms, 1, 2)
+        g = np.einsum("ikd,idk->ik", arms, estimator)
+        none = np.zeros((len(arms), 0))
+        matrix = {"arms": estimator, "square": v_inv, "diagonal": none}[form]
+        return InitialStatistics(arms, g, matrix, estimator)
+
+
+def choose_form(instance: "Arms", uses_theta: bool, cancellation_safe: bool) -> str:
+    """The cheapest form of the design that is exact for this instance."""
+    if instance.structure == "unstructured":
+        return "diagonal"
+    if uses_theta or cancellation_safe or instance.K > 2 * instance.d:
+        return "square"
+    return "arms"
+
+
+def may_cancel(instance: "Arms", ridge: float, max_samples: int) -> bool:
+    """Whether some ||phi_i - phi_j||^2_{V^-1} may fall below 1e-10 (g_i + g_j).
+
+    Then distances must be formed from phi_i - phi_j. The bound covers runs of up to
+    `max_samples` samples. Identical arms do not count, as their distance is 0 in both
+    forms. Identity features never cancel.
+    """
+    if instance.structure == "unstructured":
+        return False
+    arms = np.reshape(instance.arms, (-1, instance.K, instance.d))
+    for features in arms:
+        norms = np.sum(features**2, 1)
+        eigenvalues = np.linalg.eigvalsh(features.T @ features + ridge * np.eye(instance.d))
+        condition = (ridge + max_samples * norms.max()) / max(eigenvalues[0], 1e-300)
+        # Pulls rarely reach the worst conditioning, so its square root is taken.
+        least = 1e-10 * np.sqrt(condition) * 2 * norms.max()
+        rows = max(1, BLOCK // instance.K)
+        for i in range(0, instance.K, rows):
+            if _nearer(features, norms, i, min(i + rows, instance.K), least):
+                return True
+    return False
+
+
+def _nearer(features: np.ndarray, norms: np.ndarray, start: int, stop: int, least: float) -> bool:
+    """Whether ||phi_i - phi_j||^2 < least for two arms that are not identical.
+
+    Here start <= i < stop and j >= start.
+    """
+    sums = norms[start:stop, None] + norms[start:]
+    squares = sums - 2 * (features[start:stop] @ features[start:].T)
+    cancelled = squares <= 1e-6 * sums
+    if np.any((squares < least) & ~cancelled):  # identical arms are all among `cancelled`
+        return True
+    i, j = np.nonzero(cancelled)
+    pairs = max(1, BLOCK // features.shape[1])
+    for at in range(0, i.size, pairs):
+        y = features[start + i[at : at + pairs]] - features[start + j[at : at + pairs]]
+        if np.any((np.sum(y**2, 1) < least) & np.any(y != 0, 1)):
+            return True
+    return False
+
+
+def started(
+    space: LinearContext, tables: dict, rewards: Array, form: str, theta: bool, sums: bool
+) -> LinearStatistics:
+    """The statistics after one pull of each arm, without cached products.
+
+    Args:
+        space, tables, rewards: as of `Family.start`.
+        form: one of `FORMS`.
+        theta: whether theta_hat is kept.
+        sums: whether reward sums are kept in float64 too.
+    """
+    k, b = rewards.shape
+    owned = space.features.ndim == 3  # lanes have features of their own
+
+    def of_lanes(table: Array) -> Array:
+        return table if owned else jnp.broadcast_to(table[..., None], (*table.shape, b))
+
+    if owned:
+        theta_hat = jnp.einsum("dkb,kb->db", tables["estimator"], rewards, precision="highest")
+    else:
+        theta_hat = jnp.matmul(tables["estimator"], rewards, precision="highest")
+    means, g = space.over_arms(theta_hat), of_lanes(tables["g"])
+    if form == "diagonal":
+        design = DiagonalDesign(g)
+    else:
+        kind = ArmDesign if form == "arms" else SquareDesign
+        design = kind(g, of_lanes(tables["matrix"]))
+    single = means.dtype == jnp.float32
+    return LinearStatistics(
+        t=jnp.full((b,), k, jnp.int32),
+        counts=jnp.ones_like(means),
+        means=means,
+        design=design,
+        theta_hat=theta_hat if theta else None,
+        reward_sums=rewards if sums or single else None,
+        lost=jnp.zeros_like(rewards) if single else None,
+        products=None,
+    )
+
+
+def updated(seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
+    """The statistics after one more sample.
+
+    Where `go` does not hold the sample has weight 0, which leaves every number as
+    it is. That is cheaper than a `where` over the entries of two designs.
+    """
+    stats: LinearStatistics = seen.stats  # type: ignore[assignment]
+    evidence: LinearEvidence = seen.evidence  # type: ignore[assignment]
+    space, lanes = evidence.space, seen.lanes
+    design, along, toward = stats.design.add(space, arm, go.astype(stats.means.dtype))
+    surprise = reward - lanes.take(stats.means, arm)
+    chosen = (index_like(stats.means) == arm) & go
+    theta_hat = None if stats.theta_hat is None else stats.theta_hat + toward * surprise
+    sums, lost, products = stats.reward_sums, stats.lost, stats.products
+    if sums is not None and lost is not None:
+        exact = reward - lanes.take(lost, arm)
+        before = lanes.take(sums, arm)
+        after = before + exact
+        lost = jnp.where(chosen, (after - before) - exact, lost)
+        sums = jnp.where(chosen, after, sums)
+    elif sums is not None:
+        sums = sums + jnp.where(chosen, reward, 0)
+    if products is not None:
+        rows = seen.shape.rows()
+        assert rows is not None
+        products = CrossCache(rows, evidence.cross).after(space, along, arm)
+    return LinearStatistics(
+        t=stats.t + go.astype(jnp.int32),
+        counts=stats.counts + chosen.astype(stats.means.dtype),
+        means=stats.means + along * surprise,
+        design=design,
+        theta_hat=theta_hat,
+        reward_sums=sums,
+        lost=lost,
+        products=products,
+    )
+
+
+def recomputed(
+    features: Array, stats: LinearStatistics, ridge: float, lanes: LaneOps = PLAIN
+) -> LinearStatistics:
+    """Recompute one run's statistics from its counts and reward sums; features [K, d].
+
+    Computes in float64, which discards the drift of float32 updates.
+    """
+    assert stats.reward_sums is not None and stats.lost is not None
+    dtype = stats.means.dtype
+    exact = features, stats.counts, stats.reward_sums, stats.lost
+    phi, counts, sums, lost = (x.astype(jnp.float64) for x in exact)
+    sums = sums - lost
+    dot = functools.partial(jnp.matmul, precision="highest")
+    if isinstance(stats.design, DiagonalDesign):
+        g = 1 / (ridge + counts)
+        means = theta_hat = g * sums
+        design = DiagonalDesign(g)
+    else:
+        v = dot(phi.T, counts[:, None] * phi) + ridge * jnp.eye(phi.shape[1])
+        v_inv = lanes.inverse(v)
+        w = dot(v_inv, phi.T)
+        theta_hat = dot(w, sums)
+        means = dot(phi, theta_hat)
+        g = jnp.sum(phi.T * w, 0)
+        arms = isinstance(stats.design, ArmDesign)
+        design = ArmDesign(g, w) if arms else SquareDesign(g, v_inv)
+    design, means, theta_hat = jax.tree.map(lambda x: x.astype(dtype), (design, means, theta_hat))
+    theta_hat = None if stats.theta_hat is None else theta_hat
+    products = None if stats.products is None else stats.products.forgotten()
+    return dataclasses.replace(
+        stats, means=means, design=design, theta_hat=theta_hat, products=products
+    )
