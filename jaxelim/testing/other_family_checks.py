@@ -27,9 +27,10 @@ METHODS = ("nature", "draw", "start", "update", "evidence", "refuted_pairs", "in
 
 
 def complete(family: Any) -> bool:
-    """Whether it is a family with all that these checks call."""
+    """Whether it is a family with all that these checks call, and without a divergence."""
     own = all(getattr(type(family), name, None) is not getattr(Family, name) for name in METHODS)
-    return isinstance(family, Family) and own and hasattr(family, "low") and hasattr(family, "high")
+    ranged = hasattr(family, "low") and hasattr(family, "high")
+    return isinstance(family, Family) and own and ranged and not hasattr(family, "divergence")
 
 
 def check_draws(family: Any, rng: np.random.Generator, draws: int) -> str:

@@ -89,8 +89,7 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
 def _check_other_family(family: Any, seed: int, draws: int) -> Report:
     """`check_family` for a family that is no `OneParameter`."""
     kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
-    own = other_family_checks.complete(family) and not isinstance(family, OneParameter)
-    require(own, f"{family!r} is not {kinds}")
+    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
     parts = (
         ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
         ("start or update", family_checks.check_update),
