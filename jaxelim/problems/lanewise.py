@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -80,11 +80,11 @@ class BothSides(PieceSet):
         return jnp.sum(self.left, (0, 1), dtype=jnp.int32)
 
 
-_AS_GIVEN = (
-    "name", "uses_theta", "shared_answers", "times_axes", "m", "width", "half_spaces",
-    "constants", "check_arms", "check", "in_range", "wrong_answers",
+_SHARED = (
+    "name", "uses_theta", "shared_answers", "times_axes", "made_of_arms", "answer_axis", "m",
+    "epsilon",
 )  # fmt: skip
-"""What a problem in lanes takes from the problem that it adapts."""
+"""What a problem in lanes has of the problem that it adapts."""
 
 
 @jax.tree_util.register_static
@@ -98,32 +98,52 @@ class Lanewise(Problem):
 
     of: Problem
 
-    lanes_last = True  # type: ignore[misc]
+    lanes_last: ClassVar[bool] = True
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in _AS_GIVEN:
-            return getattr(object.__getattribute__(self, "of"), name)
-        return object.__getattribute__(self, name)
+    def __post_init__(self) -> None:
+        for name in _SHARED:
+            object.__setattr__(self, name, getattr(self.of, name))
 
-    def _asked(self, name: str, seen: Any, *answer: Any) -> Any:
-        method = getattr(self.of, name)
+    def check_arms(self, arms):
+        self.of.check_arms(arms)
+
+    def check(self, arms, theta):
+        self.of.check(arms, theta)
+
+    def width(self, arms):
+        return self.of.width(arms)
+
+    def half_spaces(self, arms, theta):
+        return self.of.half_spaces(arms, theta)
+
+    def wrong_answers(self, arms):
+        return self.of.wrong_answers(arms)
+
+    def constants(self):
+        return self.of.constants()
+
+    def in_range(self, arms):
+        return self.of.in_range(arms)
+
+    def _of_lanes(self, method: Callable, seen: Any, *answer: Any) -> Any:
+        """What a method of the adapted problem returns, in lanes."""
         if self.of.lanes_last or seen.means.ndim == 1:
             return method(seen, *answer)
-        one = dataclasses.replace(seen, lanes=seen.lanes.alone)
-        axes = jax.tree.map(lambda _: -1, dataclasses.replace(one, constants=()))
+        alone = dataclasses.replace(seen, lanes=seen.lanes.alone)
+        axes = jax.tree.map(lambda _: -1, dataclasses.replace(alone, constants=()))
         constants = jax.tree.map(lambda _: None, seen.constants)
         axes = dataclasses.replace(axes, constants=constants)
         of_answer = [jax.tree.map(lambda _: -1, tree) for tree in answer]
-        return jax.vmap(method, in_axes=(axes, *of_answer), out_axes=-1)(one, *answer)
+        return jax.vmap(method, in_axes=(axes, *of_answer), out_axes=-1)(alone, *answer)
 
     def answer(self, seen):
-        return self._asked("answer", seen)
+        return self._of_lanes(self.of.answer, seen)
 
     def public(self, seen, answer):
-        return self._asked("public", seen, answer)
+        return self._of_lanes(self.of.public, seen, answer)
 
     def shape(self, seen, answer):
-        shape = self._asked("shape", seen, answer)
+        shape = self._of_lanes(self.of.shape, seen, answer)
         if isinstance(shape, Rows):
             return dataclasses.replace(shape, first=saturated(shape.first))
         return shape
