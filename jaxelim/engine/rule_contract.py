@@ -3,6 +3,7 @@
 They run while the methods are traced, so a compiled step does not contain them.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.contracts import ASK, OK, SamplingRule
+from jaxelim.contracts.returned import array_of, blamed, described
 from jaxelim.contracts.views import Tree, View
-from jaxelim.errors import JaxelimError, RuleError, abbreviate, in_words
+from jaxelim.errors import RuleError, abbreviate
 
 _ARM = "arm an integer scalar from 0 to K - 1, state like the one of init"
 RETURNS = {
@@ -38,17 +40,16 @@ def call(rule: SamplingRule, method: str, view: View, *state: Tree) -> Any:
     Raises:
         RuleError: the method raises, or its result breaks its contract.
     """
-    try:
-        given = getattr(rule, method)(view, *state)
-    except (JaxelimError, FloatingPointError):  # JAX's debug_nans raises the latter
-        raise
-    except Exception as error:
-        note = f"{method} raised {in_words(error)}{_undeclared(rule, error)}"
-        raise RuleError(rule, RETURNS[method] + _TRACED, note) from error
-    fault = _fault(method, given, view, *state)
-    if fault:
-        raise RuleError(rule, RETURNS[method], fault)
-    return given
+
+    def fault(note: str) -> RuleError:
+        return RuleError(rule, RETURNS[method] + _TRACED, note)
+
+    with blamed(method, fault, partial(_undeclared, rule)):
+        result = getattr(rule, method)(view, *state)
+    wrong = _wrong(method, result, view, *state)
+    if wrong:
+        raise RuleError(rule, RETURNS[method], wrong)
+    return result
 
 
 def _undeclared(rule: SamplingRule, error: Exception) -> str:
@@ -64,45 +65,28 @@ def _undeclared(rule: SamplingRule, error: Exception) -> str:
         absent.append("view.chance is None without uses_chance=True")
     if not traits.uses_key:
         absent.append("view.key is None without uses_key=True")
-    return "".join(f"; {one}" for one in absent)
+    return "".join(f"; {attribute}" for attribute in absent)
 
 
-def _fault(method: str, given: Any, view: View, *state: Tree) -> str:
+def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
     """What is wrong with the result of a method; empty if nothing is."""
     parts = {"choose": 2, "fast": 3, "native": 2}.get(method)
-    if parts is not None and (not isinstance(given, tuple | list) or len(given) != parts):
-        return f"what {method} returned is {described(given)}"
+    if parts is not None and (not isinstance(result, tuple | list) or len(result) != parts):
+        return f"what {method} returned is {described(result)}"
     if method == "init":
-        return _no_arrays(given)
+        return _no_arrays(result)
     if method in ("piece_tests", "solves"):
-        return _no_scalar(f"what {method} returned is", given, "iuf", view)
+        return _no_scalar(f"what {method} returned is", result, "iuf", view)
     if method == "predetermined":
-        return _no_scalar("what predetermined returned is", given, "b", view)
+        return _no_scalar("what predetermined returned is", result, "b", view)
     if method == "native":
-        return _no_scalar("the stops that native returned is", given[0], "b", view) or _no_answer(
-            given[1], view
+        return _no_scalar("the stops that native returned is", result[0], "b", view) or _no_answer(
+            result[1], view
         )
-    fault = _no_scalar(f"the arm that {method} returned is", given[0], "iu", view)
-    if not fault and method == "fast":
-        fault = _no_status(given[2], view)
-    return fault or changed(method, state[0], given[1])
-
-
-def described(x: Any) -> str:
-    """Describe an array by dtype and shape, a sequence by length, other objects by type."""
-    if isinstance(x, tuple | list):
-        return f"a {type(x).__name__} of length {len(x)}"
-    if isinstance(x, jax.Array | np.ndarray | np.generic):
-        return f"{x.dtype}[{','.join(map(str, x.shape))}]"
-    return "None" if x is None else f"of type {type(x).__name__}"
-
-
-def array_of(x: Any) -> jax.Array | None:
-    """x as an array; None where it is none."""
-    try:
-        return jnp.asarray(x)
-    except (TypeError, ValueError):
-        return None
+    wrong = _no_scalar(f"the arm that {method} returned is", result[0], "iu", view)
+    if not wrong and method == "fast":
+        wrong = _no_status(result[2], view)
+    return wrong or changed(method, state[0], result[1])
 
 
 def _no_scalar(what: str, x: Any, kinds: str, view: View) -> str:

@@ -1,5 +1,6 @@
 """Checks of what the methods of a stopping rule return, while they are traced."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -7,9 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import StoppingRule
+from jaxelim.contracts.returned import array_of, blamed, described
 from jaxelim.contracts.views import Snapshot, Tree
-from jaxelim.engine.rule_contract import array_of, changed, described
-from jaxelim.errors import ArgumentError, JaxelimError, in_words
+from jaxelim.engine.rule_contract import changed
+from jaxelim.errors import ArgumentError
 
 RETURNS = {
     "start": "a start(seen, pair_times) that returns the state, arrays with lanes last",
@@ -20,39 +22,35 @@ RETURNS = {
 """The contract of each method, in words."""
 
 
-def call(rule: StoppingRule, method: str, seen: Snapshot, *given: Any) -> Any:
+def call(rule: StoppingRule, method: str, seen: Snapshot, *others: Any) -> Any:
     """Call a method of the rule and check what it returns; arguments in lanes.
 
     Raises:
         ArgumentError: the method raises, or its result breaks its contract.
     """
-    try:
-        found = getattr(rule, method)(seen, *given)
-    except (JaxelimError, FloatingPointError):  # JAX's debug_nans raises the latter
-        raise
-    except Exception as error:
-        note = f"{method} raised {in_words(error)}"
-        raise ArgumentError("stopping", rule, RETURNS[method], note) from error
+    fault = partial(ArgumentError, "stopping", rule, RETURNS[method])
+    with blamed(method, fault):
+        result = getattr(rule, method)(seen, *others)
     check = {"start": _no_state, "observe": _not_observed, "answer": _no_answer}[method]
-    fault = check(found, seen, *given)
-    if fault:
-        raise ArgumentError("stopping", rule, RETURNS[method], fault)
-    return found
+    wrong = check(result, seen, *others)
+    if wrong:
+        raise fault(wrong)
+    return result
 
 
-def _no_state(found: Tree, seen: Snapshot, *_: Any) -> str:
+def _no_state(result: Tree, seen: Snapshot, *_: Any) -> str:
     lanes = seen.stats.t.shape
-    for leaf in jax.tree.leaves(found):
+    for leaf in jax.tree.leaves(result):
         array = array_of(leaf)
         if array is None or array.shape[-1:] != lanes:
             return f"a leaf of the state that start returned is {described(leaf)}"
     return ""
 
 
-def _not_observed(found: Any, seen: Snapshot, state: Tree, beta: Array) -> str:
-    if not isinstance(found, tuple | list) or len(found) != 3:
-        return f"what observe returned is {described(found)}"
-    after, stops, tests = found
+def _not_observed(result: Any, seen: Snapshot, state: Tree, beta: Array) -> str:
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        return f"what observe returned is {described(result)}"
+    after, stops, tests = result
     if getattr(stops, "dtype", None) != jnp.bool_ or stops.shape != beta.shape:
         return f"the stops that observe returned are {described(stops)}"
     number = array_of(tests)
@@ -61,8 +59,8 @@ def _not_observed(found: Any, seen: Snapshot, state: Tree, beta: Array) -> str:
     return changed("observe", state, after, "start")
 
 
-def _no_answer(found: Any, seen: Snapshot, *_: Any) -> str:
+def _no_answer(result: Any, seen: Snapshot, *_: Any) -> str:
     public = seen.public
-    if getattr(found, "dtype", None) != jnp.bool_ or found.shape != public.shape:
-        return f"what answer returned is {described(found)}, not {described(public)}"
+    if getattr(result, "dtype", None) != jnp.bool_ or result.shape != public.shape:
+        return f"what answer returned is {described(result)}, not {described(public)}"
     return ""

@@ -3,18 +3,19 @@
 They trace the methods, so that nothing compiles.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxelim import scope
 from jaxelim.checks import shipped
 from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.errors import FamilyError, JaxelimError, abbreviate, in_words
+from jaxelim.errors import FamilyError, abbreviate
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.families.recorded import tested_family
 from jaxelim.lanes import LaneOps
@@ -58,13 +59,13 @@ def check_settings(family: Family) -> None:
     pulls, scale = family.initial_pulls, family.scale
     whole = isinstance(pulls, int | np.integer) and not isinstance(pulls, bool)
     real = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
-    for name, given, allowed, good in (
+    for name, value, allowed, good in (
         ("noise", family.noise, "'uniform', 'normal' or 'run'", family.noise in _NOISE),
         ("initial_pulls", pulls, "an integer >= 1", whole and pulls >= 1),
         ("scale", scale, "a finite number > 0", real and 0 < scale < np.inf),
     ):
         if not good:
-            note = f"its {name} is {abbreviate(given)}"
+            note = f"its {name} is {abbreviate(value)}"
             raise FamilyError("family", family, f"a family whose {name} is {allowed}", note)
 
 
@@ -83,18 +84,23 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
     """
     if shipped(family):
         return
-    like = lambda *shape: jax.ShapeDtypeStruct((*shape, _LANES), dtype)  # noqa: E731
+
+    def like(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((*shape, _LANES), dtype)
+
     arm, go = (jax.ShapeDtypeStruct((_LANES,), kind) for kind in (jnp.int32, jnp.bool_))
     k, lanes = instance.K, LaneOps()
     if isinstance(family, OneParameter):
         means = like(k)
-        for method, given in (("divergence", 2), ("variance", 1)):
-            _same(family, method, _traced(family, method, *[means] * given), means)
+        for method, arguments in (("divergence", 2), ("variance", 1)):
+            _same(family, method, _traced(family, method, *[means] * arguments), means)
         both = _traced(family, "bracket", means, means)
         if not isinstance(both, tuple | list) or len(both) != 2:
-            raise FamilyError("family", family, _ALLOWED["bracket"], f"it returned {_said(both)}")
-        for one in both:
-            _same(family, "bracket", one, means)
+            raise FamilyError(
+                "family", family, _ALLOWED["bracket"], f"it returned {described(both)}"
+            )
+        for end in both:
+            _same(family, "bracket", end, means)
         _check_costs(family, instance.truth, means)
     if instance.truth is not None:
         nature = _nature(family, instance.truth, dtype)
@@ -103,18 +109,14 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
         none_left = _traced(family, "used_up", nature, arm, arm, first=(lanes,))
         if none_left is not None:
             _same(family, "used_up", none_left, go)
-    try:
+    allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
+    with blamed("tables or space", partial(FamilyError, "family", family, allowed)):
         tables = jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), family.tables(instance))
         features = jnp.asarray(instance.arms.reshape(-1, k, instance.d)[0], dtype)
         space = family.space(lanes, features, jax.tree.map(jnp.asarray, constants))
-    except JaxelimError:
-        raise
-    except Exception as error:
-        allowed = "tables(instance) and space(lanes, features, constants) that do not raise"
-        raise FamilyError("family", family, allowed, in_words(error)) from error
     first = _traced(family, "start", tables, like(k), first=(space, problem))
     if not isinstance(first, Statistics):
-        raise FamilyError("family", family, _ALLOWED["start"], f"it returned {_said(first)}")
+        raise FamilyError("family", family, _ALLOWED["start"], f"it returned {described(first)}")
     for name, known in (("counts", like(k)), ("means", like(k)), ("t", arm)):
         _same(family, "start", getattr(first, name), known, f"{name} of ")
 
@@ -126,7 +128,7 @@ def check(family: Family, problem: Problem, constants: Any, instance: "Arms", dt
     )
     _same(family, "evidence", values, jax.ShapeDtypeStruct(pieces.shape, dtype))
     now = _call(
-        family, "update", lambda now, *given: family.update(seen(now), *given), first, arm, like(),
+        family, "update", lambda now, *pull: family.update(seen(now), *pull), first, arm, like(),
         go,
     )  # fmt: skip
     if jax.tree.structure(now) != jax.tree.structure(first):
@@ -146,28 +148,22 @@ def _check_costs(family: OneParameter, instance: "Instance | None", means: Any) 
         return
     with scope.engine():
         for truth in instance.means.reshape(-1, instance.K):
-            found = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))
-            good = np.isfinite(found) & (found > 0)
+            values = np.asarray(family.costs(jnp.asarray(truth, means.dtype)))
+            good = np.isfinite(values) & (values > 0)
             if not good.all():
-                note = f"it returned {found[~good][0]:g} at the means of the instance"
+                note = f"it returned {values[~good][0]:g} at the means of the instance"
                 raise FamilyError("family", family, _ALLOWED["costs"], note)
 
 
 def _nature(family: Family, instance: "Instance", dtype: Any) -> Any:
     """The family's nature of one instance, without values."""
-    try:
+    fault = partial(FamilyError, "family", family, _ALLOWED["nature"])
+    with blamed("nature", fault):
         nature = family.nature(instance)
         arrays = [np.asarray(x) for x in jax.tree.leaves(nature)]
-    except JaxelimError:
-        raise
-    except Exception as error:
-        note = f"nature raised {in_words(error)}"
-        raise FamilyError("family", family, _ALLOWED["nature"], note) from error
     for x in arrays:
         if x.dtype.kind not in "biuf" or x.shape[:1] != (instance.size,):
-            raise FamilyError(
-                "family", family, _ALLOWED["nature"], f"it returned {x.dtype}{list(x.shape)}"
-            )
+            raise fault(f"it returned {described(x)}")
     return jax.tree.map(lambda x: _as(np.asarray(x)[0], dtype), nature)
 
 
@@ -175,29 +171,18 @@ def _as(x: np.ndarray, dtype: Any) -> np.ndarray:
     return x.astype(dtype) if x.dtype.kind == "f" else x
 
 
-def _traced(family: Family, method: str, *given: Any, first: tuple = ()) -> Any:
+def _traced(family: Family, method: str, *arrays: Any, first: tuple = ()) -> Any:
     """The shapes and types of what a method returns; `first`: arguments that are no arrays."""
-    return _call(family, method, lambda *given: getattr(family, method)(*first, *given), *given)
+    return _call(family, method, lambda *arrays: getattr(family, method)(*first, *arrays), *arrays)
 
 
-def _call(family: Family, method: str, f: Any, *given: Any) -> Any:
-    try:
-        return jax.eval_shape(f, *given)
-    except (JaxelimError, FloatingPointError):  # JAX's debug_nans raises the latter
-        raise
-    except Exception as error:
-        note = f"{method} raised {in_words(error)}"
-        raise FamilyError("family", family, _ALLOWED[method], note) from error
+def _call(family: Family, method: str, f: Any, *arguments: Any) -> Any:
+    with blamed(method, partial(FamilyError, "family", family, _ALLOWED[method])):
+        return jax.eval_shape(f, *arguments)
 
 
-def _same(family: Family, method: str, found: Any, known: Any, part: str = "") -> None:
-    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
+def _same(family: Family, method: str, result: Any, known: Any, part: str = "") -> None:
+    shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
     if shape != known.shape or dtype != known.dtype:
-        note = f"{part}what it returned is {_said(found)}, not {_said(known)}"
+        note = f"{part}what it returned is {described(result)}, not {described(known)}"
         raise FamilyError("family", family, _ALLOWED[method], note)
-
-
-def _said(x: Any) -> str:
-    if isinstance(x, Array | jax.ShapeDtypeStruct):
-        return f"{x.dtype}{list(x.shape)}"
-    return "None" if x is None else f"a {type(x).__name__}"

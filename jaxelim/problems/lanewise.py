@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -11,9 +12,10 @@ from jax import Array
 
 from jaxelim import scope
 from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.views import Estimate, Snapshot
-from jaxelim.errors import ArgumentError, JaxelimError, UnsupportedError, abbreviate, in_words
+from jaxelim.errors import ArgumentError, UnsupportedError, abbreviate
 from jaxelim.lanes import LaneOps, index_like, saturated
 from jaxelim.problems.top_m import refuted_pairs
 
@@ -201,15 +203,10 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
         ArgumentError: a method raises, or its result breaks its contract.
     """
 
-    def ask(name: str, *given: Any) -> Any:
-        try:
-            return getattr(problem, name)(*given)
-        except (JaxelimError, FloatingPointError):
-            raise
-        except Exception as error:
-            allowed = RETURNS[name] + "; made of jax.numpy operations"
-            note = f"{name} raised {in_words(error)}"
-            raise ArgumentError("problem", problem, allowed, note) from error
+    def ask(name: str, *arguments: Any) -> Any:
+        allowed = RETURNS[name] + "; made of jax.numpy operations"
+        with blamed(name, partial(ArgumentError, "problem", problem, allowed)):
+            return getattr(problem, name)(*arguments)
 
     def fault(name: str, note: str) -> ArgumentError:
         return ArgumentError("problem", problem, RETURNS[name], f"{name} returned {note}")
@@ -228,8 +225,7 @@ def traced_shape(problem: Problem, arms: int, dimensions: int) -> Shape:
         return shape
 
     with scope.engine():
-        given = (np.zeros(arms), np.zeros(dimensions), problem.constants())
-        return jax.eval_shape(traced, *given)
+        return jax.eval_shape(traced, np.zeros(arms), np.zeros(dimensions), problem.constants())
 
 
 def _check_lengths(shape: Any, arms: int, fault: Callable[[str], Exception]) -> None:
@@ -237,19 +233,16 @@ def _check_lengths(shape: Any, arms: int, fault: Callable[[str], Exception]) -> 
         raise fault(f"a {type(shape).__name__}")
     exists = shape.exists
     if exists.dtype != jnp.bool_ or exists.ndim != 1:
-        raise fault(f"exists of {exists.dtype}{list(exists.shape)}")
+        raise fault(f"exists of {described(exists)}")
     if isinstance(shape, Rows):
         first = shape.first
         rows = 1 if first.ndim == 0 else first.shape[0]
         if first.dtype.kind not in "iu" or first.ndim > 1 or exists.shape != (rows * arms,):
-            raise fault(f"first of {first.dtype}{list(first.shape)} with {exists.size} places")
+            raise fault(f"first of {described(first)} with {exists.size} places")
     elif isinstance(shape, Levels):
-        if (
-            shape.above.shape != (arms,)
-            or shape.above.dtype != jnp.bool_
-            or exists.shape != (arms,)
-        ):
-            raise fault(f"above of {shape.above.dtype}{list(shape.above.shape)}")
+        like = (shape.above.shape, shape.above.dtype, exists.shape)
+        if like != ((arms,), jnp.bool_, (arms,)):
+            raise fault(f"above of {described(shape.above)}")
 
 
 def in_lanes(problem: Problem) -> Problem:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,10 +10,10 @@ import numpy as np
 
 from jaxelim import engine
 from jaxelim.contracts import Family, Problem, looks
+from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
-from jaxelim.engine.rule_contract import described
-from jaxelim.errors import ArgumentError, JaxelimError, RuleError, in_words
+from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
@@ -265,13 +266,9 @@ def prepared_for(call: CheckedCall) -> Tree:
     rule, instance = call.rule, call.computed
     allowed = "a prepare(instance, problem, ridge) that returns numbers in NumPy arrays"
     allowed += ", [instance, ..] for a batch" if instance.batched else ""
-    try:
+    with blamed("prepare", partial(RuleError, rule, allowed)):
         prepared = rule.prepare(instance, call.problem, call.ridge)
         arrays = [np.asarray(x) for x in jax.tree.leaves(prepared)]
-    except JaxelimError:
-        raise
-    except Exception as error:
-        raise RuleError(rule, allowed, f"prepare raised {in_words(error)}") from error
     for x in arrays:
         short = instance.batched and x.shape[:1] != (instance.size,)
         if x.dtype.kind not in "biuf" or short:
