@@ -164,8 +164,11 @@ class LaneOps:
             return f(*x)
         f = jax.jit(f, inline=True)  # one trace serves eval_shape and the branch
         shapes = jax.eval_shape(f, *x)
-        empty = lambda *_: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
-        return jax.lax.cond(self.flag > 0, f, empty, *x)
+
+        def zeros(*_: Tree) -> Tree:
+            return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+
+        return jax.lax.cond(self.flag > 0, f, zeros, *x)
 
     def rounded(self, product: Array) -> Array:
         """A product [.., B], rounded before it is added, in one kernel.
@@ -349,15 +352,14 @@ class LaneOps:
 
         n = columns.shape[0]
         first = n if n <= _WIDEST_TREE else n % _UNROLLED or _UNROLLED
-        begun = lambda c, v: added(None, c[:first], v[:first])  # noqa: E731
-        total = self.materialize(begun, columns, vector)
+        total = self.materialize(lambda c, v: added(None, c[:first], v[:first]), columns, vector)
         if first == n:
             return total
 
         def more(i, total):
             at = first + i * _UNROLLED
-            cut = lambda x: jax.lax.dynamic_slice_in_dim(x, at, _UNROLLED, 0)  # noqa: E731
-            return added(total, cut(columns), cut(vector))
+            few = (jax.lax.dynamic_slice_in_dim(x, at, _UNROLLED, 0) for x in (columns, vector))
+            return added(total, *few)
 
         return jax.lax.fori_loop(0, (n - first) // _UNROLLED, more, total)
 

@@ -48,12 +48,14 @@ def swept(
             pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
             a = a - 2 * pivots.astype(a.dtype)[..., None]
         else:
-            lessened = lambda *x: (_less_two(x[1]), *factors(*x))  # noqa: E731
-            block, *factor = materialize(lessened, rows, block, first)
+            block, *factor = materialize(
+                lambda *x: (_less_two(x[1]), *factors(*x)), rows, block, first
+            )
             # A loop of one pass writes in place; else the sums below would look for the block.
-            at = first, first, np.int32(0)
-            put = lambda _, a: jax.lax.dynamic_update_slice(a, block, at)  # noqa: E731
-            a = jax.lax.fori_loop(0, in_place, put, a)
+            a = jax.lax.fori_loop(
+                0, in_place,
+                lambda _, a: jax.lax.dynamic_update_slice(a, block, (first, first, np.int32(0))), a,
+            )  # fmt: skip
         for s in range(n):
             a = a - factor[n + s][:, None] * factor[s][None]
         return a

@@ -107,7 +107,10 @@ def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -
         passes: [Q] bool, the pieces whose likelihood ratio passes the gate.
     """
     wanted = _may_look(seen) & seen.lanes.any(passes)
-    of_shape = lambda one: _test(one).log_e(dataclasses.replace(one, shape=shape))  # noqa: E731
+
+    def of_shape(alone: "Snapshot") -> Array:
+        return _test(alone).log_e(dataclasses.replace(alone, shape=shape))
+
     return _log_e(seen, wanted, of_shape) > level
 
 
@@ -246,8 +249,10 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
     def look_at_one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         left, found = carry
         lane = jax.lax.argmax(left, 0, jnp.int32)
-        cut = lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False)  # noqa: E731
-        log_e = at(*jax.tree.map(cut, own))
+        of_lane = jax.tree.map(
+            lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False), own
+        )
+        log_e = at(*of_lane)
         found = jax.lax.dynamic_update_index_in_dim(found, log_e, lane, found.ndim - 1)
         return left & (each != lane), found
 

@@ -22,8 +22,11 @@ def fold(key: Array, n: Array | int) -> Array:
 
 def uniform(key: Array, n: int) -> Array:
     """n uniforms of each key, inside (0, 1): odd multiples of 2^-53; [n], float64."""
-    one = lambda key: jax.random.bits(key, (n,), jnp.uint64)  # noqa: E731
-    bits = jax.vmap(one, out_axes=-1)(key) if key.ndim else one(key)
+
+    def bits_of(key: Array) -> Array:
+        return jax.random.bits(key, (n,), jnp.uint64)
+
+    bits = jax.vmap(bits_of, out_axes=-1)(key) if key.ndim else bits_of(key)
     exponent = np.float64(1).view(np.uint64)
     return jax.lax.bitcast_convert_type((bits >> np.uint64(12)) | exponent, jnp.float64) - (
         1 - 2.0**-53

@@ -5,6 +5,7 @@ rule's random choices (`chance`, `rule_key`) it is `View.t`, which is one more.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -65,8 +66,9 @@ def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) 
     """Draw noise [length, B]: run b has t = start_b, .., start_b + length - 1."""
     if kind == "run":
         apart = jax.random.fold_in(key, np.uint32(2**32 - 3))  # no run has this index
-        bits = lambda run: jax.random.bits(jax.random.fold_in(apart, run), (), jnp.uint64)  # noqa: E731
-        return jnp.broadcast_to(jax.vmap(bits)(run), (length, *run.shape))
+        keys = jax.vmap(partial(jax.random.fold_in, apart))(run)
+        bits = jax.vmap(partial(jax.random.bits, shape=(), dtype=jnp.uint64))(keys)
+        return jnp.broadcast_to(bits, (length, *run.shape))
     times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
     each = jax.vmap(jax.vmap(_of_run(SAMPLERS[kind], key)), (None, 0))
     return _rounded(kind, each(run, times), dtype)
@@ -91,5 +93,4 @@ def chance(key: Array, run: Array, t: Array, dtype) -> Array:
 def rule_key(key: Array, run: Array, t: Array) -> Array:
     """Keys [B] for a rule's own draws at t; independent of the noise and of `chance`."""
     apart = jax.random.fold_in(key, np.uint32(2**32 - 2))  # no run has this index either
-    of_run = lambda run, t: jax.random.fold_in(jax.random.fold_in(apart, run), t)  # noqa: E731
-    return jax.vmap(of_run)(run, t)
+    return jax.vmap(lambda run, t: jax.random.fold_in(jax.random.fold_in(apart, run), t))(run, t)

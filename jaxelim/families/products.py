@@ -5,6 +5,7 @@ it changes g. In a lane whose answer changes they are recomputed.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -38,23 +39,26 @@ class CrossCache:
         """The cache for `arms`: recompute the entries that hold another arm."""
         stale = self.arms != arms
         if arms.ndim == 1:
-            anew = lambda cross: jnp.where(stale, design.cross(space, arms), cross)  # noqa: E731
-            return CrossCache(
-                arms, jax.lax.cond(jnp.any(stale), anew, lambda cross: cross, self.cross)
-            )
+
+            def renewed(cross):
+                return jnp.where(stale, design.cross(space, arms), cross)
+
+            return CrossCache(arms, _where_any(stale, renewed, self.cross))
 
         def row(r, cross):
             here = jax.lax.dynamic_index_in_dim(stale, r, keepdims=False)
 
-            def anew(cross):
+            def renewed(cross):
                 new = design.cross(space, jax.lax.dynamic_index_in_dim(arms, r, keepdims=False))
                 old = jax.lax.dynamic_index_in_dim(cross, r, 1, keepdims=False)
                 return jax.lax.dynamic_update_index_in_dim(cross, jnp.where(here, new, old), r, 1)
 
-            return jax.lax.cond(jnp.any(here), anew, lambda cross: cross, cross)
+            return _where_any(here, renewed, cross)
 
-        some = lambda cross: jax.lax.fori_loop(0, arms.shape[0], row, cross)  # noqa: E731
-        return CrossCache(arms, jax.lax.cond(jnp.any(stale), some, lambda cross: cross, self.cross))
+        def rows(cross):
+            return jax.lax.fori_loop(0, arms.shape[0], row, cross)
+
+        return CrossCache(arms, _where_any(stale, rows, self.cross))
 
     def after(self, space: LinearContext, gain: Array, arm: Array) -> "CrossCache":
         """Update by rank one after a pull of `arm`; `gain` [K] is that of `Design.add`."""
@@ -65,3 +69,8 @@ class CrossCache:
         )
         gain = gain if self.arms.ndim == 1 else gain[:, None]
         return dataclasses.replace(self, cross=self.cross - gain * along)
+
+
+def _where_any(stale: Array, renewed: Callable, cross: Array) -> Array:
+    """`renewed(cross)` in a branch that is taken if any entry is stale."""
+    return jax.lax.cond(jnp.any(stale), renewed, lambda cross: cross, cross)

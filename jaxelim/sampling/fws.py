@@ -96,8 +96,10 @@ class FWS(SamplingRule):
         if not view.evidence.has_matrix:
             return FWSState(x, None)
         g, inverse = view.prepared
-        everywhere = lambda a, own: jnp.broadcast_to(a, a.shape[:own] + x.shape[1:])  # noqa: E731
-        return FWSState(x, SquareDesign(everywhere(g, 1), everywhere(inverse, 2)))
+        lanes = x.shape[1:]
+        g = jnp.broadcast_to(g, g.shape[:1] + lanes)
+        inverse = jnp.broadcast_to(inverse, inverse.shape[:2] + lanes)
+        return FWSState(x, SquareDesign(g, inverse))
 
     def fast(self, view, state):
         """A step towards one vertex, or inside a uniform block, where V_x is not updated.
@@ -129,9 +131,11 @@ class FWS(SamplingRule):
         if state.design is None:
             return arm, FWSState(x, None)
         design = self._towards(view, state.design, jnp.where(uniform, 0, z))
-        # In this branch XLA transposes a matrix, and rounds its products.
-        exact = lambda: weighted(view.linear.space, x, fused=False)  # noqa: E731
-        recomputed = lambda: where(uniform, exact(), design)  # noqa: E731
+
+        def recomputed():
+            # In this branch XLA transposes a matrix, and rounds its products.
+            return where(uniform, weighted(view.linear.space, x, fused=False), design)
+
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:

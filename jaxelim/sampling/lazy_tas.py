@@ -210,8 +210,9 @@ def _frank_wolfe(view, weights, due):
         floored = jnp.maximum(weights, _FLOOR)
         design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
-    more = lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4])  # noqa: E731
-    _, weights, _, steps, _ = jax.lax.while_loop(more, step, carry)
+    _, weights, _, steps, _ = jax.lax.while_loop(
+        lambda carry: (carry[0] <= _STEPS) & jnp.any(carry[4]), step, carry
+    )
     return weights, steps
 
 

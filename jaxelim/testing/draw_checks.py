@@ -92,9 +92,8 @@ def _check_moments(
 ) -> float:
     """The relative error of a variance that would be seen."""
     n, average, squares = x.size, x.mean(), (x - mean) ** 2
-    both = lambda x, m: (family.divergence(x, m), family.variance(m))  # noqa: E731
-    d, variance = family_checks._numbers(both, average, mean)
-    d, variance = d / cost, variance * cost
+    d = family_checks._numbers(family.divergence, average, mean) / cost
+    variance = family_checks._numbers(family.variance, mean) * cost
     off = abs(average - mean) / (variance / n) ** 0.5
     require(
         n * d <= likely,

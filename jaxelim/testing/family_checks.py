@@ -329,9 +329,14 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
             seen = Snapshot.of(family, problem, space, now)
             evidence: Any = seen.evidence
             each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
-            at = lambda w: evidence.weighted(w).values()  # noqa: E731
-            by = lambda s: (at(weights + s) - at(weights - s)) / (2 * jnp.sum(s))  # noqa: E731
-            slopes = jax.vmap(by)(1e-5 * jnp.diag(weights))
+
+            def at(w):
+                return evidence.weighted(w).values()
+
+            def slope(step):
+                return (at(weights + step) - at(weights - step)) / (2 * jnp.sum(step))
+
+            slopes = jax.vmap(slope)(1e-5 * jnp.diag(weights))
             gradients = jax.vmap(evidence.weighted(weights).gradient)(each)
             values = evidence.values(), at(counts), at(weights), _costs(family, seen, counts)
             beta = 0.7 * jnp.max(jnp.where(seen.shape.exists, values[0], 0))

@@ -63,8 +63,9 @@ def _walk(family: Any, problem: Problem, rng: np.random.Generator, k: int = 4) -
 
     def look(arms: Array, noise: Array) -> Snapshot:
         pull = jnp.zeros((1,), jnp.int32)
-        draw = lambda arm, z: family.draw(LaneOps(), nature, arm + pull, pull, z)  # noqa: E731
-        rewards = jax.vmap(draw)(arms, noise)
+        rewards = jax.vmap(lambda k, z: family.draw(LaneOps(), nature, k + pull, pull, z))(
+            arms, noise
+        )
         stats = family.start(space, problem, tables, rewards[:k])
 
         def more(s, stats):
@@ -113,10 +114,11 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
             exists, values, gradients, first, rows, refuted = jax.tree.map(np.asarray, found)
             where = f"{problem!r}, weights {w}"
             require(np.isfinite(gradients[exists]).all(), f"{where}: a gradient is not finite")
-            near = lambda x, y: np.allclose(x, y, rtol=1e-9, atol=1e-12)  # noqa: E731
-            require(near(values[1], 3 * values[0]), f"{where}: values are not of degree 1")
-            sentence = f"{where}: a value is not w . gradient"
-            require(near((gradients @ w)[exists], values[0][exists]), sentence)
+            same = np.allclose(values[1], 3 * values[0], rtol=1e-9, atol=1e-12)
+            require(same, f"{where}: values are not of degree 1")
+            products = (gradients @ w)[exists]
+            same = np.allclose(products, values[0][exists], rtol=1e-9, atol=1e-12)
+            require(same, f"{where}: a value is not w . gradient")
             cut = (gradients @ other)[exists] >= values[2][exists] * (1 - 1e-9) - 1e-12
             require(cut.all(), f"{where}: the gradient is no cut at weights {other}")
             for i, own, exist in zip(first, refuted.reshape(-1, k), exists.reshape(-1, k),

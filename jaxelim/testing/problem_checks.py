@@ -127,7 +127,6 @@ def _check_pieces(
         return seen.public, seen.shape.exists, linear.margin, linear.norm
 
     look, in_many = jax.jit(look), jax.jit(in_many)
-    order = lambda rows: rows[np.lexsort(np.round(rows, 9).T)]  # noqa: E731
     later = []  # half of the draws, the ties among them
     for n in range(draws):
         (phi, theta), other = _means(arms, n, fixed, rng), rng.normal(size=d)
@@ -146,10 +145,10 @@ def _check_pieces(
         require(public.shape == (width,), f"public is {list(public.shape)}, width says {width}")
         if n % 4 > 1:
             later.append((phi, theta, other, public, np.asarray(two[0]), where))
-        ours = order(np.column_stack([margin, norm, products])[exists])
+        ours = _ordered(np.column_stack([margin, norm, products])[exists])
         norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
         columns = [directions @ theta - offsets, norms, directions @ v_inv @ phi.T]
-        theirs = order(np.column_stack(columns))
+        theirs = _ordered(np.column_stack(columns))
         same = ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-7)
         require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
         pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
@@ -160,6 +159,10 @@ def _check_pieces(
             require(equal, f"{where}: {name} in lanes differ from those of one run")
     for drawn in later:
         _check_right(problem, *drawn)
+
+
+def _ordered(rows: np.ndarray) -> np.ndarray:
+    return rows[np.lexsort(np.round(rows, 9).T)]
 
 
 def _check_right(

@@ -242,6 +242,10 @@ def _check_prepared(rule: SamplingRule, problem: Problem, instance: Instance, ri
     require(same, "prepare depends on theta, and the rule's traits do not have uses_truth=True")
 
 
+def _never(t, delta):
+    return 1e30 + 0 * (t + delta)
+
+
 def _check_stress(rule, problem, steps, seed) -> str:
     """Run with rewards that make exponential weights underflow, and nearly equal arms."""
     scale = 1e4
@@ -250,7 +254,6 @@ def _check_stress(rule, problem, steps, seed) -> str:
     else:
         arms = np.array([[1.0, 0.0], [1.0, 1e-6], [0.3, -1e-6], [-0.5, 2e-6]])
         instance = Instance(arms, scale * np.array([1.0, 3.0]))
-    never = lambda t, delta: 1e30 + 0 * (t + delta)  # noqa: E731
     stopping = LLR() if "llr" in rule.traits.stopping else Native()
     with jax.debug_nans(True):
         try:
@@ -259,7 +262,7 @@ def _check_stress(rule, problem, steps, seed) -> str:
                 problem,
                 rule,
                 stopping=stopping,
-                threshold=never,
+                threshold=_never,
                 max_samples=steps,
                 seed=seed,
                 ridge=1.0,
