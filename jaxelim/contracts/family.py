@@ -36,6 +36,11 @@ class Family:
     optimization: str | None = None  # LLVM's level for a CPU's program; None: XLA's choice
 
     @property
+    def linear(self) -> bool:
+        """Whether arms may have features, so that the truth is a theta and not the means."""
+        return "linear" in self.structures
+
+    @property
     def scale(self) -> float:
         """The unit of rewards and means in a run."""
         return 1.0
@@ -212,11 +217,11 @@ class Family:
         It is that of weights, with `Evidence.derivatives`. A family with this method has H*.
 
         Args:
-            features: [K, d]; None: independent arms, theta has their means.
+            features: [K, d]; None: a family of independent arms alone, theta has their means.
             theta: [d].
             scales: [K], as from `scales`.
             directions: y, [P, d]; zeros where there is no piece.
-            offsets: c, [P].
+            offsets: c, [P], of scores where there are features.
             slack: whether all pieces are pairs of arms with c < 0.
         """
         raise undefined(self, "truth(features, theta, scales, directions, offsets, slack)")

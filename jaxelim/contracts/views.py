@@ -164,6 +164,10 @@ class Evidence:
         """H_p with two derivatives, for one run; of `parts` Q pieces."""
         raise undefined(self, "derivatives()")
 
+    def with_derivatives(self) -> "Evidence":
+        """The same pieces of one run under uniform weights, in a form with `derivatives`."""
+        raise undefined(self, "with_derivatives()")
+
     def weighted(self, weights: Array) -> "Evidence":
         """The same pieces under weights w [K], positive, of any sum; no ridge."""
         raise undefined(self, "weighted(weights)")

@@ -16,15 +16,17 @@ def product(a, b):
 
 
 class Bent(NamedTuple):
-    """Where each second derivative has rank one: independent arms."""
+    """Where each second derivative is minus a product B B': of rank one for independent arms."""
 
     value: Array  # [Q]
     gradient: Array  # [K, Q]
-    bend: Array  # [K, Q]: the second derivative of H_p is minus its square
+    bend: Array  # [K, Q], or [K, Q, r]: B of each piece
 
     def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
         """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
-        inner = product(self.bend * mixture[None, :], self.bend.T)
+        bend = self.bend
+        scaled = bend * mixture.reshape(mixture.shape + (1,) * (bend.ndim - 2))
+        inner = product(scaled.reshape(len(bend), -1), bend.reshape(len(bend), -1).T)
         if pull is None:
             return inner
         return inner + product(self.gradient * pull[None, :], self.gradient.T)

@@ -227,6 +227,37 @@ class Standard(NamedTuple):
         return Crossed(gaps * gaps / (2 * norm), push[None] * cross * cross / 2, cross, gram, push)
 
 
+class Coordinates(NamedTuple):
+    """Coordinates of one instance in which Phi' Phi is the identity; r = min(K, d)."""
+
+    map: Array  # [d, r]: features @ map are the features in these coordinates
+    sizes: Array  # [r] singular values of the features
+    basis: Array  # [r, d] orthonormal rows; 0 where no arm reaches
+    reached: Array  # [r] bool: some arm reaches the coordinate
+    tolerance: Array  # [] of the singular values
+
+    @staticmethod
+    def of(arms: Array) -> "Coordinates":
+        """The coordinates of features [K, d] of any rank; constants to a derivative."""
+        _, s, vt = jnp.linalg.svd(jax.lax.stop_gradient(arms), full_matrices=False)
+        tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
+        reached = s > tol
+        scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
+        basis = vt * reached[:, None].astype(vt.dtype)
+        return Coordinates((basis * scale[:, None]).T, s, basis, reached, tol)
+
+    def parameter(self, theta: Array) -> Array:
+        """theta [d] in these coordinates, [r]: scores of features stay."""
+        return self.sizes * product(self.basis, theta)
+
+    def spanned(self, directions: Array) -> Array:
+        """Which directions [P, d] lie in the span of the features: [P] bool."""
+        pieces, basis = jax.lax.stop_gradient(directions), self.basis
+        inside = product(product(pieces, basis.T), basis)
+        size, off = (jnp.linalg.norm(x, axis=1) for x in (pieces, pieces - inside))
+        return off <= 1e4 * self.tolerance / jnp.maximum(jnp.max(self.sizes), self.tolerance) * size
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class HalfSpaceEvidence(Evidence):
@@ -249,21 +280,12 @@ class HalfSpaceEvidence(Evidence):
 
         r = min(K, d). No derivative passes through the map to the coordinates.
         """
-        fixed, pieces = jax.lax.stop_gradient((arms, directions))
-        _, s, vt = jnp.linalg.svd(fixed, full_matrices=False)
-        tol = max(arms.shape) * jnp.finfo(arms.dtype).eps * jnp.max(s)
-        reached = s > tol
-        scale = jnp.where(reached, 1 / jnp.where(reached, s, 1), 0)
-        basis = vt * reached[:, None].astype(vt.dtype)
-        map = (basis * scale[:, None]).T
-        inside = product(product(pieces, basis.T), basis)
-        size, off = (jnp.linalg.norm(x, axis=1) for x in (pieces, pieces - inside))
-        spanned = off <= 1e4 * tol / jnp.maximum(jnp.max(s), tol) * size
+        frame = Coordinates.of(arms)
         margin = product(directions, theta) - offsets
-        gaps = jnp.where((margin > 0) & spanned, margin, 0)
+        gaps = jnp.where((margin > 0) & frame.spanned(directions), margin, 0)
         even = jnp.full(arms.shape[0], 1 / arms.shape[0], arms.dtype)
-        idle = (~reached).astype(s.dtype)
-        return HalfSpaceEvidence(product(arms, map), product(directions, map), idle, gaps, even)
+        phi, y = product(arms, frame.map), product(directions, frame.map)
+        return HalfSpaceEvidence(phi, y, (~frame.reached).astype(phi.dtype), gaps, even)
 
     def outside(self) -> Array:
         return self.gaps

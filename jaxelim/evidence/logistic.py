@@ -17,6 +17,7 @@ full one, m its largest change of a score, always descends. Near the end the sha
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +27,10 @@ from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
 from jaxelim.contracts.views import Evidence
+from jaxelim.evidence.derivatives import Bent, product
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
-from jaxelim.evidence.gaussian import likelihood_ratio
-from jaxelim.lanes import index_like
+from jaxelim.evidence.gaussian import Coordinates, likelihood_ratio
+from jaxelim.lanes import PLAIN, cholesky, index_like
 
 STEPS = 100
 """Most Newton steps of one search. Warm searches take two or three, cold ones about five."""
@@ -141,6 +143,23 @@ def fitted(
     return least(space, slope, ones + zeros, ridge, centre, theta, go)
 
 
+class _Boundary(NamedTuple):
+    """The boundaries of Q half-spaces, each with the theta on it that is nearest to theta_hat."""
+
+    unit: Array  # [Q, r] y/||y||; 0 where there is no piece
+    along: Array  # [Q, K, r] the parts of the features along the boundary
+    base: Array  # [Q, K] scores at that theta
+
+    def scores(self, moves: Array) -> Array:
+        """The scores [Q, K] after moves [Q, r], of which only the part along counts."""
+        return self.base + jnp.sum(self.along * moves[:, None], 2)
+
+    def pull(self, evidence: "LogisticEvidence", moves: Array) -> Array:
+        """The slope of D along the boundary: [Q, r]."""
+        forces = evidence.weights * evidence._forces(*sides(self.scores(moves)))
+        return jnp.sum(self.along * forces[..., None], 1)
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LogisticEvidence(Evidence):
@@ -157,6 +176,28 @@ class LogisticEvidence(Evidence):
     weights: Array  # [K] pulls or weights, positive
     slope: Array | None  # [d] of the penalised log-likelihood at theta_hat; None: of weights
     ridge: float = dataclasses.field(default=0.0, metadata={"static": True})
+
+    @staticmethod
+    def at_truth(features: Array, theta: Array, y: Array, c: Array) -> "LogisticEvidence":
+        """The evidence at theta [d] about half-spaces {y . theta <= c}, for one run.
+
+        It is that of uniform weights, in coordinates with Phi' Phi = identity.
+
+        Args:
+            features: [K, d], of any rank.
+            theta: [d].
+            y: the directions, [Q, d]; zeros where there is no piece.
+            c: the offsets, [Q], of scores.
+        """
+        frame = Coordinates.of(features)
+        shape = Directions(product(y, frame.map), c, jnp.any(y != 0, 1))
+        space = LinearContext(PLAIN, product(features, frame.map))
+        even = jnp.full(features.shape[0], 1 / features.shape[0], features.dtype)
+        return LogisticEvidence(space, shape, frame.parameter(theta), even, None)
+
+    def with_derivatives(self) -> "LogisticEvidence":
+        pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
+        return self.at_truth(self.space.features, self.theta_hat, *jax.vmap(self._side)(pieces))
 
     @property
     def scores(self) -> Array:
@@ -219,6 +260,87 @@ class LogisticEvidence(Evidence):
     def values(self) -> Array:
         pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
         return jax.lax.map(lambda piece: self._value(*self._side(self._wide(piece))), pieces)
+
+    def derivatives(self) -> Bent:
+        """H_p with two derivatives, for half-spaces and weights.
+
+        The slope of H_p is the vector of divergences at the closest point lambda, and its
+        second derivative is minus a square, by implicit differentiation of lambda.
+
+        Newton steps stay on the boundary. A value is D less nu^2 where they end, nu the
+        decrement there. In exact arithmetic that is at most H_p if nu r <= 1/2, r the
+        largest change of a score by a move of length 1 (Bach 2010, Lemma 1): so the steps
+        need not be trusted. They are of constants; one more step, with a constant matrix,
+        gives lambda its derivatives in theta, features and half-spaces.
+        """
+        start, inverse = jax.lax.stop_gradient(self)._search()
+        boundary = self._boundary()
+        step = inverse(inverse(boundary.pull(self, start)), transposed=True)
+        points = start - step
+        scores = boundary.scores(points)
+        pulls = self._forces(*sides(scores))
+        slopes = divergence(self.scores, scores)
+        standard = inverse(jnp.swapaxes(boundary.along, 1, 2))  # [Q, r, K]
+        bend = jax.lax.stop_gradient(standard * pulls[:, None])
+        decrement = jnp.sum(product(bend, jax.lax.stop_gradient(self.weights)) ** 2, 1)
+        value = product(slopes, self.weights) - decrement
+        value = jnp.where(self.outside() > 0, jnp.maximum(value, 0), 0)
+        return Bent(value, slopes.T, jnp.moveaxis(bend, 2, 0))
+
+    def _forces(self, p: Array, q: Array) -> Array:
+        """dd/ds of each arm where the probabilities of 1 and 0 are p and q: p - p_hat, [.., K]."""
+        p_hat, q_hat = sides(self.scores)
+        return jnp.where(p > q, q_hat - q, p - p_hat)
+
+    def _boundary(self) -> "_Boundary":
+        assert isinstance(self.shape, Directions)
+        y, features = self.shape.y, self.space.features
+        square = jnp.sum(y * y, 1, keepdims=True)
+        size = jnp.sqrt(jnp.where(square > 0, square, 1))
+        unit, outside = y / size, jnp.maximum(self.outside(), 0)
+        base = self.theta_hat - unit * (outside[:, None] / size)
+        along = features - product(features, unit.T).T[..., None] * unit[:, None]
+        return _Boundary(unit, along, product(base, features.T))
+
+    def _search(self) -> tuple[Array, Callable]:
+        """Closest points as moves from the boundaries' bases, [Q, r], and how to apply L^-1.
+
+        L L' is the curvature on the boundary at the closest point.
+        """
+        boundary, enough = self._boundary(), float(jnp.finfo(self.weights.dtype).eps) ** 0.375
+        outside = self.outside() > 0
+
+        def solver(moves: Array) -> Callable:
+            p, q = sides(boundary.scores(moves))
+            root = jnp.sqrt(self.weights * p * q)[..., None] * boundary.along
+            curvature = jnp.einsum("qkr,qks->qrs", root, root, precision="highest")
+            size = jnp.trace(curvature, axis1=1, axis2=2)[:, None, None]
+            rest = boundary.unit[:, :, None] * boundary.unit[:, None]
+            rest = rest + _LEAST_CURVATURE * jnp.eye(rest.shape[1], dtype=rest.dtype)
+            factor = cholesky(curvature + jnp.where(size > 0, size, 1) * rest)
+
+            def inverse(x: Array, transposed: bool = False) -> Array:
+                """L^-1 x or L'^-1 x, of x [Q, r] or [Q, r, K]."""
+                columns = x if x.ndim == 3 else x[..., None]
+                columns = jax.lax.linalg.triangular_solve(
+                    factor, columns, left_side=True, lower=True, transpose_a=transposed
+                )
+                return columns if x.ndim == 3 else columns[..., 0]
+
+            return inverse
+
+        def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            n, moves, left = carry
+            inverse = solver(moves)
+            full = -inverse(inverse(boundary.pull(self, moves)), transposed=True)
+            far = jnp.max(jnp.abs(jnp.sum(boundary.along * full[:, None], 2)), 1)
+            share = jnp.where(left, _ratio(jnp.log1p(far), far), 0)
+            return n + 1, moves + share[:, None] * full, left & (far > enough)
+
+        more = lambda carry: (carry[0] < STEPS) & jnp.any(carry[2])  # noqa: E731
+        none = jnp.zeros_like(boundary.unit)
+        moves = jax.lax.while_loop(more, step, (jnp.int32(0), none, outside))[1]
+        return moves, solver(moves)
 
     def refuted(self, beta: Array) -> Array:
         return self._tested(beta, False)
@@ -291,10 +413,9 @@ class LogisticEvidence(Evidence):
 
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The point of {y . theta <= c} with the least D: [d]; theta_hat if that is inside."""
-        p_hat, q_hat = sides(self.scores)
 
         def slope(p: Array, q: Array) -> Array:
-            return self.weights * jnp.where(p > q, q_hat - q, p - p_hat)
+            return self.weights * self._forces(p, q)
 
         outside = jnp.sum(y * self.theta_hat, 0) > c
         given = self.space, slope, self.weights, self.ridge, self.theta_hat, self.theta_hat
@@ -309,8 +430,7 @@ class LogisticEvidence(Evidence):
             return value
         assert self.slope is not None
         moved = theta - self.theta_hat
-        (p, q), (p_hat, q_hat) = sides(scores), sides(hat)
-        slopes = self.weights * jnp.where(p > q, q_hat - q, p - p_hat)
+        slopes = self.weights * self._forces(*sides(scores))
         transposed = jnp.swapaxes(self.space.features, 0, 1)
         slopes = self.space.lanes.dot(transposed, slopes, self.space.features)
         slopes = slopes + self.ridge * moved - self.slope

@@ -152,6 +152,13 @@ class Logistic(Family):
         slope = space.lanes.dot(transposed, slopes, space.features) - self.ridge * theta
         return LogisticEvidence(space, shape, theta, stats.counts, slope, self.ridge)
 
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> LogisticEvidence:  # fmt: skip
+        assert features is not None  # linear arms have them
+        return LogisticEvidence.at_truth(features, theta, directions, offsets)
+
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> list[tuple[Array, Array]]:

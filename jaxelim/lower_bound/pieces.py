@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxelim import checks
+from jaxelim.contracts import Family
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.instances.instance import Instance
@@ -131,11 +132,12 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     arms = instance.arms.reshape(-1, instance.K, instance.d)
     theta = instance.theta.reshape(-1, instance.d)
     if not getattr(problem, "made_of_arms", True):
-        refuse_other_families(instance, "items are not defined")
+        if not instance.family.linear:
+            refuse_other_families(instance, "items are not defined")
         for pair in zip(arms, theta, strict=True):
             problem.check_arms(pair[0])
             problem.check(*pair)  # names items where the checks below name pieces
-    each = [half_spaces(problem, *pair) for pair in zip(arms, theta, strict=True)]
+    each = [_half_spaces_of(instance.family, problem, *x) for x in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):
         label = f"instance {index}: " if instance.batched else ""
         _refuse_ties(label, problem, instance, arms[index], theta[index], directions, offsets)
@@ -147,9 +149,22 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     for index, (y, c) in enumerate(each):
         directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
     pieces = Pieces(directions, offsets, valid)
-    if not instance.family.has("design"):
+    if not instance.family.linear:
         _refuse_other_pieces(problem, instance.family, pieces)
     return pieces
+
+
+def _half_spaces_of(
+    family: Family, problem: Any, arms: np.ndarray, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`half_spaces` of one instance: of scores, where means are another function of them."""
+    if type(family).mean is Family.mean or getattr(problem, "uses_theta", True):
+        return half_spaces(problem, arms, theta)
+    means = family.mean(arms @ theta)
+    rows, offsets = half_spaces(problem, np.eye(len(arms)), means)
+    sign = rows.sum(1)  # 0 for a pair of arms; else 1 or -1, and the level is sign * offset
+    levels = family.link(np.where(sign != 0, sign * offsets, means[0]))
+    return rows @ arms, np.where(sign != 0, sign * levels, 0)
 
 
 def _refuse_other_pieces(problem: object, family: Any, pieces: Pieces) -> None:

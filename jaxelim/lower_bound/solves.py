@@ -50,7 +50,7 @@ class Truth(NamedTuple):
     """I instances as arrays, in the units of the family's `truth`; NumPy, or on the device."""
 
     features: Any  # [I, K, d]; None: independent arms
-    theta: Any  # [I, d], or the means [I, K]
+    theta: Any  # [I, d], or the means [I, K]; in units of the family's scale
     scales: Any  # [I, K] costs, or variances
     directions: Any  # [I, P, d]
     offsets: Any  # [I, P]
@@ -58,7 +58,7 @@ class Truth(NamedTuple):
     @staticmethod
     def of(instance: Instance, pieces: Pieces) -> "Truth":
         """The arrays of instances and their pieces."""
-        if instance.family.has("design"):
+        if instance.family.linear:
             arms, theta, unit = scaled(instance, pieces)
             scales = np.ones(arms.shape[:2])
             return Truth(arms, theta, scales, unit.directions, unit.offsets)
@@ -214,10 +214,10 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
 
 
 def scaled(instance: Instance, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, Pieces]:
-    """Arms [I, K, d], theta [I, d] and pieces of the same instances, scaled to unit noise."""
-    arms = instance.arms.reshape(-1, instance.K, instance.d)
-    theta = instance.theta.reshape(-1, instance.d) / instance.noise_std
-    return arms, theta, pieces._replace(offsets=pieces.offsets / instance.noise_std)
+    """Arms [I, K, d], theta [I, d] and pieces of the same instances, in units of the scale."""
+    arms, scale = instance.arms.reshape(-1, instance.K, instance.d), instance.family.scale
+    theta = instance.theta.reshape(-1, instance.d) / scale
+    return arms, theta, pieces._replace(offsets=pieces.offsets / scale)
 
 
 def standard(
