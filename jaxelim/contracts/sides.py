@@ -1,13 +1,14 @@
 """The shape of any pairs of arms and levels together, of one run."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts.shapes import Shape
+from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.lanes import LaneOps
 
 
@@ -39,6 +40,16 @@ class Sides(Shape):
         first = jnp.argmax(up | (down & ~jnp.any(up, 1)[:, None]), 1).astype(jnp.int32)
         second = jnp.argmax(down | (up & ~jnp.any(down, 1)[:, None]), 1).astype(jnp.int32)
         return Sides(first, second, jnp.sum(directions, 1), offsets, slack)
+
+    @staticmethod
+    def about(shape: Shape, arms: int, dtype: Any) -> "Sides":
+        """The pieces of pairs and levels of so many arms, at their places."""
+        if isinstance(shape, Levels):
+            sign, k = jnp.where(shape.above, 1, -1).astype(dtype), jnp.arange(arms, dtype=jnp.int32)
+            return Sides(k, k, sign, sign * shape.level)
+        return Sides.pairs(
+            Rows.of(shape).first, arms, jnp.asarray(-shape.slack, dtype), bool(shape.slack)
+        )
 
     @staticmethod
     def pairs(first: Array, arms: int, offset: Array, slack: bool = False) -> "Sides":

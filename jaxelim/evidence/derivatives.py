@@ -25,7 +25,7 @@ class Bent(NamedTuple):
     def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
         """-sum_p q_p d2H_p/dw2 + sum_p pull_p dH_p/dw dH_p/dw': [K, K]."""
         bend = self.bend
-        scaled = bend * mixture.reshape(mixture.shape + (1,) * (bend.ndim - 2))
+        scaled = bend * mixture.reshape((1, -1) + (1,) * (bend.ndim - 2))
         inner = product(scaled.reshape(len(bend), -1), bend.reshape(len(bend), -1).T)
         if pull is None:
             return inner

@@ -45,6 +45,10 @@ class ArmEvidence(Evidence):
     def weighted(self, weights: Array) -> "ArmEvidence":
         return dataclasses.replace(self, weights=weights)
 
+    def with_derivatives(self) -> "SidesEvidence":
+        shape = Sides.about(self.shape, len(self.means), self.means.dtype)
+        return SidesEvidence.of(self.family, shape, self.means, self.scales)
+
     def about(self, shape: Shape) -> "ArmEvidence":
         return evidence_of(self.family, self.space, shape, self.means, self.weights)
 

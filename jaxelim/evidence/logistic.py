@@ -156,7 +156,7 @@ class _Boundary(NamedTuple):
 
     def pull(self, evidence: "LogisticEvidence", moves: Array) -> Array:
         """The slope of D along the boundary: [Q, r]."""
-        forces = evidence.weights * evidence._forces(*sides(self.scores(moves)))
+        forces = evidence.weights[None] * evidence._forces(*sides(self.scores(moves)))
         return jnp.sum(self.along * forces[..., None], 1)
 
 
@@ -169,6 +169,8 @@ class LogisticEvidence(Evidence):
     penalised log-likelihood is concave with curvature of at least the ridge, so on the
     boundary it exceeds its value at a point by at most |slope along the boundary|^2/(2 ridge).
     """
+
+    coupled = True
 
     space: LinearContext
     shape: Shape
@@ -279,7 +281,7 @@ class LogisticEvidence(Evidence):
         points = start - step
         scores = boundary.scores(points)
         pulls = self._forces(*sides(scores))
-        slopes = divergence(self.scores, scores)
+        slopes = divergence(jnp.broadcast_to(self.scores, scores.shape), scores)
         standard = inverse(jnp.swapaxes(boundary.along, 1, 2))  # [Q, r, K]
         bend = jax.lax.stop_gradient(standard * pulls[:, None])
         decrement = jnp.sum(product(bend, jax.lax.stop_gradient(self.weights)) ** 2, 1)
@@ -289,7 +291,7 @@ class LogisticEvidence(Evidence):
 
     def _forces(self, p: Array, q: Array) -> Array:
         """dd/ds of each arm where the probabilities of 1 and 0 are p and q: p - p_hat, [.., K]."""
-        p_hat, q_hat = sides(self.scores)
+        p_hat, q_hat = sides(jnp.broadcast_to(self.scores, p.shape))
         return jnp.where(p > q, q_hat - q, p - p_hat)
 
     def _boundary(self) -> "_Boundary":
@@ -298,8 +300,8 @@ class LogisticEvidence(Evidence):
         square = jnp.sum(y * y, 1, keepdims=True)
         size = jnp.sqrt(jnp.where(square > 0, square, 1))
         unit, outside = y / size, jnp.maximum(self.outside(), 0)
-        base = self.theta_hat - unit * (outside[:, None] / size)
-        along = features - product(features, unit.T).T[..., None] * unit[:, None]
+        base = self.theta_hat[None] - unit * (outside[:, None] / size)
+        along = features[None] - product(unit, features.T)[..., None] * unit[:, None]
         return _Boundary(unit, along, product(base, features.T))
 
     def _search(self) -> tuple[Array, Callable]:
@@ -312,11 +314,11 @@ class LogisticEvidence(Evidence):
 
         def solver(moves: Array) -> Callable:
             p, q = sides(boundary.scores(moves))
-            root = jnp.sqrt(self.weights * p * q)[..., None] * boundary.along
+            root = jnp.sqrt(self.weights[None] * p * q)[..., None] * boundary.along
             curvature = jnp.einsum("qkr,qks->qrs", root, root, precision="highest")
             size = jnp.trace(curvature, axis1=1, axis2=2)[:, None, None]
             rest = boundary.unit[:, :, None] * boundary.unit[:, None]
-            rest = rest + _LEAST_CURVATURE * jnp.eye(rest.shape[1], dtype=rest.dtype)
+            rest = rest + _LEAST_CURVATURE * jnp.eye(rest.shape[1], dtype=rest.dtype)[None]
             factor = cholesky(curvature + jnp.where(size > 0, size, 1) * rest)
 
             def inverse(x: Array, transposed: bool = False) -> Array:

@@ -194,6 +194,10 @@ class StudentEvidence(Evidence):
         """The same pieces under weights w [K], positive, of any sum."""
         return dataclasses.replace(self, freedom=weights)
 
+    def with_derivatives(self) -> "SidesEvidence":
+        shape = Sides.about(self.shape, len(self.means), self.means.dtype)
+        return SidesEvidence.of_sides(shape, self.means, self.variances)
+
     def about(self, shape: Shape) -> "StudentEvidence":
         return self.of(self.space, shape, self.means, self.variances, self.freedom)
 

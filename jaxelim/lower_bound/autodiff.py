@@ -29,10 +29,10 @@ from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives, solves
 from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
-from jaxelim.lower_bound.derivatives import GAP, Inputs
+from jaxelim.lower_bound.derivatives import GAP, GAUSSIAN, Inputs
 from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
-from jaxelim.lower_bound.pieces import Pieces, combinations, half_spaces, pieces_of
-from jaxelim.lower_bound.solves import Truth, scaled, solve_arms
+from jaxelim.lower_bound.pieces import combinations, half_spaces, half_spaces_of, pieces_of
+from jaxelim.lower_bound.solves import Truth, solve_arms
 from jaxelim.saddle.closed import kind_of
 
 _GAP_FLOAT32 = 3e-5
@@ -78,8 +78,8 @@ def optimal_information(
         theta: [d] parameter.
         problem: what to identify; see `complexity`.
         noise_std: standard deviation of Gaussian noise, > 0.
-        family: of the rewards; with one other than Gaussian(number) arms must be None.
-            None: Gaussian(noise_std).
+        family: of the rewards; with one of independent arms alone, arms must be None. None:
+            Gaussian(noise_std). For Logistic() and arms=None theta holds the scores.
         bonus: [K] per-arm bonuses of the optimistic form, or None.
         gap: relative duality gap of the solve (in float32 at least 3e-5).
         precision: "float64"; or "float32", for a caller that traces in float32.
@@ -129,8 +129,9 @@ def optimal_allocation(
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
     if isinstance(family, Family) and family.has("design"):
         noise_std, family = family.scale, None
-    if family is not None and not (isinstance(family, Family) and family.has("divergence")):
-        raise ArgumentError("family", family, "a OneParameter such as Bernoulli(), or None")
+    if family is not None and not (isinstance(family, Family) and _differentiable(family)):
+        allowed = "a OneParameter such as Bernoulli(), Logistic(), or None"
+        raise ArgumentError("family", family, allowed)
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
     given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
@@ -142,7 +143,7 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
             theta = checks.real_array("theta", theta, ndim=1)
         arms = np.eye(theta.shape[-1])
         del given["arms"]
-    elif family is not None:
+    elif family is not None and not family.linear:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
     if family is not None and (isinstance(noise_std, Tracer) or noise_std != 1.0):
         raise ArgumentError("noise_std", noise_std, f"its default with family={family!r}")
@@ -178,10 +179,11 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
             "arms", arms.shape, "features [K, d] and theta [d]", f"theta has shape {theta.shape}"
         )
     noise_std = jnp.asarray(noise_std, dtype)
-    directions, offsets = traced_half_spaces(problem, arms, theta)
+    directions, offsets = traced_half_spaces(problem, arms, theta, family)
     extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
-    if family is None:
-        inputs = Inputs.linear(arms, theta / noise_std, directions, offsets / noise_std, extra)
+    if family is None or family.linear:
+        units = theta / noise_std, directions, offsets / noise_std
+        inputs = Inputs.linear(arms, *units, extra, family or GAUSSIAN)
     else:
         point = np.random.default_rng(0).random(len(theta))
         kind = kind_of(half_spaces(problem, np.eye(len(theta)), point)[0])
@@ -196,7 +198,7 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
     )
 
 
-def traced_half_spaces(problem: Any, arms, theta):
+def traced_half_spaces(problem: Any, arms, theta, family: Family | None):
     """Directions [P, d] and offsets [P] of a traced instance, in the dtype of `arms`.
 
     A callback computes the pieces on the host; which ones exist is locally constant.
@@ -226,9 +228,8 @@ def traced_half_spaces(problem: Any, arms, theta):
         features, parameter = (
             np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter)
         )
-        directions, offsets = half_spaces(
-            problem, features.astype(np.float64), parameter.astype(np.float64)
-        )
+        given = features.astype(np.float64), parameter.astype(np.float64)
+        directions, offsets = half_spaces_of(family, problem, *given)
         if len(offsets) != P:
             raise ArgumentError(
                 "problem", problem, "the same number of pieces for every answer, when traced"
@@ -296,56 +297,55 @@ def complexity_gradients(
         of Tirinzoni & Degenne (2022), section 2.
     """
     gap = checks.real("gap", gap, low=0, open=True)
-    pieces = pieces_of(instance, problem)
-    K = instance.K
-    extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(K,))
-    if not (instance.family.has("design") or instance.family.has("divergence")):
-        allowed = f"a family with one unknown an arm: H* has no derivatives for {instance.family!r}"
-        raise UnsupportedError("family", instance.family, allowed)
-    if not instance.family.has("design"):
-        return _arm_gradients(instance, pieces, extra, gap, jacobian)
-    arms, theta, unit = scaled(instance, pieces)
-    extra = np.zeros(K) if extra is None else extra
-    parts, std, back = [], instance.noise_std, {}
-    with scope.float64():
-        for i, ill in enumerate(ill_posed(instance, pieces)):
-            rows = combinations(problem, arms[i], theta[i] * std)
-            P = len(unit.offsets[i])
-            moves = np.zeros((P, K)) if rows is None else np.pad(rows, ((0, P - len(rows)), (0, 0)))
-            phi, point, y, offsets = arms[i], theta[i], unit.directions[i], unit.offsets[i]
-            if ill:
-                exact = exact_instance(instance, problem, pieces, i)
-                back[i] = exact, phi, point, y, moves, extra, std
-                phi, point, y, offsets = in_coordinates(exact, phi, point, P, std)
-            given = map(jnp.asarray, (phi, point, y - moves @ phi, offsets, extra, moves))
-            *linear, moves = given
-            marks = jnp.asarray(unit.valid[i], jnp.float64)
-            parts.append(_gradients(Inputs.linear(*linear), moves, marks, gap, jacobian))
-        parts = jax.device_get(parts)
-    parts = [moved_back(one, *back[i]) if i in back else one for i, one in enumerate(parts)]
-    return _collected(instance, parts, instance.noise_std)
-
-
-def _arm_gradients(
-    instance: Instance, pieces: Pieces, bonus: np.ndarray | None, gap: float, jacobian: bool
-) -> Gradients:
-    """`complexity_gradients` for independent arms of a one-parameter family."""
-    family: Any = instance.family
+    pieces, family = pieces_of(instance, problem), instance.family
+    if not _differentiable(family):
+        allowed = f"a family with one unknown an arm: H* has no derivatives for {family!r}"
+        raise UnsupportedError("family", family, allowed)
+    extra = np.zeros(instance.K)
+    extra = extra if bonus is None else checks.real_array("bonus", bonus, shape=extra.shape)
     truth = Truth.of(instance, pieces)
-    ends = truth.theta[(truth.theta <= family.low) | (truth.theta >= family.high)]
+    if not family.linear:
+        _refuse_ends(instance)
+    kind = solves.kind_of(instance, pieces, bonus)
+    ill = ill_posed(instance, pieces) if family.has("design") else np.zeros(len(truth.theta), bool)
+    scale, parts = family.scale, []
+    with scope.float64():
+        for i, valid in enumerate(pieces.valid):
+            here: Any = [None if x is None else x[i] for x in truth]
+            phi, point, costs, y, offsets = here  # phi is None for independent arms
+            moves: Any = ()
+            own: Any = None
+            if phi is not None:
+                rows = combinations(problem, phi, point * scale, family)
+                rows = np.zeros((0, instance.K)) if rows is None else rows
+                moves = np.pad(rows, ((0, len(y) - len(rows)), (0, 0)))
+                if ill[i]:
+                    exact = exact_instance(instance, problem, pieces, i)
+                    own = exact, phi, point, y, moves, extra, scale
+                    phi, point, y, offsets = in_coordinates(exact, phi, point, len(y), scale)
+                y = y - moves @ phi
+            arrays = (phi, point, costs, y, offsets, extra), moves, valid.astype(float)
+            numbers, moves, marks = jax.tree.map(jnp.asarray, arrays)
+            inputs = Inputs(family.plain(), *numbers, kind)  # pyright: ignore[reportCallIssue]
+            part = _gradients(inputs, moves, marks, gap, jacobian)
+            part = jax.device_get(part)
+            parts.append(part if own is None else moved_back(part, *own))
+    return _collected(instance, parts, scale)
+
+
+def _differentiable(family: Family) -> bool:
+    """Whether H* has derivatives: an arm has one unknown, or a theta is the only one."""
+    return family.has("truth") and (family.linear or family.has("divergence"))
+
+
+def _refuse_ends(instance: Instance) -> None:
+    """Refuse means at an end of the family's range, where derivatives are infinite."""
+    family: Any = instance.family
+    means = instance.means
+    ends = means[(means <= family.low) | (means >= family.high)]
     if ends.size:
         allowed = f"means inside ({family.low:g}, {family.high:g}), where H* has derivatives"
         raise ArgumentError("instance", instance, allowed, f"{ends[0]:g} is not")
-    kind = solves.kind_of(instance, pieces, bonus)
-    parts = []
-    with scope.float64():
-        extra = jnp.asarray(np.zeros(instance.K) if bonus is None else bonus)
-        for i in range(len(truth.theta)):
-            inputs = Inputs(family.plain(), *truth.at(i), extra, kind)
-            marks = jnp.asarray(pieces.valid[i], jnp.float64)
-            parts.append(_gradients(inputs, (), marks, gap, jacobian))
-        parts = jax.device_get(parts)
-    return _collected(instance, parts, 1.0)
 
 
 def _collected(instance: Instance, parts: list, noise_std: float) -> Gradients:

@@ -32,6 +32,7 @@ from jaxelim.saddle.solver import Solution
 
 # Relative gap of the solves: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
+GAUSSIAN = Gaussian()
 
 
 @jax.tree_util.register_dataclass
@@ -49,9 +50,9 @@ class Inputs:
     kind: str = dataclasses.field(default="any", metadata={"static": True})  # of `kind_of`
 
     @staticmethod
-    def linear(arms, theta, directions, offsets, bonus) -> "Inputs":
-        """Of linear features, Gaussian rewards and unit noise."""
-        return Inputs(Gaussian(), arms, theta, jnp.ones_like(bonus), directions, offsets, bonus)
+    def linear(arms, theta, directions, offsets, bonus, family: Family = GAUSSIAN) -> "Inputs":
+        """Of linear features, in units of the family's scale."""
+        return Inputs(family, arms, theta, jnp.ones_like(bonus), directions, offsets, bonus)
 
     def _evidence(self) -> Evidence:
         given = self.features, self.theta, self.scales, self.directions, self.offsets

@@ -74,19 +74,21 @@ def refuse_slack(problem: Any) -> None:
         raise UnsupportedError("problem", problem, allowed)
 
 
-def combinations(problem: Any, arms: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
+def combinations(
+    problem: Any, arms: np.ndarray, theta: np.ndarray, family: Family | None = None
+) -> np.ndarray | None:
     """The pieces' directions as combinations of arms: A [P, K] with directions = A arms.
 
     None where they are no such combinations. Best arm, top m and thresholding have
     directions that move with the features; a user's half-spaces may be fixed in
     parameter space. A problem of the first kind gives the same combinations on the
-    canonical basis with theta set to the means, which is the test. Items do not move.
+    canonical basis with theta set to the scores, which is the test. Items do not move.
     """
     if not getattr(problem, "made_of_arms", True):
         return None
     try:
-        rows, _ = half_spaces(problem, np.eye(arms.shape[0]), arms @ theta)
-        directions, _ = half_spaces(problem, arms, theta)
+        rows, _ = half_spaces_of(family, problem, np.eye(arms.shape[0]), arms @ theta)
+        directions, _ = half_spaces_of(family, problem, arms, theta)
     except (ValueError, IndexError, TypeError):
         return None
     same = rows.shape[0] == directions.shape[0]
@@ -137,7 +139,7 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         for pair in zip(arms, theta, strict=True):
             problem.check_arms(pair[0])
             problem.check(*pair)  # names items where the checks below name pieces
-    each = [_half_spaces_of(instance.family, problem, *x) for x in zip(arms, theta, strict=True)]
+    each = [half_spaces_of(instance.family, problem, *x) for x in zip(arms, theta, strict=True)]
     for index, (directions, offsets) in enumerate(each):
         label = f"instance {index}: " if instance.batched else ""
         _refuse_ties(label, problem, instance, arms[index], theta[index], directions, offsets)
@@ -154,11 +156,14 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     return pieces
 
 
-def _half_spaces_of(
-    family: Family, problem: Any, arms: np.ndarray, theta: np.ndarray
+def half_spaces_of(
+    family: Family | None, problem: Any, arms: np.ndarray, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`half_spaces` of one instance: of scores, where means are another function of them."""
-    if type(family).mean is Family.mean or getattr(problem, "uses_theta", True):
+    """`half_spaces` of one instance: of scores, where means are another function of them.
+
+    Of family None they are the means.
+    """
+    if family is None or type(family).mean is Family.mean or getattr(problem, "uses_theta", True):
         return half_spaces(problem, arms, theta)
     means = family.mean(arms @ theta)
     rows, offsets = half_spaces(problem, np.eye(len(arms)), means)
@@ -201,11 +206,11 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
     if not tied.any():
         return
     piece = int(np.argmax(tied))
-    rows = combinations(problem, arms, theta)
+    rows = combinations(problem, arms, theta, instance.family)
     names = f"piece {piece}"
     if rows is not None:
         involved = np.flatnonzero(rows[piece])
-        means = arms[involved] @ theta
+        means = instance.family.mean(arms[involved] @ theta)
         names = (
             f"arms {' and '.join(map(str, involved))} have means "
             f"{' and '.join(f'{mean:.6g}' for mean in means)}"

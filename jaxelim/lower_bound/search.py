@@ -267,12 +267,9 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
-        base = Inputs.linear(
-            *map(
-                jnp.asarray,
-                (arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)),
-            )
-        )
+        given = arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)
+        phi, point, y, offsets, bonus = map(jnp.asarray, given)
+        base = Inputs.linear(phi, point, y, offsets, bonus)
         marks = jnp.ones(len(base.offsets))
         rows = starts.shape[1] if starts.ndim > 2 else 1
         rule = optax.chain(

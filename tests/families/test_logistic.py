@@ -221,14 +221,12 @@ def refused(rule, problem=None, instance=INSTANCE, **settings):
 
 
 def test_what_is_not_defined_is_refused_by_name():
-    """Rules of confidence widths, exact allocations, H*, proofs, levels that are no means."""
+    """Rules of confidence widths, posteriors, proofs, levels that are no means."""
     for rule in (je.LinGapE(), je.LinGIFA(), je.RAGE(), je.XYAdaptive()):
         said = refused(rule)
         assert type(rule).__name__ in said and "gaussian rewards" in said
     problems = je.BestArm(), je.TopM(2), je.Thresholding(0.4), je.BestArm(items=ITEMS)
     for problem in problems:
-        assert "a divergence" in refused(je.TrackAndStop(), problem)
-        assert "H* is not defined for Logistic" in refused(je.Oracle(), problem)
         assert "OptimisticTaS" in refused(je.OptimisticTaS(), problem)
         assert "confidence intervals" in refused(je.LinGame(optimistic=True), problem)
     basis = je.Instance.unstructured([0.8, 0.4, 0.3], je.Logistic())
@@ -245,8 +243,9 @@ def test_what_is_not_defined_is_refused_by_name():
     assert "Logistic" in refused(je.Uniform(), threshold=je.Mixture())
     tied = je.Instance.unstructured([0.6, 0.6], je.Logistic())
     assert "same largest mean" in refused(je.Uniform(), instance=tied)
-    with pytest.raises(je.UnsupportedError, match="H\\* is not defined for Logistic"):
-        je.complexity(INSTANCE, je.BestArm())
+    for ask in (je.sensitivity, je.elimination_bounds):
+        with pytest.raises(je.UnsupportedError, match="gaussian rewards"):
+            ask(INSTANCE, je.BestArm())
     assert je.Logistic().stated_law().startswith("no threshold is proven")
 
 
@@ -288,8 +287,15 @@ def test_batches_and_half_spaces():
     np.testing.assert_array_equal(spaces.samples, found.samples[0])
 
 
+BASIS_INSTANCE = je.Instance(*BASIS, family=je.Logistic())
 RULES = {
     "lingame": (je.LinGame(), INSTANCE, je.BestArm()),
+    "lazy-tas": (je.LazyTaS(), INSTANCE, je.BestArm()),
+    "tas": (je.TrackAndStop(), INSTANCE, je.BestArm()),
+    "tas-c": (je.TrackAndStop(tracking="C", schedule=5), INSTANCE, je.BestArm(items=ITEMS)),
+    "tas-signs": (je.TrackAndStop(), BASIS_INSTANCE, je.Thresholding(0.45)),
+    "top-two": (je.TopTwo("eb", "tci", 0.5), BASIS_INSTANCE, je.BestArm()),
+    "oracle-solved": (je.Oracle(), INSTANCE, je.BestArm()),
     "oracle": (je.Oracle(weights=[0.3, 0.1, 0.2, 0.3, 0.1]), INSTANCE, je.TopM(2)),
 }
 
@@ -307,6 +313,13 @@ def test_rules_of_evidence_run_alike_in_lanes_and_alone(name):
     np.testing.assert_array_equal(lanes.samples, vmapped.samples)
     np.testing.assert_array_equal(lanes.pulls, vmapped.pulls)
     assert (lanes.samples[1] <= lanes.samples[0]).all()
+
+
+@pytest.mark.parametrize("rule", [je.FWS(), je.TrackAndStop(exploration="paper")], ids=repr)
+def test_rules_of_evidence_find_the_right_arm(rule):
+    """Rounding decides between equal solutions of the games of Frank-Wolfe sampling."""
+    found = je.simulate(INSTANCE, je.BestArm(), rule, runs=4, delta=0.1, max_samples=2000, seed=3)
+    assert found.stopped.all() and found.correct.all()
 
 
 @pytest.mark.slow

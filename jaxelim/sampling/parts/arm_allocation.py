@@ -81,7 +81,9 @@ def _secular(view: View) -> bool:
 
 
 def _by_interior_point(view: View) -> bool:
-    """Whether the pieces are pairs of arms without a closed form."""
+    """Whether the pieces have no closed form."""
+    if isinstance(view.shape, Levels) or view.evidence.coupled:
+        return view.evidence.coupled
     return Rows.of(view.shape).several or view.evidence.parts > 1
 
 
@@ -111,12 +113,12 @@ def solve(
         if quick:
             return _idle(view, last), ~now
         found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
-    elif isinstance(view.shape, Levels):
-        found, solved = _signs(view, last), jnp.ones_like(now)
     elif _by_interior_point(view):
         if quick:
             return _idle(view, last), ~now
-        found, solved = _pairs(view, last, gap, now), jnp.ones_like(now)
+        found, solved = _by_steps(view, last, gap, now), jnp.ones_like(now)
+    elif isinstance(view.shape, Levels):
+        found, solved = _signs(view, last), jnp.ones_like(now)
     elif _secular(view):
         found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
     else:
@@ -173,9 +175,13 @@ def counted(view: View) -> Array:
     return view.active | (index_like(view.active) == Rows.of(view.shape).first)
 
 
-def _wide(x: Array) -> Array:
+def _wide(tree: Any) -> Any:
     """In float64: Newton's method needs its digits."""
-    return x.astype(jnp.float64)
+
+    def wide(x: Array) -> Array:
+        return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(wide, tree)
 
 
 def _rounded(weights: Array, like: Array) -> Array:
@@ -214,36 +220,40 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     return ArmAllocation(weights, last.dual, once, once)
 
 
-def _pairs(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
-    """Pairs of arms without a closed form, by the interior-point method."""
-    lanes, arms, family = view.lanes, view.means.shape[0], _family(view)
+def _by_steps(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
+    """Pieces without a closed form, by the interior-point method."""
+    lanes, space = view.lanes, view.space
+    shared = space.features.ndim == 2
 
-    def one(means, scales, first, active, last, gap, now):
-        evidence = family.sides(Sides.pairs(first, arms, jnp.zeros_like(means[0])), means, scales)
+    def of_run(evidence, features, active, last, gap, now):
+        features = space.features if shared else features
+        alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
+        evidence = _wide(dataclasses.replace(evidence, space=alone)).with_derivatives()
         ahead = evidence.outside() > 0
         solvable = jnp.all(ahead | ~active) & jnp.any(active)
         live = active & ahead
         live = jnp.tile(jnp.where(jnp.any(live), live, ahead), evidence.parts)
-        found: Any = climb(
-            evidence, live, jnp.zeros_like(means), last.weights, last.dual, gap, _MOST,
+        solution: Any = climb(
+            evidence, live, jnp.zeros_like(last.weights), last.weights, last.dual, gap, _MOST,
             now & solvable, lanes.alone,
         )  # fmt: skip
         once = jnp.ones_like(last.evaluations)
         return where_(
             solvable,
             ArmAllocation(
-                found.allocation,
-                found.mixture,
-                jnp.add(found.iterations, 1),
-                jnp.minimum(found.iterations, 1),
+                solution.allocation,
+                solution.mixture,
+                jnp.add(solution.iterations, 1),
+                jnp.minimum(solution.iterations, 1),
             ),
             dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once)),
         )
 
-    wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(view.evidence.scales), Rows.of(view.shape).first
-    found = _by_lane(lanes, one, wide, *given, view.active, wide, gap, now)
-    return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+    wide = _wide(last)
+    bare = dataclasses.replace(view.evidence, space=None)  # type: ignore[arg-type]
+    features = () if shared else space.features
+    new = _by_lane(lanes, of_run, wide, bare, features, view.active, wide, gap, now)
+    return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))
 
 
 def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
