@@ -25,6 +25,7 @@ from scipy.optimize import linprog
 
 import jaxelim as je
 from experiments import paper
+from experiments.figures import information_regret_figure
 from jaxelim import cli, figures
 from jaxelim import lower_bound as cx
 from jaxelim.files import make_folder, writable_file
@@ -284,7 +285,7 @@ def regret(config: Allocations) -> None:
             f"selective {bounds.selective.tolist()}, "
             f"full {bounds.full.tolist()}, f = {bounds.difference:.0f}"
         )
-    save(config, figures.information_regret_figure(drawn, value), "regret")
+    save(config, information_regret_figure(drawn, value), "regret")
 
 
 def runs(config: Allocations) -> None:

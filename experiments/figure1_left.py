@@ -13,7 +13,7 @@ import jaxelim as je
 from experiments import cells, tables
 from experiments.pages import stopping_times
 from jaxelim import figures
-from jaxelim.figures.given import left_out
+from jaxelim.figures.entries import left_out
 
 DRAWN = ("figure1_left", "figure1_left_tau", "figure1_left_survival", "figure1_left_pulls")
 

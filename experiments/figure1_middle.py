@@ -10,6 +10,7 @@ import sys
 
 from experiments import cells, tables
 from experiments.figure1_left import chosen
+from experiments.figures import full_selective_figure
 from experiments.pages import stopping_times
 from jaxelim import catalogue, figures
 from jaxelim.errors import UnsupportedError
@@ -45,7 +46,7 @@ def draw(options: Middle) -> None:
         curves[column, place] = figures.active_counts(
             data["elimination_times"].values, stopping_times(data)
         )
-    figure = figures.full_selective_figure(curves)
+    figure = full_selective_figure(curves)
     figure.axes[0].set_title(
         f"{kind.__name__}, linear-d10, best arm, delta = 0.01, {options.runs} runs", fontsize=10
     )

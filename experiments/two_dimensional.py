@@ -25,8 +25,8 @@ import xarray as xr
 
 import jaxelim as je
 from experiments import cells
+from experiments.figures import Panel, scaling_figure
 from jaxelim import checks, figures
-from jaxelim.figures import Panel
 from jaxelim.instances import two_dimensional
 from jaxelim.simulation.results.result import BIASED, aligned
 
@@ -483,7 +483,7 @@ def main(config: TwoDimensional) -> None:
     written = []
     drawn = [*times, *tests], panels_of_bounds(config, by_eps, curves)
     for path, panels in zip(paths, drawn, strict=True):
-        written += figures.save(figures.scaling_figure(panels), path, config.dpi, config.endings)
+        written += figures.save(scaling_figure(panels), path, config.dpi, config.endings)
     cut = sum(
         int((~one.stopped).sum())
         for one in (by_eps, by_delta, twins, *by_arms, costs_by_eps, costs_by_delta)

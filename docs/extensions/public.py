@@ -65,9 +65,9 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "figures": [
         Kind("figures", "tau_figure survival_figure delta_figure ratio_figure comparison_figure "
-             "active_arms_figure full_selective_figure scaling_figure every_figure"),
-        Kind("figures", "allocation_figure design_figure pulls_figure information_regret_figure"),
-        Kind("figures", "active_arms active_counts Panel save write figure_file MARKERS STYLES"),
+             "active_arms_figure every_figure"),
+        Kind("figures", "allocation_figure design_figure pulls_figure"),
+        Kind("figures", "active_arms active_counts save write figure_file MARKERS STYLES"),
     ],
     "live": [
         Kind("", "LiveRun"),

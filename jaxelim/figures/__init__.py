@@ -9,25 +9,21 @@ from jaxelim.figures.active import (
     active_arms,
     active_arms_figure,
     active_counts,
-    full_selective_figure,
 )
 from jaxelim.figures.allocations import (
     allocation_figure,
     design_figure,
-    information_regret_figure,
     pulls_figure,
 )
 from jaxelim.figures.comparisons import comparison_figure
 from jaxelim.figures.deltas import delta_figure
-from jaxelim.figures.every import every_figure
-from jaxelim.figures.scaling import Panel, scaling_figure
+from jaxelim.figures.of_results import every_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 
 __all__ = [
     "MARKERS",
     "STYLES",
-    "Panel",
     "active_arms",
     "active_arms_figure",
     "active_counts",
@@ -37,12 +33,9 @@ __all__ = [
     "design_figure",
     "every_figure",
     "figure_file",
-    "full_selective_figure",
-    "information_regret_figure",
     "pulls_figure",
     "ratio_figure",
     "save",
-    "scaling_figure",
     "survival_figure",
     "tau_figure",
     "write",

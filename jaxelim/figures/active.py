@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.given import left_out, of_result, stopping_times
-from jaxelim.figures.style import STYLES, finished, single, styled
+from jaxelim.figures.entries import left_out, of_result, stopping_times
+from jaxelim.figures.style import finished, single, styled
 from jaxelim.simulation.results.result import Result
 
 Curves = Mapping[Any, Result | tuple[Any, Any]]
@@ -35,7 +35,7 @@ def active_counts(
         ArgumentError: the shapes do not match, or no run stopped.
     """
     dropped = checks.real_array("elimination_times", elimination_times, ndim=2)
-    tau = stopping_times("samples", samples)
+    tau = stopping_times("samples", samples, (None,))
     points = checks.integer("points", points, low=2)
     if tau.shape != dropped.shape[:1]:
         raise ArgumentError(
@@ -102,42 +102,12 @@ def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
             in samples and counts [points, run], as from `active_counts`.
         band: share of the runs inside the band, in (0, 1).
     """
-    return _active_figure(
+    return drawn_active(
         {name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band
     )
 
 
-def full_selective_figure(curves: Curves, band: float = 0.5) -> Figure:
-    """Draw selective and full elimination, at stopping only and at stopping and sampling.
-
-    Each elimination has a colour, and each curve its own dashes. Selective elimination
-    has lines, dashed with sampling. Full elimination has dots, dash-dots with sampling.
-    (Paper, Figure 1, middle.)
-
-    Args:
-        curves: of one sampling rule, by (elimination, place): elimination "selective"
-            or "full", place "stopping" or "both". A `Result`, or times [points] in
-            samples and counts [points, run]. Any of the four may be missing.
-        band: share of the runs inside the band, in (0, 1).
-    """
-    (selective, _), (full, _), *_ = STYLES
-    styles = {
-        ("selective", "stopping"): (selective, "-"),
-        ("selective", "both"): (selective, (0, (5, 2))),
-        ("full", "stopping"): (full, (0, (1, 1))),
-        ("full", "both"): (full, (0, (5, 1, 1, 1))),
-    }
-    words = {"stopping": "at stopping", "both": "at stopping and sampling"}
-    drawn = {}
-    for (key, curve), _ in styled("curves", curves):
-        if key not in styles:
-            allowed = "keys (elimination, place): 'selective' or 'full', 'stopping' or 'both'"
-            raise ArgumentError("curves", key, allowed)
-        drawn[f"{key[0]}, {words[key[1]]}"] = (curve, *styles[key])
-    return _active_figure(drawn, band)
-
-
-def _active_figure(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
+def drawn_active(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
     """Draw curves of active arms by label: (curve, colour, dash).
 
     The time axis ends where 98% of every rule's runs have ended, so that one long run

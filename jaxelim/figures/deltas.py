@@ -9,7 +9,14 @@ from scipy.special import stdtrit
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.given import left_out, numbers
+from jaxelim.figures.entries import (
+    left_out,
+    mean_and_sd,
+    note_on,
+    some_stopped,
+    stopping_times,
+    tau_of_deltas,
+)  # fmt: skip
 from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
@@ -50,8 +57,8 @@ def delta_figure(
     level = checks.real("level", level, low=0, high=1, open=True)
     stopping = checks.integer("stopping", stopping, low=0)
     drawn = [
-        (name, *_times(name, given, stopping), style)
-        for (name, given), style in styled("results", results)
+        (name, *_times(name, entry, stopping), style)
+        for (name, entry), style in styled("results", results)
     ]
     every = np.concatenate([deltas for _, deltas, _, _ in drawn])
     time, right = _characteristic(list(results.values()), time)
@@ -61,7 +68,8 @@ def delta_figure(
     for place, (name, deltas, tau, (colour, dash)) in enumerate(drawn):
         order = np.argsort(-deltas)
         x, tau = np.log(1 / deltas[order]), tau[order]
-        mean, half = _mean_and_half_width(tau, level)
+        mean, sd, n = mean_and_sd(tau)
+        half = sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
         for axes, unit in zip(panels, (1, x), strict=True):
             low, high = (mean - half) / unit, (mean + half) / unit
             axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
@@ -77,76 +85,63 @@ def delta_figure(
         f"mean tau{_observer(results, stopping)} (samples), {100 * level:.3g}% bands"
     )
     panels[1].set_ylabel("mean tau / log(1/delta) (samples)")
-    cut = any(np.isnan(tau).any() for _, _, tau, _ in drawn)
-    note = "means of the runs that stopped, biased where some were cut off"
+    note = note_on([tau for _, _, tau, _ in drawn])
     # Above the panels, as curves may be anywhere inside.
     above: dict[str, Any] = dict(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
-    panels[0].legend(ncols=2, title=note if cut else None, title_fontsize=8, **above)
+    panels[0].legend(ncols=2, title=note, title_fontsize=8, **above)
     if time is not None:
         panels[1].legend(*_of_label(panels[1], "T*"), **above)
     return figure
 
 
-def _times(name: str, given: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
+def _times(name: str, entry: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
     """Deltas [D] and stopping times [D, run] of one entry, NaN for truncated runs."""
-    if isinstance(given, Result):
-        if given.batched or stopping >= len(given.stopping):
+    if isinstance(entry, Result):
+        if entry.batched or stopping >= len(entry.stopping):
             allowed = f"results of one instance, with a stopping rule of index {stopping}"
-            raise ArgumentError("results", given, allowed, f"rule {name!r}")
-        deltas = given.deltas
-        tau = np.where(given.stopped[stopping], given.samples[stopping], np.nan)
+            raise ArgumentError("results", entry, allowed, f"rule {name!r}")
+        deltas, tau = entry.deltas, tau_of_deltas(entry, stopping)
     else:
-        if not isinstance(given, tuple | list) or len(given) != 2:
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
             allowed = "a Result, or a pair of deltas [D] and stopping times [D, run]"
-            raise ArgumentError("results", given, allowed, f"rule {name!r}")
-        deltas = checks.deltas(given[0])
-        tau = numbers("samples", given[1], (deltas.size, None))
-        if (tau <= 0).any():
-            allowed = "stopping times above 0, NaN for runs that were cut off"
-            raise ArgumentError("samples", given[1], allowed)
-    if not np.isfinite(tau).any():
-        raise ArgumentError("results", given, "at least one run that stopped", f"rule {name!r}")
-    return deltas, tau
+            raise ArgumentError("results", entry, allowed, f"rule {name!r}")
+        deltas = checks.deltas(entry[0])
+        tau = stopping_times("samples", entry[1], (deltas.size, None))
+    return deltas, some_stopped("results", name, tau)
 
 
 def _observer(results: Mapping[str, Any], stopping: int) -> str:
     """Name the stopping rule that is drawn, where all entries have the same."""
-    given = results.values()
-    names = {one.stopping[stopping].name for one in given if isinstance(one, Result)}
-    same = len(names) == 1 and all(isinstance(one, Result) for one in given)
-    return f" of {names.pop()}" if same else ""
+    rules = [getattr(entry, "stopping", None) for entry in results.values()]
+    names = {rule and rule[stopping].name for rule in rules}
+    return f" of {names.pop()}" if len(names) == 1 and all(rules) else ""
 
 
-def _mean_and_half_width(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means [D] over the runs that stopped and half widths of their intervals; NaN: none."""
-    kept = np.isfinite(tau)
-    n = kept.sum(1)
-    mean = np.where(kept, tau, 0).sum(1) / np.where(n > 0, n, np.nan)
-    squares = np.where(kept, tau - mean[:, None], 0) ** 2
-    error = np.sqrt(squares.sum(1) / np.where(n > 1, n - 1, np.nan) / np.maximum(n, 1))
-    return mean, error * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
-
-
-def _characteristic(given: list, time: float | None) -> tuple[float | None, int]:
+def _characteristic(entries: list, time: float | None) -> tuple[float | None, int]:
     """T*, or None, and the number of right answers."""
     if time is not None:
         return checks.real("time", time, low=0, open=True), 1
-    first, *others = given
-    if not isinstance(first, Result):
+    asked = common_question(entries)
+    if asked is None:
         return None, 1
-    same = lambda one: (  # noqa: E731
-        isinstance(one, Result) and one.instance == first.instance and one.problem == first.problem
-    )
-    if not isinstance(first.instance, Instance) or not all(map(same, others)):
-        return None, 1
-    problem, found = first.problem, complexity(first.instance, first.problem)
-    return float(found.time), len(problem.right(first.instance.means)) if problem.epsilon else 1
+    instance, problem = asked
+    right = len(problem.right(instance.means)) if problem.epsilon else 1
+    return float(complexity(instance, problem).time), right
 
 
-def common_threshold(given: list) -> Callable:
+def common_question(entries: list) -> tuple[Instance, Any] | None:
+    """The instance and the problem that all results have; None where they differ."""
+    asked = [(getattr(entry, "instance", None), getattr(entry, "problem", None))
+             for entry in entries]  # fmt: skip
+    instance, problem = asked[0]
+    same = isinstance(instance, Instance) and all(pair == asked[0] for pair in asked)
+    return (instance, problem) if same else None
+
+
+def common_threshold(entries: list) -> Callable:
     """The threshold of all results, or log((1 + t)/delta) where there is no such."""
-    found = [getattr(one, "threshold", None) for one in given]
-    return found[0] if callable(found[0]) and all(x == found[0] for x in found) else heuristic
+    kept = [getattr(entry, "threshold", None) for entry in entries]
+    return kept[0] if callable(kept[0]) and all(x == kept[0] for x in kept) else heuristic
 
 
 def _draw_bounds(
@@ -169,6 +164,6 @@ def _draw_bounds(
 
 def _of_label(axes: Any, start: str) -> tuple[list, list]:
     """The handles and labels of a legend whose labels begin with `start`."""
-    found = [(h, t) for h, t in zip(*axes.get_legend_handles_labels(), strict=True)
-             if t.startswith(start)]  # fmt: skip
-    return [h for h, _ in found], [t for _, t in found]
+    entries = [(h, t) for h, t in zip(*axes.get_legend_handles_labels(), strict=True)
+               if t.startswith(start)]  # fmt: skip
+    return [h for h, _ in entries], [t for _, t in entries]

@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.given import left_out, numbers, tau_of
+from jaxelim.figures.entries import (
+    left_out,
+    mean_and_sd,
+    note_on,
+    numbers,
+    tau_of,
+    tau_of_deltas,
+)  # fmt: skip
 from jaxelim.figures.style import GREY, MARKERS, finished, logarithmic, single, styled
 from jaxelim.simulation.results.result import Result
 
@@ -39,8 +46,8 @@ def ratio_figure(ratios: Any, deltas: Any = None, error: str = "se") -> Figure:
     """
     error = checks.choice("error", error, ("se", "sd"))
     drawn = [
-        (name, *_ratios(name, given, deltas), style)
-        for (name, given), style in styled("ratios", ratios)
+        (name, *_ratios(name, entry, deltas), style)
+        for (name, entry), style in styled("ratios", ratios)
     ]
     places = [np.log(1 / of) for _, of, _, _ in drawn]
     width = max(x.max() for x in places) - min(x.min() for x in places)
@@ -48,10 +55,8 @@ def ratio_figure(ratios: Any, deltas: Any = None, error: str = "se") -> Figure:
     spread = 0.006 * width  # shifts the rules, so that bars do not overlap
     for place, (x, (name, _, ratio, (colour, dash))) in enumerate(zip(places, drawn, strict=True)):
         order = np.argsort(x)
-        n = np.isfinite(ratio).sum(1)
-        mean = np.nanmean(ratio, 1)
-        sd = np.sqrt(np.nansum((ratio - mean[:, None]) ** 2, 1) / np.maximum(n - 1, 1))
-        bar = sd / np.sqrt(n) if error == "se" else sd
+        mean, sd, n = mean_and_sd(ratio)
+        bar = np.nan_to_num(sd / np.sqrt(n) if error == "se" else sd)  # none for one run
         shift = spread * (place - (len(drawn) - 1) / 2)
         axes.errorbar(
             (x + shift)[order], mean[order], bar[order], color=colour, linestyle=dash,
@@ -64,30 +69,28 @@ def ratio_figure(ratios: Any, deltas: Any = None, error: str = "se") -> Figure:
         "tau_LLR / tau_elimination "
         f"(mean ± {'standard error' if error == 'se' else 'sd over runs'})"
     )
-    cut = any(np.isnan(ratio).any() for _, _, ratio, _ in drawn)
-    note = "means of the runs that stopped, biased where some were cut off"
-    return finished(figure, note if cut else None)
+    return finished(figure, note_on([ratio for _, _, ratio, _ in drawn]))
 
 
-def _ratios(name: str, given: Any, deltas: Any) -> tuple[np.ndarray, np.ndarray]:
+def _ratios(name: str, entry: Any, deltas: Any) -> tuple[np.ndarray, np.ndarray]:
     """Deltas [D] and tau_LLR/tau_elimination [D, run] of one entry, NaN where truncated."""
-    if isinstance(given, Result):
-        plain = [s for s, rule in enumerate(given.stopping) if rule.name == "llr"]
-        dropping = [s for s, rule in enumerate(given.stopping) if rule.eliminates]
-        if given.batched or not plain or not dropping:
+    if isinstance(entry, Result):
+        plain = [s for s, rule in enumerate(entry.stopping) if rule.name == "llr"]
+        dropping = [s for s, rule in enumerate(entry.stopping) if rule.eliminates]
+        if entry.batched or not plain or not dropping:
             allowed = "results of one instance, observed by LLR() and by an elimination"
-            raise ArgumentError("ratios", given, allowed, f"rule {name!r}")
-        tau = np.where(given.stopped, given.samples, np.nan)
-        found, ratio = given.deltas, tau[plain[0]] / tau[dropping[0]]
+            raise ArgumentError("ratios", entry, allowed, f"rule {name!r}")
+        deltas = entry.deltas
+        ratio = tau_of_deltas(entry, plain[0]) / tau_of_deltas(entry, dropping[0])
     else:
         if deltas is None:
             raise ArgumentError("deltas", None, "error probabilities [D] of ratios in arrays")
-        found = checks.deltas(deltas)
-        ratio = numbers("ratios", given, (found.size, None))
+        deltas = checks.deltas(deltas)
+        ratio = numbers("ratios", entry, (deltas.size, None))
     if not np.isfinite(ratio).any(1).all():
         allowed = "at least one finite ratio for every delta"
-        raise ArgumentError("ratios", given, allowed, f"rule {name!r}")
-    return found, ratio
+        raise ArgumentError("ratios", entry, allowed, f"rule {name!r}")
+    return deltas, ratio
 
 
 def tau_figure(
@@ -105,7 +108,7 @@ def tau_figure(
         bins: number of bins, equal in the logarithm and shared by all rules.
     """
     drawn = [
-        (name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)
+        (name, tau_of(name, entry), style) for (name, entry), style in styled("samples", samples)
     ]
     bins = checks.integer("bins", bins, low=2)
     marks = [
@@ -164,7 +167,7 @@ def survival_figure(samples: Times, lower: float | None = None) -> Figure:
     """
     figure, axes = single()
     drawn = [
-        (name, tau_of(name, given), style) for (name, given), style in styled("samples", samples)
+        (name, tau_of(name, entry), style) for (name, entry), style in styled("samples", samples)
     ]
     start = 0.8 * min(np.nanmin(tau) for _, tau, _ in drawn)
     if lower is not None:

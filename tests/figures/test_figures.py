@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
 import jaxelim as je
+from experiments import figures as drawings
 from jaxelim import figures
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import STYLES, styled
@@ -43,7 +44,7 @@ FOUR = {
 }
 REGRETS = {"run": InformationRegret(TIMES.astype(int), 0.1 * np.log1p(TIMES), 0.01),
            "mean": (TIMES, 0.2 * np.log1p(TIMES) + 0.01 * RNG.random((5, 20)))}
-PANEL = figures.Panel(
+PANEL = drawings.Panel(
     "tau",
     "eps",
     "samples",
@@ -73,14 +74,14 @@ SWEEP = {
 FIGURES = {
     "delta": lambda: figures.delta_figure(SWEEP, 200.0),
     "active": lambda: figures.active_arms_figure(ACTIVE),
-    "middle": lambda: figures.full_selective_figure(FOUR),
+    "middle": lambda: drawings.full_selective_figure(FOUR),
     "ratio": lambda: figures.ratio_figure(RATIOS, DELTAS),
     "ratio-sd": lambda: figures.ratio_figure(RATIOS, DELTAS, "sd"),
     "tau": lambda: figures.tau_figure(TAU, 400.0, 900.0),
     "survival": lambda: figures.survival_figure(TAU, 400.0),
     "pulls": lambda: figures.pulls_figure(PULLS, W, most=4),
-    "regret": lambda: figures.information_regret_figure(REGRETS, 0.01),
-    "scaling": lambda: figures.scaling_figure([PANEL] * 4),
+    "regret": lambda: drawings.information_regret_figure(REGRETS, 0.01),
+    "scaling": lambda: drawings.scaling_figure([PANEL] * 4),
     "allocation": lambda: figures.allocation_figure(FOUND, "here"),
     "design": lambda: figures.design_figure(PLANE, HARD, EXTRA),
     "design-3d": lambda: figures.design_figure(
@@ -409,7 +410,7 @@ def test_shares_of_pulls_and_the_rest():
 
 def test_the_regret_and_the_bounds_use_of_it():
     bumpy = np.array([0.1, 0.5, 0.2, -0.1])
-    figure = figures.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
+    figure = drawings.information_regret_figure({"run": (np.array([1, 2, 4, 8]), bumpy)}, 0.25)
     largest = lines(figure, "_run: largest so far")
     np.testing.assert_allclose(largest.get_ydata(), [0.1, 0.5, 0.5, 0.5])
     regret = InformationRegret(np.array([1, 2, 4, 8]), bumpy, 0.25)
@@ -419,7 +420,7 @@ def test_the_regret_and_the_bounds_use_of_it():
 
 
 def test_panels_hold_measured_values_and_references():
-    figure = figures.scaling_figure([PANEL] * 4)
+    figure = drawings.scaling_figure([PANEL] * 4)
     assert len(figure.axes) == 4
     axes = figure.axes[3]
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_title() == "tau"
@@ -477,7 +478,7 @@ def test_saving(tmp_path):
         (lambda: figures.active_counts(np.ones((2, 3)), [1, 2, 3]), "samples"),
         (lambda: figures.active_counts(np.ones((2, 3)), [np.nan, np.nan]), "stopped"),
         (
-            lambda: figures.full_selective_figure({"selective": ACTIVE["LinGame"]}),
+            lambda: drawings.full_selective_figure({"selective": ACTIVE["LinGame"]}),
             "elimination, place",
         ),
         (lambda: figures.ratio_figure({"x": np.ones((4, 3))}, DELTAS), "ratios"),
@@ -499,15 +500,15 @@ def test_saving(tmp_path):
         (lambda: figures.survival_figure({"x": [0, 5]}), "above 0"),
         (lambda: figures.pulls_figure({"x": np.ones((3, 5))}, W), "pulls"),
         (lambda: figures.pulls_figure({"x": np.zeros((3, 6))}, W), "at least one"),
-        (lambda: figures.information_regret_figure({"x": np.ones(3)}), "regrets"),
-        (lambda: figures.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
-        (lambda: figures.scaling_figure([]), "panel"),
+        (lambda: drawings.information_regret_figure({"x": np.ones(3)}), "regrets"),
+        (lambda: drawings.information_regret_figure({"x": (TIMES, np.ones(3))}), "regrets"),
+        (lambda: drawings.scaling_figure([]), "panel"),
         (
-            lambda: figures.scaling_figure([figures.Panel("", "", "", [0.0], {"x": [1.0]})]),
+            lambda: drawings.scaling_figure([drawings.Panel("", "", "", [0.0], {"x": [1.0]})]),
             "above 0",
         ),
         (
-            lambda: figures.scaling_figure([figures.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]),
+            lambda: drawings.scaling_figure([drawings.Panel("", "", "", [1.0], {"x": [1.0, 2.0]})]),
             "measured",
         ),
     ],

@@ -9,9 +9,8 @@ from jaxelim.errors import ArgumentError, JaxelimError
 from jaxelim.figures.active import active_arms_figure
 from jaxelim.figures.allocations import pulls_figure
 from jaxelim.figures.comparisons import comparison_figure
-from jaxelim.figures.deltas import common_threshold, delta_figure
+from jaxelim.figures.deltas import common_question, common_threshold, delta_figure
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
-from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import Complexity, complexity, practical_time, sample_bound
 from jaxelim.simulation.results.comparison import compare
 from jaxelim.simulation.results.result import Result
@@ -38,15 +37,15 @@ def every_figure(
         UnknownNameError: a name is none of these.
     """
     wanted = [checks.choice("figure", name, _DRAWN) for name in names] or list(_DRAWN)
-    found, missing = {}, {}
+    drawn, missing = {}, {}
     for name in wanted:
         try:
-            found[name] = _DRAWN[name](results)
+            drawn[name] = _DRAWN[name](results)
         except ArgumentError as error:
             missing[name] = f"it needs {error.allowed}" + (f" ({error.note})" if error.note else "")
         except JaxelimError as error:
             missing[name] = str(error)
-    return found, missing
+    return drawn, missing
 
 
 def _solved(results: Results) -> Complexity:
@@ -55,30 +54,28 @@ def _solved(results: Results) -> Complexity:
     Raises:
         ArgumentError: they are not the same, or a file does not hold them.
     """
-    first, *others = results.values()
-    parts = lambda one: (one.instance, one.problem)  # noqa: E731
-    alone = isinstance(first.instance, Instance) and not first.batched
-    if not alone or any(parts(one) != parts(first) for one in others):
+    asked = common_question(list(results.values()))
+    if asked is None or asked[0].batched:
         raise ArgumentError("results", dict(results), "results of one instance and problem")
-    return complexity(first.instance, first.problem)
+    return complexity(*asked)
 
 
 def _tau(results: Results) -> Figure:
-    deltas = {float(one.deltas[0]) for one in results.values()}
+    deltas = {float(result.deltas[0]) for result in results.values()}
     try:
-        found = _solved(results)
+        solved = _solved(results)
     except JaxelimError:
         return tau_figure(results)
     if len(deltas) > 1:
         return tau_figure(results)
     delta = deltas.pop()
-    lower = float(sample_bound(delta, found))
-    practical = practical_time(delta, found, common_threshold(list(results.values())))
+    lower = float(sample_bound(delta, solved))
+    practical = practical_time(delta, solved, common_threshold(list(results.values())))
     return tau_figure(results, lower if lower > 0 else None, practical)
 
 
 def _delta(results: Results) -> Figure:
-    several = {name: one for name, one in results.items() if one.deltas.size > 1}
+    several = {name: result for name, result in results.items() if result.deltas.size > 1}
     if not several:
         raise ArgumentError("results", dict(results), "a result of two or more deltas")
     return delta_figure(several)
