@@ -30,7 +30,7 @@ from experiments import paper
 from experiments.board import Board
 from experiments.cell import Cell
 from jaxelim import checks, cli, cluster, program_cache
-from jaxelim.cluster import Block, compute_all, workers_of
+from jaxelim.cluster import WorkBlock, compute_all, workers_of
 from jaxelim.cluster.clients import cores
 from jaxelim.cluster.remote import Task
 from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
@@ -205,7 +205,7 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
         workers = 1 if executor is None else workers_of(executor)
         kept = _Kept(store, settings, todo, Board(total, total - left, len(todo), workers))
         blocks = [
-            Block(
+            WorkBlock(
                 part.job.task,
                 part.runs,
                 f"{part.job.name} runs {ranges(part.runs)}",

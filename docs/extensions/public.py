@@ -71,13 +71,13 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "live": [
         Kind("", "LiveRun"),
-        Kind("live", "Evidence Intervals LiveForecast", "state.LiveState"),
+        Kind("live", "LiveEvidence Intervals LiveForecast", "state.LiveState"),
     ],
     "stores": [
         Kind("store", "Store Block Entry Held Stored Merged merge ranges canonical checksum "
              "differences digest slug write_whole FORMAT REVISION"),
     ],
-    "clusters": [Kind("cluster", "local connect workers_of compute_all Block Listener")],
+    "clusters": [Kind("cluster", "local connect workers_of compute_all WorkBlock Listener")],
     "testing": [
         Kind("testing", "check_sampling_rule check_problem check_family check_threshold "
              "hard_instance Report ThresholdReport ErrorRate ContractError"),

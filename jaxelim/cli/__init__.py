@@ -17,9 +17,9 @@ import tyro
 
 from jaxelim import __version__, program_cache, scope
 from jaxelim.cli.instances import Hardness, Instances, Rules
+from jaxelim.cli.live_runs import Live
 from jaxelim.cli.results import Merge, Plot, Results, Run, Show
 from jaxelim.errors import JaxelimError, SetupError
-from jaxelim.live.commands import Live
 
 
 def use_all_cores(cache: bool = True) -> None:

@@ -7,11 +7,11 @@ from typing import Annotated
 import tyro
 
 from jaxelim import catalogue, checks, instances
+from jaxelim.cli.live_runs import Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.instances.instance import Instance
-from jaxelim.live.commands import Compiles
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.problems import BestArm
 from jaxelim.tables import aligned

@@ -10,7 +10,7 @@ same on every worker, and one whose worker dies is computed again.
 """
 
 from jaxelim.cluster.clients import connect, local
-from jaxelim.cluster.dispatch import Block, Listener, compute_all
+from jaxelim.cluster.dispatch import Listener, WorkBlock, compute_all
 from jaxelim.cluster.executors import workers_of
 
-__all__ = ["Block", "Listener", "compute_all", "connect", "local", "workers_of"]
+__all__ = ["WorkBlock", "Listener", "compute_all", "connect", "local", "workers_of"]

@@ -18,7 +18,7 @@ TICK = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class WorkBlock:
     """Runs of a task.
 
     Attributes:
@@ -52,7 +52,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def compute_all(executor: Any, blocks: Sequence[Block], listener: Listener) -> None:
+def compute_all(executor: Any, blocks: Sequence[WorkBlock], listener: Listener) -> None:
     """Compute all blocks; tell the listener of each.
 
     Blocks come back in any order. A block whose worker dies is computed again on another.
@@ -98,7 +98,7 @@ def _reporter(listener: Listener, number: int) -> Callable[[int, int, int, float
 class _Deal:
     """The blocks of one call, on one pool."""
 
-    def __init__(self, pool: Pool, blocks: Sequence[Block], listener: Listener):
+    def __init__(self, pool: Pool, blocks: Sequence[WorkBlock], listener: Listener):
         self._pool, self._blocks, self._listener = pool, blocks, listener
         self.waiting = _interleaved(blocks)
         self.under_way: dict[concurrent.futures.Future, int] = {}
@@ -201,7 +201,7 @@ class _Deal:
         self._platform = self._platform or answer.platform
 
 
-def _interleaved(blocks: Sequence[Block]) -> list[int]:
+def _interleaved(blocks: Sequence[WorkBlock]) -> list[int]:
     """The order of blocks: one of each program in turn, so that workers begin with different."""
     turns: dict[Hashable, int] = {}
     order = []

@@ -134,8 +134,9 @@ def common_question(entries: list) -> tuple[Instance, Any] | None:
     asked = [(getattr(entry, "instance", None), getattr(entry, "problem", None))
              for entry in entries]  # fmt: skip
     instance, problem = asked[0]
-    same = isinstance(instance, Instance) and all(pair == asked[0] for pair in asked)
-    return (instance, problem) if same else None
+    if not isinstance(instance, Instance) or any(pair != asked[0] for pair in asked):
+        return None
+    return instance, problem
 
 
 def common_threshold(entries: list) -> Callable:

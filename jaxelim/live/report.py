@@ -9,14 +9,14 @@ from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation.proven import sentence
+from jaxelim.simulation.results.proven import sentence
 from jaxelim.simulation.results.result import Summary
 from jaxelim.thresholds.mixture import Mixture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from jaxelim.live.forecast import LiveForecast
+    from jaxelim.live.live_forecast import LiveForecast
     from jaxelim.live.run import LiveRun
 
 EQUAL = 1.0

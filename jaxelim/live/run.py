@@ -20,15 +20,15 @@ from jaxelim.errors import (
 )
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import book, forecast, report
-from jaxelim.live.forecast import LiveForecast
+from jaxelim.live import book, live_forecast, report
+from jaxelim.live.arguments import arguments, encoded, versions
 from jaxelim.live.job import LiveJob
+from jaxelim.live.live_forecast import LiveForecast
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
-from jaxelim.live.settings import arguments, encoded, versions
 from jaxelim.live.state import LiveState
 from jaxelim.simulation.failures import Place, failure
-from jaxelim.simulation.results.described import NotHere, described
+from jaxelim.simulation.results.descriptions import NotHere, description_of
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.mixture import Mixture
@@ -100,7 +100,8 @@ class LiveRun(LiveState):
         self._book: book.Book | None = None
         self._lock = threading.RLock()
         self._settings = {
-            "arms": described("arms", bandit.arms), "names": bandit.names and list(bandit.names),
+            "arms": description_of("arms", bandit.arms),
+            "names": bandit.names and list(bandit.names),
             "problem": encoded(problem), "rule": encoded(rule), "family": encoded(family),
             "delta": float(delta), "stopping": encoded(stopping),
             "elimination": encoded(elimination), "threshold": encoded(threshold),
@@ -217,7 +218,7 @@ class LiveRun(LiveState):
     # What is shown.
 
     def forecast(
-        self, runs: int = forecast.RUNS, most: int = forecast.MOST, seed: int = 0
+        self, runs: int = live_forecast.RUNS, most: int = live_forecast.MOST, seed: int = 0
     ) -> LiveForecast:
         """How many more rewards the run needs, by simulating on from here; takes seconds.
 
@@ -235,13 +236,13 @@ class LiveRun(LiveState):
             UnsupportedError: not every arm has its first rewards; or the rule or the family
                 cannot be simulated.
         """
-        runs = checks.integer("runs", runs, low=1, high=forecast.MOST_RUNS)
-        most = checks.integer("most", most, low=1, high=forecast.LONGEST)
+        runs = checks.integer("runs", runs, low=1, high=live_forecast.MOST_RUNS)
+        most = checks.integer("most", most, low=1, high=live_forecast.LONGEST)
         seed = checks.seed(seed)
         self._refuse_over()
         self._started("forecast")
         now = self._moments.look(self._moment)["public"]
-        return forecast.simulated(self._job, self._moment, now, runs, most, seed)
+        return live_forecast.simulated(self._job, self._moment, now, runs, most, seed)
 
     def summary(self, forecast: bool = False) -> Summary:
         """A table with a row for each arm, and the state of the run in words.

@@ -7,14 +7,14 @@ import numpy as np
 from jaxelim.engine import Lane
 from jaxelim.engine.records import estimates
 from jaxelim.errors import UnsupportedError
-from jaxelim.live.evidence import Evidence
 from jaxelim.live.job import LiveJob
+from jaxelim.live.live_evidence import LiveEvidence
 from jaxelim.live.moment import Moment, Moments
-from jaxelim.simulation.p_values import PValues, of_pieces, recorded
-from jaxelim.simulation.proven import proven
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
-from jaxelim.simulation.results.intervals import Estimated
+from jaxelim.simulation.results.p_values import PValues, of_pieces, recorded
+from jaxelim.simulation.results.proven import proven
+from jaxelim.simulation.results.two_samples import Estimated
 
 
 class LiveState:
@@ -145,7 +145,7 @@ class LiveState:
         return self.evidence.active
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> LiveEvidence:
         """The evidence against each piece of the empirical answer, beside the level.
 
         Raises:
@@ -154,7 +154,7 @@ class LiveState:
         self._started("evidence")
         found = self._moments.look(self._moment)
         of_arms = self._job.call.problem.answer_axis is None
-        return Evidence.of(found, self.p_values, self._job.arms.label if of_arms else None)
+        return LiveEvidence.of(found, self.p_values, self._job.arms.label if of_arms else None)
 
     @property
     def p_values(self) -> PValues | None:

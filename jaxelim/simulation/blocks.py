@@ -96,7 +96,7 @@ def simulated(
     missing = call.runs if held is None else np.setdiff1d(call.runs, held.runs)
     size = _size(call.runs.size, workers) if block is None else block
     parts = [call.part(runs) for runs in _stretches(missing, size, kept is not None)]
-    tasks = [cluster.Block(Simulation(p), p.runs, f"runs {_named(p.runs)}") for p in parts]
+    tasks = [cluster.WorkBlock(Simulation(p), p.runs, f"runs {_named(p.runs)}") for p in parts]
     listener = _Listener(call, parts, progress, kept, call.runs.size - missing.size)
     try:
         cluster.compute_all(executor, tasks, listener)

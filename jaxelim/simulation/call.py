@@ -14,9 +14,10 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation import memory, p_values, refusals
+from jaxelim.simulation import memory, refusals
 from jaxelim.simulation.basis import computed
-from jaxelim.simulation.proven import proven
+from jaxelim.simulation.results import p_values
+from jaxelim.simulation.results.proven import proven
 from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.piecewise import PieceThreshold, bound
 

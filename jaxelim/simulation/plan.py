@@ -17,8 +17,9 @@ from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
-from jaxelim.simulation import memory, p_values
+from jaxelim.simulation import memory
 from jaxelim.simulation.call import CheckedCall, Engine
+from jaxelim.simulation.results import p_values
 
 CHUNK = 256
 """Steps of a chunk."""

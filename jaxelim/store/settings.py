@@ -18,7 +18,7 @@ def canonical(value: Any) -> Any:
     """Convert `value` to JSON that identifies it; a hash replaces each array.
 
     Results are found by a digest of it, so its form must stay. JSON that gives the value
-    back is `jaxelim.simulation.results.described`.
+    back is `jaxelim.simulation.results.descriptions`.
 
     Names of instances are labels, and are left out. A class is identified by its name
     alone: if you change what your own rule does, give it another name or a field.

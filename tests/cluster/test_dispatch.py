@@ -94,7 +94,7 @@ class Heard:
 
 def blocks(programs):
     return [
-        cluster.Block(Task(), np.arange(2 * i, 2 * i + 2), f"block {i}", program)
+        cluster.WorkBlock(Task(), np.arange(2 * i, 2 * i + 2), f"block {i}", program)
         for i, program in enumerate(programs)
     ]
 

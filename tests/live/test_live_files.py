@@ -18,8 +18,8 @@ import pytest
 
 import jaxelim as je
 from jaxelim import catalogue
-from jaxelim.live import book, run, settings
-from jaxelim.live.settings import decoded, encoded
+from jaxelim.live import arguments, book, run
+from jaxelim.live.arguments import decoded, encoded
 from tests.live.live_cases import CASES, Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -113,7 +113,7 @@ def test_a_state_of_another_version_is_replayed(tmp_path, monkeypatch):
     live, traced = begun(path)
     live.save()
     live.close()
-    monkeypatch.setattr(settings, "STATE", settings.STATE + 1)
+    monkeypatch.setattr(arguments, "STATE", arguments.STATE + 1)
     calls = []
     told = run.Moments.told
     monkeypatch.setattr(run.Moments, "told", lambda *given: calls.append(1) or told(*given))

@@ -10,7 +10,7 @@ import jaxelim as je
 from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
 from jaxelim.saddle.tolerance import EvidenceGap
-from jaxelim.simulation.results.described import hash_of
+from jaxelim.simulation.results.descriptions import hash_of
 from jaxelim.thresholds.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)

@@ -12,7 +12,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.engine.loop import Program
-from jaxelim.simulation.results.described import same_array
+from jaxelim.simulation.results.descriptions import same_array
 
 EASY = je.Instance(np.eye(3), [1.0, 0.8, 0.0], name="easy")
 BATCH = je.Instance(np.stack([np.eye(3)] * 2), [[1.0, 0.7, 0.0], [0.0, 0.4, 1.1]])

@@ -8,7 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.cli import main
-from jaxelim.simulation.results.described import ARRAYS
+from jaxelim.simulation.results.descriptions import ARRAYS
 
 LINEAR = je.Instance(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), [1.5, 0.4], noise_std=2.0)
 SPANNING = je.Instance(np.array([[2.0, 0.0], [1.0, 1.0]]), [0.4, 0.1], noise_std=3.0)

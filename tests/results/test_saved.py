@@ -11,7 +11,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results.described import ARRAYS, described, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, description_of, made, recovered
 from tests.results.result_cases import (
     COINS,
     ELIMINATIONS,
@@ -322,15 +322,15 @@ def test_a_file_of_the_arrays_alone_is_no_result(tmp_path):
 
 def test_descriptions_of_plain_values():
     for value in (None, True, 3, 0.1, np.inf, -np.inf, "a", (1, (2.5, "x")), [1], {"a": (1,)}):
-        assert made(described("x", value)) == value
-    assert np.isnan(made(described("x", np.nan)))
+        assert made(description_of("x", value)) == value
+    assert np.isnan(made(description_of("x", np.nan)))
     for array in (np.arange(6).reshape(2, 3), np.array([0.1, np.nan]), np.array([True, False])):
-        found = made(described("x", array))
+        found = made(description_of("x", array))
         np.testing.assert_array_equal(found, array)
         assert found.dtype == array.dtype
     for wrong in (object(), int, lambda: 0, {1, 2}):
         with pytest.raises(je.ArgumentError, match="^x: got"):
-            described("x", wrong)
+            description_of("x", wrong)
 
 
 def test_other_names_of_a_class():

@@ -8,7 +8,7 @@ from scipy import stats
 
 import jaxelim as je
 from jaxelim import figures
-from jaxelim.simulation.results import intervals
+from jaxelim.simulation.results import two_samples
 from tests.simulation.comparison_cases import made, pair
 
 
@@ -65,14 +65,14 @@ def test_two_samples_agree_with_scipy():
 def test_ends_of_rates_and_of_ratios():
     for count in (0, 3, 10):
         exact = stats.binomtest(count, 10).proportion_ci(0.9)
-        np.testing.assert_allclose(intervals.rate(count, 10, 0.9)[1:], [exact.low, exact.high])
+        np.testing.assert_allclose(two_samples.rate(count, 10, 0.9)[1:], [exact.low, exact.high])
     one = np.array([1.0, 1000.0])  # no test at this level tells its mean from 0
-    assert intervals.ratio(one[::-1] * 2, one, True)[1:] == (0.0, np.inf)
+    assert two_samples.ratio(one[::-1] * 2, one, True)[1:] == (0.0, np.inf)
     same = np.full(5, 7.0)
-    assert intervals.ratio(same, 2 * same, False) == (0.5, 0.5, 0.5)
-    assert intervals.difference(same, 2 * same, True) == (-7.0, -7.0, -7.0)
-    assert np.isnan(intervals.ratio(same[:1], same, False)[1:]).all()
-    assert intervals.sign_test(0, 0) == 1.0
+    assert two_samples.ratio(same, 2 * same, False) == (0.5, 0.5, 0.5)
+    assert two_samples.difference(same, 2 * same, True) == (-7.0, -7.0, -7.0)
+    assert np.isnan(two_samples.ratio(same[:1], same, False)[1:]).all()
+    assert two_samples.sign_test(0, 0) == 1.0
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -91,8 +91,8 @@ def test_intervals_cover_in_a_thousand_comparisons(kind, paired):
     held = np.zeros(2, int)
     for _ in range(1000):
         a, b, (mean, other) = pair(rng, kind, 50, paired)
-        off = intervals.difference(a, b, paired)
-        over = intervals.ratio(a, b, paired)
+        off = two_samples.difference(a, b, paired)
+        over = two_samples.ratio(a, b, paired)
         held += [off.low <= mean - other <= off.high, over.low <= mean / other <= over.high]
         assert (off.low > 0) == (over.low > 1) and (off.high < 0) == (over.high < 1)
     assert (held >= low).all() and (held <= high).all(), held

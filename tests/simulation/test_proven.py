@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim.simulation.proven import proven
+from jaxelim.simulation.results.proven import proven
 from tests import calls
 
 MEANS = [1.0, 0.2, 0.0]

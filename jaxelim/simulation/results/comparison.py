@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.results import intervals
-from jaxelim.simulation.results.intervals import Estimated
+from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.summary import Summary
+from jaxelim.simulation.results.two_samples import Estimated
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:
@@ -224,11 +224,11 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
     tau = [np.where(stopped, samples, math.inf) for samples, stopped, _ in both]
     kept = [x if math.isnan(at) else np.minimum(x, at) for x in tau]
     wrong = [stopped & ~correct for _, stopped, correct in both]
-    rates = [intervals.rate(int(x.sum()), x.size, level) for x in wrong]
+    rates = [two_samples.rate(int(x.sum()), x.size, level) for x in wrong]
     sooner = later = sign = math.nan
     if paired:
         sooner, later = int((kept[0] < kept[1]).sum()), int((kept[0] > kept[1]).sum())
-        sign = intervals.sign_test(sooner, later)
+        sign = two_samples.sign_test(sooner, later)
     return {
         "runs_first": tau[0].size,
         "runs_second": tau[1].size,
@@ -237,8 +237,8 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "restricted": at,
         "mean_first": float(kept[0].mean()),
         "mean_second": float(kept[1].mean()),
-        **_spread("difference", intervals.difference(kept[0], kept[1], paired, level)),
-        **_spread("ratio", intervals.ratio(kept[0], kept[1], paired, level)),
+        **_spread("difference", two_samples.difference(kept[0], kept[1], paired, level)),
+        **_spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level)),
         "median_first": float(np.median(tau[0])),
         "median_second": float(np.median(tau[1])),
         "sooner": sooner,
@@ -246,7 +246,7 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "sign_p": sign,
         **_spread("errors_first", rates[0]),
         **_spread("errors_second", rates[1]),
-        "errors_p": intervals.rates_test(wrong[0], wrong[1], paired),
+        "errors_p": two_samples.rates_test(wrong[0], wrong[1], paired),
     }
 
 

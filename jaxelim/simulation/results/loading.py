@@ -17,7 +17,7 @@ from jaxelim.errors import (
     StoreError,
 )
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.results.described import ARRAYS, StoredFamily, Text, made, recovered
+from jaxelim.simulation.results.descriptions import ARRAYS, StoredFamily, Text, made, recovered
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.saving import FORMAT, TABLES, as_json, path_of
 from jaxelim.store import checksum

@@ -12,11 +12,17 @@ from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError
 from jaxelim.lanes import LaneOps
 from jaxelim.lower_bound import complexity, efficiency
-from jaxelim.simulation.p_values import RECORDED_AXES, PValues, p_values, recorded
-from jaxelim.simulation.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results import comparison, confidence
 from jaxelim.simulation.results.confidence import Intervals
-from jaxelim.simulation.results.described import ARRAYS, Text, origin, same_array, same_experiment
+from jaxelim.simulation.results.descriptions import (
+    ARRAYS,
+    Text,
+    origin,
+    same_array,
+    same_experiment,
+)
+from jaxelim.simulation.results.p_values import RECORDED_AXES, PValues, p_values, recorded
+from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
 from jaxelim.thresholds.piecewise import PieceThreshold

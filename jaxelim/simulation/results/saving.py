@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxelim.errors import ArgumentError
 from jaxelim.files import writable_file, write_whole
-from jaxelim.simulation.results.described import described, spoken
+from jaxelim.simulation.results.descriptions import description_of, spoken
 from jaxelim.store import checksum
 from jaxelim.store.netcdf import encoded
 
@@ -63,5 +63,5 @@ def _experiment(result: "Result") -> dict[str, Any]:
         "stopping": stopping,
         "elimination": spoken("elimination", result.elimination),
         "threshold": spoken("threshold", result.threshold),
-        **{name: described(name, getattr(result, name)) for name in TABLES},
+        **{name: description_of(name, getattr(result, name)) for name in TABLES},
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim.errors import MissingPackageError
-from jaxelim.simulation.proven import of_elimination, sentence
+from jaxelim.simulation.results.proven import of_elimination, sentence
 from jaxelim.tables import aligned, as_html
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import jax
 
 import jaxelim
 from jaxelim.errors import ArgumentError
-from jaxelim.simulation.results.described import described, made
+from jaxelim.simulation.results.descriptions import description_of, made
 
 STATE = 2
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
@@ -21,7 +21,7 @@ OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
 def encoded(value: Any) -> Any:
     """The value as JSON; a class outside jaxelim, or a function, by its name alone."""
     try:
-        written = described("value", value)
+        written = description_of("value", value)
         if made(written) == value:
             return written
     except Exception:  # what is not jaxelim's own, or a constructor of other arguments

@@ -101,7 +101,7 @@ def _own(kind: type) -> bool:
     return own and dataclasses.is_dataclass(kind)
 
 
-def described(argument: str, value: Any) -> Any:
+def description_of(argument: str, value: Any) -> Any:
     """`value` as JSON, from which `made` makes it again if it is jaxelim's own.
 
     Raises:
@@ -118,22 +118,18 @@ def described(argument: str, value: Any) -> Any:
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        entries = [described(argument, entry) for entry in value.ravel().tolist()]
+        entries = description_of(argument, value.ravel().tolist())
         return {"array": entries, "shape": list(value.shape), "dtype": value.dtype.name}
     if isinstance(value, list):
-        return [described(argument, entry) for entry in value]
+        return [description_of(argument, entry) for entry in value]
     if isinstance(value, tuple):
-        return {"tuple": [described(argument, entry) for entry in value]}
+        return {"tuple": description_of(argument, list(value))}
     if isinstance(value, Mapping):
-        return {"items": [[described(argument, part) for part in pair] for pair in value.items()]}
-    return _described_object(argument, value)
-
-
-def _described_object(argument: str, value: Any) -> dict:
+        return {"items": description_of(argument, list(map(list, value.items())))}
     kind = type(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [field.name for field in dataclasses.fields(value) if field.init]
-        settings = {name: described(argument, getattr(value, name)) for name in fields}
+        settings = {name: description_of(argument, getattr(value, name)) for name in fields}
         return {"class": name_of(kind), "fields": settings}
     if callable(value) and _defined(value):
         return {"function": f"{value.__module__}.{value.__qualname__}"}
@@ -191,7 +187,7 @@ def made(description: Any) -> Any:
 
 def spoken(argument: str, value: Any) -> dict:
     """The description of `value` with its text."""
-    return {"text": str(value), "value": described(argument, value)}
+    return {"text": str(value), "value": description_of(argument, value)}
 
 
 def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attributes: Any) -> Any:
@@ -210,7 +206,7 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
     """
     text, description = stored["text"], stored["value"]
     if passed is not None:
-        if described(argument, passed) != _renewed(argument, description):
+        if description_of(argument, passed) != _renewed(argument, description):
             allowed = f"{text}, which the file holds, with equal settings"
             raise ArgumentError(argument, passed, allowed)
         return passed
@@ -227,7 +223,7 @@ def recovered(path: Any, argument: str, stored: dict, passed: Any = None, **attr
 def _renewed(argument: str, description: Any) -> Any:
     """The description of what a file describes, as this version writes it."""
     try:
-        return described(argument, made(description))
+        return description_of(argument, made(description))
     except Exception:  # of a class of one's own, or of settings that a class does not take
         return description
 
@@ -244,7 +240,7 @@ def origin(call: Any) -> dict[str, Any]:
 def hash_of(instance: Instance) -> str:
     """A hash of an instance's numbers and family; the name is left out."""
     try:
-        family = json.dumps(described("family", instance.family))
+        family = json.dumps(description_of("family", instance.family))
     except ArgumentError:
         family = repr(instance.family)
     return _sha256(instance.arms, instance.theta, text=family)
@@ -282,6 +278,6 @@ def _same(x: Any, y: Any) -> bool:
         arrays = same_array(x.arms, y.arms) and same_array(x.theta, y.theta)
         return arrays and _same(x.family, y.family)
     try:
-        return described("other", x) == described("other", y)
+        return description_of("other", x) == description_of("other", y)
     except ArgumentError:
         return type(x) is type(y) and bool(x == y)

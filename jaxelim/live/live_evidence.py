@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.simulation.p_values import PValues
+from jaxelim.simulation.results.p_values import PValues
 
 
 @dataclasses.dataclass(frozen=True)
-class Evidence:
+class LiveEvidence:
     """The pieces of the empirical answer, and the evidence against them.
 
     A threshold such as `Mixture` refutes a piece where its log e exceeds the level
@@ -44,7 +44,7 @@ class Evidence:
     @staticmethod
     def of(
         found: dict[str, np.ndarray], p_values: PValues | None, name: Callable[[int], Any] | None
-    ) -> "Evidence":
+    ) -> "LiveEvidence":
         """From the arrays of `Moments.look`; `name`: what an arm is called, None for no arms."""
         exists = found["exists"]
         pieces: tuple = tuple(np.flatnonzero(exists).tolist())
@@ -53,7 +53,7 @@ class Evidence:
         log_e = found["log_e"][exists] if "log_e" in found else None
         here = pieces, found["llr"][exists], float(found["beta"]), found["active"][exists], log_e
         if p_values is None:
-            return Evidence(*here)
+            return LiveEvidence(*here)
         if "pairs" in found:
             first, second = found["pairs"][exists].T
         else:  # the item of the answer, and its rivals
@@ -61,7 +61,7 @@ class Evidence:
         if np.array_equal(first, second):  # the side of a level that the answer rules out
             second = found["public"][first].astype(int)
         each = p_values.pairs[first, second], p_values.together[first, second]
-        return Evidence(*here, *each, float(p_values.answer))
+        return LiveEvidence(*here, *each, float(p_values.answer))
 
     @property
     def labels(self) -> list[str]:
