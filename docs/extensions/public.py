@@ -50,8 +50,8 @@ KINDS: dict[str, list[Kind]] = {
              "KaufmannKalyanakrishnan Mixture PieceThreshold"),
     ],
     "families": [
-        Kind("", "Gaussian GaussianUnknownVariance Bernoulli Logistic Poisson Exponential "
-             "OneParameter Recorded"),
+        Kind("", " ".join(kind.__name__ for kind in je.families.KINDS)),
+        Kind("", "OneParameter Recorded"),
         Kind("families", "known made named settings_of"),
     ],
     "lower-bound": [

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from jaxelim import catalogue, checks, instances
+from jaxelim import catalogue, checks, families, instances
 from jaxelim.cli.live_runs import Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
@@ -15,6 +15,11 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.problems import BestArm
 from jaxelim.tables import aligned
+
+_FAMILY = (
+    "Rewards of this family at the instance's means, of logistic at its theta; default: the "
+    f"instance's own. One of {', '.join(families.known())}."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +36,7 @@ class Asked(Compiles):
     """The level, for thresholding."""
     epsilon: float = 0.0
     """The slack of best-arm: any arm within it of the largest mean is right."""
-    family: str | None = None
-    """Rewards of this family at the instance's means: gaussian, gaussian-by-arm, bernoulli,
-    poisson or exponential; logistic, at its theta; default: the instance's own."""
+    family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
 

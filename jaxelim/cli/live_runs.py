@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from jaxelim import catalogue, instances
+from jaxelim import catalogue, families, instances
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import figure_file, write
 from jaxelim.files import writable_file
@@ -47,9 +47,7 @@ class New(Compiles):
     """The level, for thresholding."""
     epsilon: float = 0.0
     """The slack of best-arm."""
-    family: str = "gaussian"
-    """gaussian, gaussian-by-arm, gaussian-unknown-variance, bernoulli, logistic, poisson,
-    exponential."""
+    family: Annotated[str, tyro.conf.arg(help=", ".join(families.known()) + ".")] = "gaussian"
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
     rule: str = "ebtci"

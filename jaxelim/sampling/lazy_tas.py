@@ -1,7 +1,7 @@
 """Lazy Track-and-Stop."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,9 @@ _STEPS, _SHORT = 1000, 0.001
 _SHORTEST, _LARGEST = 500, 2000  # K d: a lane alone fills its vectors, and stays in L1
 
 
-class Prepared(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Prepared:
     """The spanner of an instance, its exploration rate, and the ridge of V_w."""
 
     spanner: Any  # [d] int32: d linearly independent arms
@@ -87,12 +89,8 @@ class LazyTaS(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """The spanner and c0 of each instance."""
         matrix, batch = instance.family.has("design"), (-1, instance.K, instance.d)
-        each = [_prepared(arms, matrix) for arms in instance.arms.reshape(batch)]
-        return (
-            Prepared(*(np.stack(x) for x in zip(*each, strict=True)))
-            if instance.batched
-            else each[0]
-        )
+        prepared = [_prepared(arms, matrix) for arms in instance.arms.reshape(batch)]
+        return jax.tree.map(lambda *x: np.stack(x), *prepared) if instance.batched else prepared[0]
 
     def in_turn(self, instance, problem):
         """In many lanes those with a solve wait for others. Signs gain nothing alone."""
