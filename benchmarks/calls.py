@@ -63,10 +63,11 @@ def planned(given: tuple, settings: dict, backend: str | None = None) -> tuple:
     """
     from jaxelim import thresholds
     from jaxelim.simulation.call import CheckedCall
-    from jaxelim.simulation.plan import inputs_of, queue_of, spec_of
+    from jaxelim.simulation.plan import inputs_of, queue_of, settled, spec_of
 
     instance, problem, rule = given
     usual: dict = {"threshold": thresholds.Heuristic(), "seed": 0, "ridge": 1.0}
     call = CheckedCall.checked(instance=instance, problem=problem, rule=rule, **usual | settings)
     spec = spec_of(call, backend=backend)
-    return spec, inputs_of(call, spec), queue_of(call, spec)[0]
+    inputs = inputs_of(call, spec)
+    return settled(call, spec, inputs), inputs, queue_of(call, spec)[0]

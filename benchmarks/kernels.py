@@ -1,11 +1,13 @@
 """Time of a step's kernels, by the library's function that each kernel comes from."""
 
 import collections
+import contextlib
 import dataclasses
 import gzip
 import json
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +40,19 @@ def of(given: tuple, settings: dict) -> dict:
     import jaxelim as je
 
     instance, problem, rule = given
-    given = instance, problem, in_many_kernels(rule)
-    je.simulate(*given, **settings)
+    given = instance, problem, rule
     options = jax.profiler.ProfileOptions()
     options.host_tracer_level, options.python_tracer_level = 3, 0
-    with tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+    with in_many_kernels(), tempfile.TemporaryDirectory(prefix="jaxelim-bench-") as folder:
+        je.simulate(*given, **settings)
         with jax.profiler.trace(folder, profiler_options=options):
             result = je.simulate(*given, **settings)
         trace = json.loads(
             gzip.decompress(next(Path(folder).rglob("*.trace.json.gz")).read_bytes())
         )
     computed, lanes = result.timings["samples_computed"], result.layout["lanes"]
-    sources = functions(compiled_text(given, settings))
+    with in_many_kernels():
+        sources = functions(compiled_text(given, settings))
     spent: dict[str, float] = collections.Counter()
     times: dict[str, int] = collections.Counter()
     for event in trace["traceEvents"]:
@@ -67,12 +70,16 @@ def of(given: tuple, settings: dict) -> dict:
     }
 
 
-def in_many_kernels(rule: Any) -> Any:
-    """The rule without the trait `one_kernel`."""
-    kind = type(rule)
-    traits = dataclasses.replace(kind.traits, one_kernel=())
-    other = type(kind.__name__, (kind,), {"traits": traits, "__module__": kind.__module__})
-    return other(**{f.name: getattr(rule, f.name) for f in dataclasses.fields(rule)})
+@contextlib.contextmanager
+def in_many_kernels() -> Iterator[None]:
+    """Compile steps into many kernels, and stay in many lanes, as without the attribute."""
+    from jaxelim.engine.cpu import attribute
+
+    works, attribute.works = attribute.works, lambda: False
+    try:
+        yield
+    finally:
+        attribute.works = works
 
 
 def compiled_text(given: tuple, settings: dict) -> str:

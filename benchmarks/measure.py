@@ -49,8 +49,8 @@ def bytes_per_lane(given: tuple, settings: dict, plan: dict) -> dict:
         spec, inputs, queue = planned(given, settings)
         lane = engine.program(spec, inputs).empty(inputs, queue).lane
     # Leaves without a lane axis are shared by all lanes.
-    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.lanes]
-    state = sum(x.nbytes for x in own) / (spec.lanes * spec.devices)
+    own = [x for x in jax.tree.leaves(lane) if np.ndim(x) and x.shape[-1] == spec.execution.lanes]
+    state = sum(x.nbytes for x in own) / (spec.execution.lanes * spec.execution.devices)
     return {
         "state_bytes_per_lane": state,
         "noise_bytes_per_lane": (given[0].K + plan["chunk"]) * spec.dtype.itemsize,

@@ -8,6 +8,7 @@ processor time of several, by turns. Pin it to a core, as by `taskset -c 0`.
 """
 
 import argparse
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -43,11 +44,12 @@ def timed(rule: je.SamplingRule, problem: str, instance: str, lanes: int, runs: 
 def row(rule_name: str, problem: str, instance: str, repeats: int, runs: int) -> str:
     """One line: both ways, and whether the pulls are the same."""
     make = NAMES.get(rule_name) or catalogue.find_rule(rule_name)
-    rules = {32: make(), 64: in_many_kernels(make())}
-    best, results = dict.fromkeys(rules, np.inf), {}
+    ways = {32: contextlib.nullcontext, 64: in_many_kernels}
+    best, results = dict.fromkeys(ways, np.inf), {}
     for turn in range(repeats + 1):
-        for lanes, rule in rules.items():
-            took, results[lanes] = timed(rule, problem, instance, lanes, runs)
+        for lanes, way in ways.items():
+            with way():
+                took, results[lanes] = timed(make(), problem, instance, lanes, runs)
             if turn:
                 best[lanes] = min(best[lanes], 1e6 * took / results[lanes].samples.sum())
     same = np.array_equal(results[32].pulls, results[64].pulls)

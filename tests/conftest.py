@@ -16,7 +16,7 @@ import hypothesis
 import jax
 import pytest
 
-from jaxelim.engine import loop
+from jaxelim.engine import execution
 from jaxelim.simulation import plan
 from tests import slow_parts
 
@@ -114,6 +114,6 @@ def least_optimized(request):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        options = loop.cpu_options
-        patch.setattr(loop, "cpu_options", lambda _: options("0"))
+        options = execution.cpu_options
+        patch.setattr(execution, "cpu_options", lambda _: options("0"))
         yield

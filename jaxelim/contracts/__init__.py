@@ -189,14 +189,6 @@ class SamplingRule:
         """Host: why a proven test may hardly ever end the rule's runs, and what helps; or None."""
         return None
 
-    def in_turn(self, instance: Any, problem: Problem) -> bool:
-        """Host: whether runs take less time one after the other than side by side.
-
-        A CPU then takes all runs so, once that is compiled and where it pays, of a rule
-        with the trait `one_lane`, in float64, unless `Engine(lanes=...)` is given.
-        """
-        return False
-
     def static_part(self) -> "SamplingRule":
         """The rule without its arrays, which `prepare` returns; equal ones share a program."""
         return self

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from jaxelim import checks
 from jaxelim.errors import ArgumentError
 
 _PROBLEMS = ("best-arm", "best-item", "top-m", "thresholding", "half-spaces")
@@ -15,7 +14,7 @@ KNOWN_STOPPING = ("llr", "selective", "full", "native")
 
 @dataclasses.dataclass(frozen=True)
 class Traits:
-    """What a rule is defined for, what it reads, and how the engine runs it.
+    """What a rule is defined for, and what it reads.
 
     Calls that the traits do not allow are refused before anything compiles.
 
@@ -42,21 +41,13 @@ class Traits:
         tests_pieces: tests the active pieces at every pull.
         counts_solves: defines `solves`, the number of solves of each choice.
         lanes_last: the methods are also right with one more axis, of lanes, at the end,
-            and no lane reads another. Only `jaxelim.testing.check_sampling_rule`
-            compares both forms.
-        one_lane: a lane alone makes the same choices as one of sixteen, to the last
-            digit, so that runs may be taken one after the other: the last ones of a
-            queue, or all (see `SamplingRule.in_turn`).
+            and no lane reads another, whatever their number. The engine then takes runs
+            side by side, in one kernel or in many, or one after the other, as is fastest.
+            Only `jaxelim.testing.check_sampling_rule` compares these forms.
         basis_free: choices are the same in any coordinates of R^d, as those are that are
             made of margins and of products phi_i' V^-1 phi_k. Linearly independent arms
             without a ridge then are computed as an unstructured instance, where choices
             that tie on paper tie to the last digit. Nothing checks it.
-        one_kernel: structures on which the steps of all lanes are compiled into one
-            kernel, for a rule without `fast`. Its choices must be those of many kernels,
-            to the last digit. Steps with an operation that needs a library stay in many.
-        batch: how many waiting lanes one call of `choose` serves, for a rule
-            with `fast`.
-        patience: the share of live lanes that must wait before `choose` is called.
         source: the rule's paper, for tables.
         name: on the command line. Empty: the class's name in lower case,
             words hyphenated.
@@ -83,54 +74,50 @@ class Traits:
     tests_pieces: bool = True
     counts_solves: bool = False
     lanes_last: bool = False
-    one_lane: bool = False
     basis_free: bool = False
-    one_kernel: tuple[str, ...] = ()
-    batch: int = 16
-    patience: float = 0.0
     source: str = ""
     name: str = ""
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, known in (("structures", _STRUCTURES), ("stopping", KNOWN_STOPPING)):
-            given = getattr(self, name)
-            if not isinstance(given, tuple) or not given or not set(given) <= set(known):
+            names = getattr(self, name)
+            if not isinstance(names, tuple) or not names or not set(names) <= set(known):
                 raise ArgumentError(
-                    name, given, f"a tuple of some of {', '.join(map(repr, known))}"
+                    name, names, f"a tuple of some of {', '.join(map(repr, known))}"
                 )
-        if not isinstance(self.one_kernel, tuple) or not set(self.one_kernel) <= set(_STRUCTURES):
-            allowed = f"a tuple of some of {', '.join(map(repr, _STRUCTURES))}, or ()"
-            raise ArgumentError("one_kernel", self.one_kernel, allowed)
         for name in ("problems", "families"):
-            given = getattr(self, name)
-            if given is not None and not (
-                isinstance(given, tuple) and given and all(isinstance(one, str) for one in given)
-            ):
-                raise ArgumentError(name, given, "None, or a tuple of names")
+            names = getattr(self, name)
+            if names is not None and not (names and _are_names(names)):
+                raise ArgumentError(name, names, "None, or a tuple of names")
         methods = self.family_methods
-        if not isinstance(methods, tuple) or not all(isinstance(one, str) for one in methods):
+        if not _are_names(methods):
             raise ArgumentError("family_methods", methods, "a tuple of names of methods")
         for field in dataclasses.fields(self):
             if field.type is bool and not isinstance(getattr(self, field.name), bool):
                 raise ArgumentError(field.name, getattr(self, field.name), "True or False")
-        checks.integer("batch", self.batch, low=1)
-        checks.real("patience", self.patience, low=0, high=1)
 
     def defined_for(self, problem: str) -> bool:
         """Whether the rule is defined for the problem of this name."""
         return self.problems is None or problem in self.problems
 
 
+def _are_names(names: Any) -> bool:
+    return isinstance(names, tuple) and all(isinstance(name, str) for name in names)
+
+
 _NAMES = {field.name for field in dataclasses.fields(Traits)}
 
 
 def refuse_stray(members: Mapping[str, Any]) -> None:
-    """Refuse traits that a rule's class has as plain attributes, which nothing reads.
+    """Refuse what a rule's class has and nothing reads: traits as plain attributes, `in_turn`.
 
     Raises:
         ArgumentError: there is such an attribute that is no field of the rule.
     """
+    if callable(members.get("in_turn")):
+        allowed = "no such method: the engine finds whether runs go one after the other"
+        raise ArgumentError("in_turn", members["in_turn"], allowed)
     annotations = members.get("__annotations__", {})
     for name in sorted(_NAMES & set(members)):
         plain = isinstance(members[name], bool | int | float | str | tuple)

@@ -1,29 +1,13 @@
 """The engine: one compiled loop that runs one rule in many lanes, each at its own t."""
 
-from jaxelim.engine.loop import (
-    BURST,
-    GRAPHS,
-    Loop,
-    Program,
-    compiled,
-    compiler_options,
-    cpu_options,
-    outline,
-    program,
-)
-from jaxelim.engine.state import (
-    LANE_GROUP,
-    REVISION,
-    Carry,
-    Inputs,
-    Lane,
-    Outcome,
-    Queue,
-    Spec,
-)
+from jaxelim.engine.chunk import BURST
+from jaxelim.engine.execution import GRAPHS, LANE_GROUP, Execution, cpu_options
+from jaxelim.engine.loop import Loop, Program, compiled, program
+from jaxelim.engine.state import REVISION, Carry, Inputs, Lane, Outcome, Outline, Queue, Spec
+from jaxelim.engine.step import outline
 
 __all__ = [
-    "BURST", "GRAPHS", "LANE_GROUP", "Carry", "Inputs", "Lane", "Loop", "Outcome",
-    "Program", "Queue", "REVISION", "Spec", "compiled", "compiler_options",
-    "cpu_options", "outline", "program",
+    "BURST", "GRAPHS", "LANE_GROUP", "Carry", "Execution", "Inputs", "Lane", "Loop", "Outcome",
+    "Outline", "Program", "Queue", "REVISION", "Spec", "compiled", "cpu_options", "outline",
+    "program",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from jaxelim.contracts.views import (
     pieces_for_sampling,
 )
 from jaxelim.engine import scores
+from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
@@ -96,7 +97,7 @@ class Asking:
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
-        one_run = spec.vmapped or not spec.rule.traits.lanes_last
+        one_run = spec.execution.by_vmap
         if one_run and name in ("choose", "fast") and not shipped(spec.rule):
             method = scores.watched(method)
         if not one_run:
@@ -104,15 +105,15 @@ class Asking:
                 prepared = jax.tree.map(lambda x: x[..., None], view.prepared)
                 view = dataclasses.replace(view, prepared=prepared)
             return method(view, *state)
-        one = dataclasses.replace(view.space, lanes=view.lanes.alone, transposed=None)
-        view = _within(view, one)
+        space = dataclasses.replace(view.space, lanes=view.lanes.alone, transposed=None)
+        view = _within(view, space)
         axes = jax.tree.map(lambda _: -1, (view, *state))
-        shared = lambda tree: jax.tree.map(lambda _: None, tree)  # noqa: E731
         features = None if view.space.features.ndim == 2 else -1
-        of_space = dataclasses.replace(one, features=features, constants=shared(one.constants))
+        shared = jax.tree.map(lambda _: None, (space.constants, view.prepared))
+        of_space = dataclasses.replace(space, features=features, constants=shared[0])
         of_view = _within(axes[0], of_space)
         if not spec.per_lane_instances:
-            of_view = dataclasses.replace(of_view, prepared=shared(view.prepared))
+            of_view = dataclasses.replace(of_view, prepared=shared[1])
         return jax.vmap(method, in_axes=(of_view, *axes[1:]), out_axes=-1)(view, *state)
 
     def asked(self, view: View, lane: Lane) -> Choice:
@@ -145,31 +146,38 @@ class Asking:
         return now, verdict
 
     def choose(self, inputs: Inputs, lane: Lane) -> Lane:
-        """Call `choose` once for the first lanes that ask, gathered into a batch."""
+        """Call `choose` once for the first lanes that ask, gathered into a batch.
+
+        A single lane, which asks, is the batch itself.
+        """
         spec, size = self.spec, lane.asks.shape[0]
-        if size == 1:
-            return self._chosen_alone(inputs, lane)
-        batch = min(spec.rule.traits.batch, size)
-        place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
-        taken = lane.asks & (place < batch)
-        order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
-        # Unused places repeat the first lane that asks, so that they do not lengthen the loops of
-        # `choose`.
-        asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
-        order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
-        own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
-        few = jax.tree.map(lambda x: x[..., order], own)
-        if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
-            few = dataclasses.replace(few, prepared=lane.prepared)
+        batch, single = min(LANE_GROUP, size), size == 1
+        few, asking, taken, place = lane, jnp.int32(1), lane.asks, jnp.zeros((1,), jnp.int32)
+        if not single:
+            place = jnp.cumsum(lane.asks.astype(jnp.int32)) - 1
+            taken, place = lane.asks & (place < batch), jnp.clip(place, 0, batch - 1)
+            order = jnp.argsort(~lane.asks, stable=True).astype(jnp.int32)[:batch]
+            # Unused places repeat the first lane that asks, so that they do not lengthen the loops
+            # of `choose`.
+            asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
+            order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
+            own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
+            few = jax.tree.map(lambda x: x[..., order], own)
+            if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
+                few = dataclasses.replace(few, prepared=lane.prepared)
         arm, state = self._chosen(inputs, few, asking)
-        place = jnp.clip(place, 0, batch - 1)
-        spread = lambda new, old: jnp.where(taken, new[..., place], old)  # noqa: E731
+
+        def spread(new: Array, old: Array) -> Array:
+            if single:
+                return jnp.broadcast_to(new, old.shape)
+            return jnp.where(taken, new[..., place], old)
+
         arm = jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (batch,))
         return dataclasses.replace(
             lane,
             rule_state=jax.tree.map(spread, state, lane.rule_state),
             chosen=spread(arm, lane.chosen),
-            asks=lane.asks & ~taken,
+            asks=jnp.zeros((1,), bool) if single else lane.asks & ~taken,
         )
 
     def _chosen(self, inputs: Inputs, few: Lane, asking: Array) -> tuple[Array, Tree]:
@@ -182,31 +190,23 @@ class Asking:
             first = self.observing.over_deltas(look, few.observers[0], self.observing.betas(few))
             observers = (first, *few.observers[1:])
         view = self.view(inputs, seen, few, observers, self.observing.sampling(seen, few))
-        lanes = dataclasses.replace(view.lanes, read=asking)
-        view = _within(view, dataclasses.replace(view.space, lanes=lanes))
-        return self.ask("choose", view, few.rule_state)
-
-    def _chosen_alone(self, inputs: Inputs, lane: Lane) -> Lane:
-        """`choose` for a single lane, which asks."""
-        arm, state = self._chosen(inputs, lane, jnp.int32(1))
-        return dataclasses.replace(
-            lane,
-            rule_state=jax.tree.map(
-                lambda new, old: jnp.broadcast_to(new, old.shape), state, lane.rule_state
-            ),
-            chosen=jnp.broadcast_to(jnp.maximum(saturated(arm), NO_ARM + 1), (1,)),
-            asks=jnp.zeros((1,), bool),
-        )
+        return self.ask("choose", reading(view, asking), few.rule_state)
 
     def init(self, view: View) -> Tree:
         b = view.t.shape[0]
 
-        def wide(x):
+        def wide(x: Any) -> Array:
             x = jnp.asarray(x)
             own = x.ndim and x.shape[-1] == b
             return x if own else jnp.broadcast_to(x[..., None], (*x.shape, b))
 
         return jax.tree.map(wide, self.ask("init", view))
+
+
+def reading(view: View, count: Array) -> View:
+    """The view, of which the first lanes, `count` [] int32, are read."""
+    lanes = dataclasses.replace(view.lanes, read=count)
+    return _within(view, dataclasses.replace(view.space, lanes=lanes))
 
 
 def _within(view: View, space: ArmContext) -> View:

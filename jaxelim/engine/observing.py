@@ -35,9 +35,7 @@ class Observing:
 
     def lanes(self, inputs: Inputs) -> LaneOps:
         """The primitives of this program."""
-        if not self.spec.tuned:
-            return LaneOps(gpu=True)
-        return LaneOps(inputs.flag, kernel=self.spec.in_kernel)
+        return self.spec.execution.lane_ops(inputs.flag)
 
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
         features = inputs.features[0] if features is None else features

@@ -7,11 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.views import Snapshot, Statistics
-from jaxelim.engine.state import LANE_GROUP, Inputs, Lane, Log, Outcome, Spec
+from jaxelim.engine.state import Inputs, Lane, Log, Outcome, Spec
 from jaxelim.lanes import where
-
-_MANY = 1024
-"""Lanes that a GPU recomputes at once: a pass takes as long for one."""
 
 
 def outcome(spec: Spec, lane: Lane) -> Outcome:
@@ -19,12 +16,12 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
     pulls = lane.stats.counts[None, None] if lane.pulls is None else lane.pulls
     times = []
     for s, stopping in enumerate(spec.stopping):
-        found = lane.observers[s].times() if stopping.eliminates else None
-        if found is not None:
+        eliminated = lane.observers[s].times() if stopping.eliminates else None
+        if eliminated is not None:
             at = lane.closed_at[s]
-            at = at.reshape(at.shape[:1] + (1,) * (found.ndim - 2) + (-1,))
-            found = jnp.where(found <= at, found, 0)
-        times.append(found)
+            at = at.reshape(at.shape[:1] + (1,) * (eliminated.ndim - 2) + (-1,))
+            eliminated = jnp.where(eliminated <= at, eliminated, 0)
+        times.append(eliminated)
     kept = lane.estimates_at
     if spec.estimates and spec.observers == 1:  # rewards end with the run
         kept = jax.tree.map(lambda x: x[None, None], estimates(lane.stats))
@@ -73,17 +70,18 @@ def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lan
 
         def since():
             later = (pulled >= 0) & (before >= at)
-            each = jnp.arange(k, dtype=pulled.dtype)[None, :, None]
-            hit = (pulled[:, None] == each) & later[:, None]
+            arms = jnp.arange(k, dtype=pulled.dtype)[None, :, None]
+            hit = (pulled[:, None] == arms) & later[:, None]
             return counts - jnp.sum(hit, 0, dtype=jnp.int32)
 
         late = jnp.any(closed & (at < lane.stats.t))
         now = jax.lax.cond(late, since, lambda: counts)
         return jnp.where(closed, now, pulls)
 
-    flat = lambda x: x.reshape((-1, *x.shape[2:]))  # noqa: E731
-    given = jax.tree.map(flat, (lane.pulls, closed, lane.closed_at))
-    pulls = jax.lax.map(at_stop, given).reshape(*lane.closed_at.shape[:2], k, -1)
+    of_observers = jax.tree.map(
+        lambda x: x.reshape((-1, *x.shape[2:])), (lane.pulls, closed, lane.closed_at)
+    )
+    pulls = jax.lax.map(at_stop, of_observers).reshape(*lane.closed_at.shape[:2], k, -1)
     return dataclasses.replace(lane, pulls=pulls)
 
 
@@ -124,9 +122,9 @@ def recomputed(
 ) -> Statistics:
     """Recompute the statistics of the lanes that are `due` [B]; own: features [K, d, B], or None.
 
-    A loop takes `LANE_GROUP` lanes at a time, on a GPU many.
+    A loop takes some lanes at a time, on a GPU many.
     """
-    family, size = spec.family, LANE_GROUP if spec.tuned else _MANY
+    family, size = spec.family, spec.execution.recomputed_at_once
 
     def some(c):
         stats, due = c

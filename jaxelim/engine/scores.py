@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.extend import core
 
-from jaxelim.engine.one_kernel import bound
+from jaxelim.engine.jaxprs import bound, evaluated
 
 NO_NUMBER = np.int32(-(2**30) - 7)
 """The choice of an `argmax` or `argmin` over scores with NaN; neither an arm nor a clipped one."""
@@ -28,28 +28,21 @@ def watched(f: Callable) -> Callable:
     Inside loops and branches of f they stay as they are.
     """
 
-    def found(*given: Any) -> Any:
-        closed, shapes = jax.make_jaxpr(f, return_shape=True)(*given)
-        out = _evaluated(closed, jax.tree.leaves(given))
+    def numbered(*arguments: Any) -> Any:
+        closed, shapes = jax.make_jaxpr(f, return_shape=True)(*arguments)
+        out = evaluated(closed, jax.tree.leaves(arguments), _applied)
         return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
-    return found
+    return numbered
 
 
-def _evaluated(closed: Any, given: list[Array]) -> list[Array]:
-    """Evaluate a closed jaxpr."""
-    jaxpr = closed.jaxpr
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *given], strict=True))
-    read = lambda v: v.val if isinstance(v, core.Literal) else values[v]  # noqa: E731
-    for equation in jaxpr.eqns:
-        name, taken = equation.primitive.name, [read(v) for v in equation.invars]
-        if name in _CALLS and isinstance(inner := equation.params.get("jaxpr"), core.ClosedJaxpr):
-            out = _evaluated(inner, taken)
-        else:
-            out = bound(equation)(*taken)
-            out = out if equation.primitive.multiple_results else [out]
-        if name in _CHOOSES and jnp.issubdtype(taken[0].dtype, jnp.floating):
-            lost = jnp.any(jnp.isnan(taken[0]), equation.params["axes"])
-            out = [jnp.where(lost, out[0].dtype.type(NO_NUMBER), out[0])]
-        values |= zip(equation.outvars, out, strict=True)
-    return [read(v) for v in jaxpr.outvars]
+def _applied(equation: Any, values: list[Array]) -> list[Array]:
+    """What an equation gives on these arguments."""
+    name, inner = equation.primitive.name, equation.params.get("jaxpr")
+    if name in _CALLS and isinstance(inner, core.ClosedJaxpr):
+        return evaluated(inner, values, _applied)
+    out = bound(equation)(*values)
+    if name in _CHOOSES and jnp.issubdtype(values[0].dtype, jnp.floating):
+        lost = jnp.any(jnp.isnan(values[0]), equation.params["axes"])
+        out = [jnp.where(lost, out[0].dtype.type(NO_NUMBER), out[0])]
+    return out

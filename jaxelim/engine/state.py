@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jax import Array
 
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
+from jaxelim.engine.cpu import attribute
+from jaxelim.engine.execution import Execution
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 REVISION = 7
@@ -22,12 +24,6 @@ never joined.
 
 NO_ARM = np.int32(np.iinfo(np.int32).min)
 """The value of `Lane.chosen` where `choose` has chosen no arm; never an arm."""
-
-LANE_GROUP = 16
-"""Lanes come in groups of this many, so that results do not depend on the number of lanes.
-
-In smaller groups XLA:CPU rounds LinGame's weights differently.
-"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,20 +39,13 @@ class Spec:
     threshold: Callable
     per_lane_instances: bool  # every lane has its own instance
     deltas: int  # number of deltas observed on one trajectory
-    lanes: int  # per device; 1 where runs are taken one after the other
-    chunk: int  # steps
-    queue: int  # capacity in runs, per device
-    given_noise: bool
     precision: str
-    tuned: bool  # for a CPU; else for a GPU (see `jaxelim.lanes`)
-    vmapped: bool
     pair_times: bool
     log: int  # length of the log of lane 0; 0 for none
-    devices: int
     initial_pulls: int = 1  # of each arm
     evidence: PieceThreshold | None = None  # whose largest log e of each piece is kept
     estimates: bool = False  # whether estimates at the end of each observer's run are kept
-    one_kernel: bool = False  # whether the steps of all lanes are compiled into one kernel
+    execution: Execution
 
     @property
     def dtype(self) -> Any:
@@ -64,14 +53,27 @@ class Spec:
         return jnp.dtype(self.precision)
 
     @property
-    def in_kernel(self) -> bool:
-        """Whether steps have the form for one kernel, which those of a lane alone always have."""
-        return self.tuned and (self.one_kernel or self.lanes == 1)
-
-    @property
     def observers(self) -> int:
         """Number of observers of a run: each is a stopping rule at a delta."""
         return len(self.stopping) * self.deltas
+
+    @property
+    def may_be_single(self) -> bool:
+        """Whether one lane may take runs, which then are those of many lanes.
+
+        In float32 they may differ. Its steps are one kernel, or it would be slow.
+        """
+        exact = self.precision == "float64" and not self.execution.by_vmap
+        return exact and not self.execution.gpu and not self.log and attribute.works()
+
+    @property
+    def may_be_one_kernel(self) -> bool:
+        """Whether the steps of all lanes may be one kernel, before the rule is traced."""
+        return self.rule.fast is None and not self.per_lane_instances and self.may_be_single
+
+    def executed(self, **changes: Any) -> "Spec":
+        """The same spec, executed otherwise."""
+        return dataclasses.replace(self, execution=dataclasses.replace(self.execution, **changes))
 
     def initial_samples(self, inputs: "Inputs") -> int:
         """The number of samples of a run before its first check: n K."""
@@ -85,6 +87,7 @@ class Inputs:
 
     flag: Array  # [] int32, 1; see `jaxelim.lanes`
     cap: Array  # [] int32: the most samples of a run
+    steps: Array  # [] int32: of a chunk, at most its length; read for rules with `fast`
     features: Array  # [I, K, d]
     nature: Tree  # [I, ..]: what the family's `draw` needs of the truth
     tables: Tree  # [I, ..]: what the family's `start` needs
@@ -147,6 +150,19 @@ class Lane:
     log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
     estimates_at: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
 
+    @property
+    def varying(self) -> "Lane":
+        """Without the arrays that are fixed over a run, which stay outside the state of loops."""
+        nothing: dict[str, Any] = dict(features=None, nature=None, prepared=(), delta=None)
+        return dataclasses.replace(self, **nothing)
+
+    def with_fixed(self, of: "Lane") -> "Lane":
+        """With these arrays of another lane."""
+        fixed: dict[str, Any] = dict(
+            features=of.features, nature=of.nature, prepared=of.prepared, delta=of.delta
+        )
+        return dataclasses.replace(self, **fixed)
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,6 +190,15 @@ class Outcome:
     degenerate: Array | None  # [R] int32: as the family's method of that name
     log_e: Array | None = None  # [R, S, D, ..]: the largest log e of each piece
     estimates: Tree = ()  # [R, S, D, K]: by name, as of `records.estimates`
+
+
+class Outline(NamedTuple):
+    """What a trace of all methods of a call tells, before its program is compiled."""
+
+    lane: Lane  # shapes and dtypes
+    outcome: Outcome  # likewise
+    in_one_kernel: bool  # whether `choose` lets the steps of all lanes gain from one kernel
+    patience: float  # the share of live lanes that wait before `choose` is called
 
 
 @jax.tree_util.register_dataclass

@@ -19,14 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import OK, Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
-from jaxelim.engine.asking import Asking, Choice
+from jaxelim.engine.asking import Asking, Choice, reading
+from jaxelim.engine.cpu.one_kernel import Traced
+from jaxelim.engine.execution import patience, suits_one_kernel
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
-from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outline, Queue, Spec
 from jaxelim.engine.watching import Watching
 from jaxelim.families import noise as random
 from jaxelim.lanes import LaneOps, where
@@ -256,8 +259,8 @@ class Step:
 
     # The start of a run.
 
-    def outline(self, inputs: Inputs) -> tuple[Lane, Outcome]:
-        """Shapes and dtypes of the lanes and of their outcomes.
+    def outline(self, inputs: Inputs) -> Outline:
+        """Shapes and dtypes of the lanes and of their outcomes, and how the rule chooses.
 
         Traces every method of the rules, which checks them.
 
@@ -265,32 +268,41 @@ class Step:
             RuleError: a method raises, or breaks its contract.
             ArgumentError: likewise of a stopping rule.
         """
-        spec, rule = self.spec, self.spec.rule
-        each = jax.ShapeDtypeStruct((spec.lanes,), jnp.int32)
-        long = jax.ShapeDtypeStruct((spec.queue,), jnp.int32)
-        levels = jax.ShapeDtypeStruct((spec.deltas, spec.queue), spec.dtype)
+        spec, rule, execution = self.spec, self.spec.rule, self.spec.execution
+        of_lanes = jax.ShapeDtypeStruct((execution.lanes,), jnp.int32)
+        long = jax.ShapeDtypeStruct((execution.queue,), jnp.int32)
+        levels = jax.ShapeDtypeStruct((spec.deltas, execution.queue), spec.dtype)
         length = jax.ShapeDtypeStruct((), jnp.int32)
         shapes: dict[str, Any] = dict(run=long, row=long, instance=long, delta=levels)
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
         dtype = random.type_of(spec.source.noise, spec.dtype)
-        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), spec.lanes), dtype)
+        noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), execution.lanes), dtype)
+        choices: dict[str, Any] = {"in_one_kernel": False, "patience": 0.0}
 
-        def traced(*given):
-            lane, view = self._started(*given)
+        def traced(*arguments):
+            lane, view = self._started(*arguments)
             if not all(map(shipped, spec.stopping)):
                 seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane).state
-            if rule.fast is not None:
-                self.asking.ask("choose", view, state)
+            if rule.fast is not None or execution.one_kernel:
+                choose = Traced(
+                    lambda c: self.asking.ask("choose", reading(view, c[0]), c[1]),
+                    (jnp.int32(execution.lanes), state),
+                )
+                choices["patience"] = patience(choose)
+                choices["in_one_kernel"] = execution.one_kernel and suits_one_kernel(
+                    choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
+                )
             self.asking.natively(view, state, lane.closed_at == 0)
             self.asking.ask("piece_tests", view, state)
             if rule.traits.counts_solves:
                 self.asking.ask("solves", view, state)
             return lane, outcome(self.spec, lane)
 
-        return jax.eval_shape(traced, inputs, queue, each, each, each, noise)
+        arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
+        return Outline(*jax.eval_shape(traced, *arguments), **choices)
 
     def start(self, *given: Any) -> Lane:
         """Lanes at t = n K, after n initial pulls of each arm.
@@ -304,16 +316,13 @@ class Step:
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B]."""
-        lanes, each = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
+        lanes, zero = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         draw = partial(self.spec.source.draw, lanes, nature)
         samples = jnp.arange(noise.shape[0], dtype=jnp.int32)
-        if self.spec.initial_pulls == 1:
-            return jax.vmap(lambda arm, noise: draw(each + arm, each, noise))(samples, noise)
         k = inputs.features.shape[1]
-        drawn = lambda s, noise: draw(each + s % k, each + s // k, noise)  # noqa: E731
-        return jax.vmap(drawn)(samples, noise)
+        return jax.vmap(lambda s, noise: draw(zero + s % k, zero + s // k, noise))(samples, noise)
 
     def _first_statistics(
         self, inputs: Inputs, space: ArmContext, tables: Tree, rewards: Array
@@ -343,22 +352,26 @@ class Step:
     ) -> tuple[Lane, View]:
         """`start`, with the view of the rule at that t."""
         spec, k, b = self.spec, inputs.features.shape[1], noise.shape[1]
-        at = jnp.minimum(item, spec.queue - 1)
+        at = jnp.minimum(item, spec.execution.queue - 1)
         instance, delta = queue.instance[at], queue.delta[:, at]
-        of_lane = lambda x: jnp.moveaxis(x[instance], 0, -1)  # noqa: E731
-        per_lane_instances = lambda tree: (  # noqa: E731
-            jax.tree.map(of_lane, tree) if spec.per_lane_instances else None
-        )
-        per_lane = of_lane if spec.per_lane_instances else (lambda x: x[0])
-        features, nature = per_lane_instances(inputs.features), per_lane_instances(inputs.nature)
-        prepared, tables = jax.tree.map(per_lane, (inputs.prepared, inputs.tables))
+
+        def own(x: Array) -> Array:
+            return jnp.moveaxis(x[instance], 0, -1) if spec.per_lane_instances else x[0]
+
+        features = nature = None
+        if spec.per_lane_instances:
+            features, nature = jax.tree.map(own, (inputs.features, inputs.nature))
+        prepared, tables = jax.tree.map(own, (inputs.prepared, inputs.tables))
         space = self.observing.space(inputs, features)
         rewards = self.first_rewards(inputs, nature, noise)
         stats = self._first_statistics(inputs, space, tables, rewards)
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
         observers, sampling = self.observing.started(seen)
-        shape, none = (len(spec.stopping), spec.deltas), jnp.zeros((b,), jnp.int32)
-        many = lambda dtype, *more: jnp.zeros((*shape, *more, b), dtype)  # noqa: E731
+        none = jnp.zeros((b,), jnp.int32)
+
+        def many(dtype: Any, *more: int) -> Array:
+            return jnp.zeros((len(spec.stopping), spec.deltas, *more, b), dtype)
+
         in_range = spec.problem.out_of_range(seen) is None
         counts = spec.rule.traits.counts_solves
         log_e = None if spec.evidence is None else looks.none_so_far(seen)
@@ -399,3 +412,7 @@ class Step:
         lane = self.watching.begun(lane, rewards)
         view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
+
+
+outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
+"""`Step.outline` of a spec for inputs of one layout."""

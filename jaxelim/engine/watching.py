@@ -75,9 +75,9 @@ class Watching:
         """The lanes at their first check; rewards [n K, B]."""
         return _ended(lane, ~lane.done & jnp.any(~jnp.isfinite(rewards), 0), REWARD)
 
-    def stepped(self, lane: Lane) -> Lane:
+    def after_chunk(self, lane: Lane) -> Lane:
         """The lanes at the end of a chunk."""
-        taken = lane.item < self.spec.queue
+        taken = lane.item < self.spec.execution.queue
         return _ended(lane, taken & jnp.any(~jnp.isfinite(lane.stats.means), 0), MEANS)
 
     def answered(self, lane: Lane, asked: Array, status: Array) -> Lane:

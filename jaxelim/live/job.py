@@ -57,9 +57,8 @@ class LiveJob:
             max_samples=LONGEST, record=("pair_times",),
             engine=Engine(lanes=LANE_GROUP, devices=1), truth=False, **others,
         )  # fmt: skip
-        changes: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False,
-                            evidence=_kept(call))  # fmt: skip
-        spec = dataclasses.replace(spec_of(call), **changes)
+        layout: Any = dict(lanes=LANE_GROUP, queue=LANE_GROUP, devices=1, one_kernel=False)
+        spec = dataclasses.replace(spec_of(call).executed(**layout), evidence=_kept(call))
         with scope.engine():
             inputs = checked_inputs_of(call, spec)
             queue = queue_of(call, spec)[0]

@@ -95,7 +95,7 @@ def simulated(
     """
     assert moment.lane is not None
     lanes = -(-runs // LANE_GROUP) * LANE_GROUP
-    spec = dataclasses.replace(job.spec, lanes=lanes, queue=lanes, evidence=None)
+    spec = dataclasses.replace(job.spec, evidence=None).executed(lanes=lanes, queue=lanes)
     with scope.engine():
         began = int(moment.lane.stats.t[0])
         truth = jax.tree.map(
@@ -132,10 +132,11 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
 
 def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:
     """As many runs as there are; each has begun."""
-    none = np.zeros(spec.queue, np.int32)
+    places = spec.execution.queue
+    none, delta = np.zeros(places, np.int32), np.asarray(job.queue.delta)[:, :1]
     given: Any = dict(
-        run=np.arange(spec.queue, dtype=np.int32), row=none, instance=none,
-        delta=np.repeat(np.asarray(job.queue.delta)[:, :1], spec.queue, 1), length=np.int32(runs),
+        run=np.arange(places, dtype=np.int32), row=none, instance=none,
+        delta=np.repeat(delta, places, 1), length=np.int32(runs),
     )  # fmt: skip
     return Queue(**given)
 
@@ -143,11 +144,11 @@ def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:
 def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue) -> Carry:
     """The carry whose lanes all have the state of the live run."""
     assert moment.lane is not None
-    each = np.arange(spec.lanes, dtype=np.int32)
+    each = np.arange(spec.execution.lanes, dtype=np.int32)
     bare = dataclasses.replace(varying(moment.lane), log_e=None, log_e_at=None)
-    lane = jax.tree.map(lambda x: x[..., np.zeros(spec.lanes, np.int32)], bare)
+    lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
     own: Any = dict(
-        item=np.where(each < queue.length, each, spec.queue).astype(np.int32), run=each,
+        item=np.where(each < queue.length, each, spec.execution.queue).astype(np.int32), run=each,
         row=np.zeros_like(each), done=each >= queue.length,
         prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
     )  # fmt: skip

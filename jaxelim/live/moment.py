@@ -198,12 +198,12 @@ class Moments:
                     for x, y in zip(leaves, known, strict=False)]  # fmt: skip
             if len(leaves) != len(known) or not all(same):
                 return None
-            wide = [np.repeat(x, job.spec.lanes, -1) for x in leaves]
+            wide = [np.repeat(x, job.spec.execution.lanes, -1) for x in leaves]
             bare, state = jax.tree.unflatten(structure, jax.device_put(wide))
-            lanes = np.arange(job.spec.lanes)
+            lanes = np.arange(job.spec.execution.lanes)
             prepared = jax.tree.map(lambda x: x[0], job.inputs.prepared)
             idle: Any = jax.device_put((
-                np.where(lanes == 0, 0, job.spec.queue).astype(np.int32),
+                np.where(lanes == 0, 0, job.spec.execution.queue).astype(np.int32),
                 (lanes > 0) | bool(seen.over),
             ))  # fmt: skip
             lane = dataclasses.replace(bare, item=idle[0], done=idle[1], prepared=prepared)

@@ -16,7 +16,7 @@ from jax import Array
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import looks
 from jaxelim.contracts.views import Snapshot, Tree, View
-from jaxelim.engine import Inputs, Lane, Queue, Spec, compiler_options
+from jaxelim.engine import Inputs, Lane, Queue, Spec
 from jaxelim.engine.asking import Asking, Choice
 from jaxelim.engine.step import Step
 from jaxelim.lanes import where
@@ -98,7 +98,7 @@ class LiveProgram:
 
     def __init__(self, spec: Spec):
         self.spec, self.traces = spec, 0
-        options = compiler_options(spec)
+        options = spec.execution.compiler_options(spec.family.optimization)
         functions = _Functions(spec, self._count)
         compiled = lambda f: Jitted(f, compiler_options=options)  # noqa: E731
         self.start = compiled(functions.start)
@@ -130,11 +130,11 @@ class _Functions:
     def start(self, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
         """The lanes after the initial pulls; rewards [n K], in rounds of all arms."""
         self.count()
-        spec, each = self.spec, jnp.arange(self.spec.lanes, dtype=jnp.int32)
+        spec, each = self.spec, jnp.arange(self.spec.execution.lanes, dtype=jnp.int32)
         run = jnp.broadcast_to(queue.run[0], each.shape)
-        wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.lanes))
+        wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.execution.lanes))
         # All lanes but one are past the queue's end.
-        item = jnp.where(each == 0, 0, spec.queue).astype(jnp.int32)
+        item = jnp.where(each == 0, 0, spec.execution.queue).astype(jnp.int32)
         return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(each), wide)
 
     def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:
@@ -158,7 +158,7 @@ class _Functions:
             return i + (~jnp.any(now.asks)).astype(i.dtype), now, found.arm
 
         more = lambda c: c[0] < told.length  # noqa: E731
-        none = jnp.zeros((self.spec.lanes,), jnp.int32)
+        none = jnp.zeros((self.spec.execution.lanes,), jnp.int32)
         _, lane, arm = jax.lax.while_loop(more, body, (jnp.int32(0), lane, none))
         now = dataclasses.replace(lane, rule_state=before)
         return Turned(now, lane.rule_state, _seen(lane, arm))
@@ -218,7 +218,7 @@ class _Functions:
             "beta": step.observing.betas(lane)[0],
         }
         if seen.threshold is not None:
-            found["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.lanes) == 0)
+            found["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.execution.lanes) == 0)
         pairs = _pairs(seen)
         if pairs is not None:
             found["pairs"] = pairs

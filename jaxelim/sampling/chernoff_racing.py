@@ -57,7 +57,6 @@ class ChernoffRacing(SamplingRule):
         elimination=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         source="Garivier & Kaufmann 2016",
     )
 

@@ -73,10 +73,7 @@ class FWS(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        batch=32,
-        patience=0.4,
         source="Wang et al. 2021",
     )
 
@@ -86,10 +83,6 @@ class FWS(SamplingRule):
             np.swapaxes(instance.arms, -1, -2) @ instance.arms, hermitian=True
         )
         return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
-
-    def in_turn(self, instance, problem):
-        """In many lanes those with a game wait for others; but the games of top m are long."""
-        return problem.name in ("best-arm", "thresholding")
 
     def init(self, view):
         x = view.counts / (view.time - 1)

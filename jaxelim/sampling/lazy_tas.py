@@ -16,7 +16,6 @@ from jaxelim.sampling.parts import tracking
 
 _FLOOR = 1e-12  # least weight inside V_U, and inside H of families without a design
 _STEPS, _SHORT = 1000, 0.001
-_SHORTEST, _LARGEST = 500, 2000  # K d: a lane alone fills its vectors, and stays in L1
 
 
 @jax.tree_util.register_dataclass
@@ -79,9 +78,6 @@ class LazyTaS(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
-        one_lane=True,
-        batch=32,
-        patience=0.25,
         source="Jedra & Proutiere 2020",
         name="lazy-tas",
     )
@@ -91,11 +87,6 @@ class LazyTaS(SamplingRule):
         matrix, batch = instance.family.has("design"), (-1, instance.K, instance.d)
         prepared = [_prepared(arms, matrix) for arms in instance.arms.reshape(batch)]
         return jax.tree.map(lambda *x: np.stack(x), *prepared) if instance.batched else prepared[0]
-
-    def in_turn(self, instance, problem):
-        """In many lanes those with a solve wait for others. Signs gain nothing alone."""
-        suits = _SHORTEST <= instance.K * instance.d <= _LARGEST
-        return suits and instance.structure == "linear" and problem.name == "best-arm"
 
     def init(self, view):
         zero = jnp.zeros_like(view.means)

@@ -63,7 +63,6 @@ class LinGame(SamplingRule):
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
         source="Degenne et al. 2020; Reda et al. 2021",
         name="lingame",

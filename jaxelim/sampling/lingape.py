@@ -38,9 +38,7 @@ class LinGapE(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         uses_rewards=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        one_kernel=("linear",),
         source="Xu et al. 2018; Reda et al. 2021",
         name="lingape",
         aliases=("m-lingape",),

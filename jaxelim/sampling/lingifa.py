@@ -36,7 +36,6 @@ class LinGIFA(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
         source="Reda et al. 2021",
         name="lingifa",

@@ -58,7 +58,6 @@ class LUCB(SamplingRule):
         slack=True,
         always_native=True,
         lanes_last=True,
-        one_lane=True,
         source="Kalyanakrishnan et al. 2012; Kaufmann & Kalyanakrishnan 2013",
     )
 

@@ -69,10 +69,7 @@ class OptimisticTaS(SamplingRule):
         uses_rewards=False,
         counts_solves=True,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        batch=16,
-        patience=1 / 16,
         source="Degenne et al. 2019",
         name="optimistic-tas",
     )

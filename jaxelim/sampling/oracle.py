@@ -41,9 +41,7 @@ class Oracle(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        one_kernel=("linear",),
         source="Tirinzoni & Degenne 2022",
     )
 

@@ -56,7 +56,6 @@ class Racing(SamplingRule):
         elimination=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         source="Kaufmann & Kalyanakrishnan 2013",
     )
 

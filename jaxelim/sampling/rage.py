@@ -67,10 +67,7 @@ class RAGE(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        batch=16,
-        patience=0.1,
         source="Fiez et al. 2019",
     )
 

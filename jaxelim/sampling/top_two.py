@@ -105,8 +105,6 @@ class TopTwo(SamplingRule):
         uses_rewards=False,
         uses_chance=True,
         lanes_last=True,
-        one_lane=True,
-        one_kernel=("unstructured",),
         source="Russo 2016; Shang et al. 2020; Jourdan et al. 2022; You et al. 2023",
     )
 
@@ -120,14 +118,12 @@ class TopTwo(SamplingRule):
         else:
             share = checks.real("share", self.share, low=0, high=1, open=True)
             object.__setattr__(self, "share", share)
-        own = type(self).traits.one_kernel
         traits = dataclasses.replace(
             type(self).traits,
             problems=type(self).traits.problems if self._pieces else ("best-arm",),
             slack=self._pieces,
             uses_chance=self.select == "sampling",
             uses_key=self._draws,
-            one_kernel=() if self._draws or self.select == "pairs" else own,
         )
         object.__setattr__(self, "traits", traits)
 

@@ -77,10 +77,7 @@ class TrackAndStop(SamplingRule):
         uses_rewards=False,
         counts_solves=True,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        batch=16,
-        patience=1 / 16,
         source="Garivier & Kaufmann 2016",
         name="tas",
     )

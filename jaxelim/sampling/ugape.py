@@ -52,7 +52,6 @@ class UGapE(SamplingRule):
         always_native=True,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         source="Gabillon et al. 2012",
         name="ugape",
     )

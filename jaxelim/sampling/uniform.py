@@ -26,9 +26,7 @@ class Uniform(SamplingRule):
         uses_rewards=False,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        one_kernel=("linear",),
         source="round robin",
     )
 

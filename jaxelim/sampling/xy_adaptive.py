@@ -64,10 +64,7 @@ class XYAdaptive(SamplingRule):
         uses_chance=True,
         tests_pieces=False,
         lanes_last=True,
-        one_lane=True,
         basis_free=True,
-        batch=16,
-        patience=0.25,
         source="Soare et al. 2014",
         name="xy-adaptive",
     )

@@ -39,7 +39,7 @@ class Engine:
     Args:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by
             backend and number of runs. With a number, runs stay side by side until the
-            queue is empty, whatever the rule's `in_turn` says.
+            queue is empty.
         chunk: steps between two refills of the lanes; None: chosen by backend and rule.
         devices: how many of JAX's devices to use; None: all (never more than
             there are runs).
@@ -52,10 +52,10 @@ class Engine:
         form: the form of V^-1, "arms", "square" or "diagonal"; None: chosen by cost.
             Where rounding alone decides, forms may choose differently. Linearly
             independent arms without a ridge have the diagonal one, whatever is given.
-        shrink: take the last runs of the queue one after the other in a single lane,
-            which needs another compilation, for rules whose trait `one_lane` says that
-            this changes nothing; None: on a CPU where it pays. All runs where the rule's
-            `in_turn` says so.
+        shrink: take runs one after the other in a single lane, which needs another
+            compilation: the last runs of the queue, and all runs of a rule with `fast`.
+            None: on a CPU where it pays, by the time that runs have taken so far. It
+            needs a rule that is lanes last, and float64.
 
     Raises:
         ArgumentError: a value is not allowed.

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.contracts import Family, Problem, looks
+from jaxelim.contracts import Problem, looks
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
-from jaxelim.engine import LANE_GROUP, Inputs, Lane, Outcome, Queue, Spec
+from jaxelim.engine import LANE_GROUP, Execution, Inputs, Outline, Queue, Spec
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
@@ -23,8 +23,8 @@ from jaxelim.simulation.results import p_values
 
 CHUNK = 256
 """Steps of a chunk."""
-STARTED = 64
-"""Steps of a chunk of lanes that only start runs (see `in_turn`)."""
+IN_ONE_KERNEL, IN_MANY, IN_FLOAT32, ON_A_GPU = 32, 64, 128, 8192
+"""Lanes by default, where there are runs enough."""
 RUNS_A_LANE = 8
 """Least number of runs a lane on a CPU, where there are too few runs to fill all lanes.
 
@@ -53,15 +53,14 @@ class Plan:
     @property
     def layout(self) -> dict[str, Any]:
         """How the runs are laid out, for `Result.layout`."""
-        spec = self.spec
-        by_vmap = spec.vmapped or not spec.rule.traits.lanes_last
+        spec, execution = self.spec, self.spec.execution
         return {
             **spec.family.plan(),
-            "lanes": spec.lanes,
-            "chunk": spec.chunk,
-            "devices": spec.devices,
+            "lanes": execution.lanes,
+            "chunk": execution.chunk,
+            "devices": execution.devices,
             "deltas_per_trajectory": spec.deltas,
-            "entrance": "vmap" if by_vmap else "lanes",
+            "entrance": "vmap" if execution.by_vmap else "lanes",
         }
 
 
@@ -75,7 +74,9 @@ def planned(call: CheckedCall, log: int = 0) -> Plan:
         MemoryLimitError: the call would hold more memory than is free.
     """
     spec = spec_of(call, log=log)
-    return Plan(call, spec, checked_inputs_of(call, spec), *queue_of(call, spec))
+    inputs = checked_inputs_of(call, spec)
+    spec = settled(call, spec, inputs)
+    return Plan(call, spec, inputs, *queue_of(call, spec))
 
 
 def used_devices(layout: Engine) -> int:
@@ -84,50 +85,25 @@ def used_devices(layout: Engine) -> int:
 
 
 def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec:
-    """The spec of a call's program.
+    """The spec of a call's program, before its rule is traced (see `settled`).
 
     Args:
         call: the call.
         log: length of the log of a traced run, 0 for none.
         backend: JAX's name of the platform that it is for; None: the default one.
     """
-    backend = jax.default_backend() if backend is None else backend
-    layout = call.engine
-    items = call.trajectories * call.runs.size
-    devices = min(used_devices(layout), items)
-    of_device = -(-items // devices)
+    gpu = (jax.default_backend() if backend is None else backend) != "cpu"
     family = call.instance.family.settled(
         instance=call.computed,
         problem=call.problem,
         ridge=call.ridge,
         max_samples=call.max_samples,
-        form=layout.form if call.computed.structure == call.instance.structure else None,
+        form=call.engine.form if call.computed.structure == call.instance.structure else None,
         sums=call.rule.traits.uses_rewards,
         theta=log > 0,
-        tuned=backend == "cpu",
+        tuned=not gpu,
     )
-    one_kernel = backend == "cpu" and not log and _in_one_kernel(call, family)
-    if layout.lanes is not None:
-        wanted = layout.lanes
-    elif one_kernel:
-        wanted = 32
-    elif backend == "cpu":
-        wanted = 64 if layout.precision == "float64" else 128
-    else:
-        wanted = 8192
-    share = RUNS_A_LANE if backend == "cpu" and layout.lanes is None else 1
-    # No more lanes than runs; by powers of two, so that few sizes are compiled.
-    most = LANE_GROUP
-    while most * share < of_device:
-        most *= 2
-    lanes = min(-(-wanted // LANE_GROUP) * LANE_GROUP, most)
-    chunk = layout.chunk or (STARTED if backend == "cpu" and not log and in_turn(call) else CHUNK)
-    chunk = -(-chunk // engine.BURST) * engine.BURST
-    # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
-    queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
-    while queue < of_device:
-        queue *= 2
-    return Spec(
+    spec = Spec(
         problem=in_lanes(_scaled_problem(call).static_part()),
         family=family,
         source=source_of(call.instance.family, family),
@@ -137,51 +113,55 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         threshold=call.threshold,
         per_lane_instances=call.instance.batched,
         deltas=call.deltas.size if call.shared else 1,
-        lanes=lanes,
-        chunk=chunk,
-        queue=queue,
-        given_noise=call.noise is not None,
-        precision=layout.precision,
-        tuned=backend == "cpu",
-        vmapped=layout.vmapped,
+        precision=call.engine.precision,
         pair_times="pair_times" in call.record,
         log=log,
-        devices=devices,
         initial_pulls=call.initial_pulls,
         evidence=call.evidence,
         estimates="means" in call.record,
-        one_kernel=one_kernel,
+        execution=_execution(call, gpu),
+    )
+    if spec.may_be_one_kernel and family.one_kernel(call.computed, call.problem):
+        return spec.executed(one_kernel=True, lanes=_lanes(call, gpu, IN_ONE_KERNEL))
+    return spec
+
+
+def settled(call: CheckedCall, spec: Spec, inputs: Inputs) -> Spec:
+    """The spec, with steps in many kernels where the traced rule would not gain from one."""
+    if not spec.execution.one_kernel or engine.outline(spec, inputs).in_one_kernel:
+        return spec
+    return spec.executed(one_kernel=False, lanes=_lanes(call, False, IN_MANY))
+
+
+def _execution(call: CheckedCall, gpu: bool) -> Execution:
+    """How the steps of a call run, in many kernels."""
+    layout, items = call.engine, call.trajectories * call.runs.size
+    devices = min(used_devices(layout), items)
+    wanted = IN_FLOAT32 if layout.precision == "float32" else IN_MANY
+    # By powers of two, from 1024 on unless rows are large: 100 and 1000 runs share a program.
+    queue = 1024 if call.instance.K * len(call.stopping) * call.deltas.size <= 4096 else 64
+    while queue < -(-items // devices):
+        queue *= 2
+    return Execution(
+        lanes=_lanes(call, gpu, ON_A_GPU if gpu else wanted),
+        chunk=-(-(layout.chunk or CHUNK) // engine.BURST) * engine.BURST,
+        queue=queue,
+        devices=devices,
+        gpu=gpu,
+        by_vmap=layout.vmapped or not call.rule.traits.lanes_last,
     )
 
 
-def in_turn(call: CheckedCall) -> bool:
-    """Whether one lane takes all runs of a call on a CPU, not only the last ones of the queue."""
-    layout = call.engine
-    plain = layout.precision == "float64" and not layout.vmapped and layout.lanes is None
-    allowed = call.rule.traits.one_lane and layout.shrink is not False
-    if not plain or not allowed:
-        return False
-    said = call.rule.in_turn(call.computed, call.problem)
-    if not isinstance(said, bool | np.bool_):
-        told = f"what in_turn returned is {described(said)}"
-        raise RuleError(call.rule, "an in_turn(instance, problem) that returns True or False", told)
-    return bool(said)
-
-
-def in_one_lane(call: CheckedCall, spec: Spec) -> Spec:
-    """The spec of the program of one lane beside that of many."""
-    return dataclasses.replace(spec, lanes=1, chunk=spec.chunk if call.engine.chunk else CHUNK)
-
-
-def _in_one_kernel(call: CheckedCall, family: Family) -> bool:
-    """Whether the steps of all lanes are compiled into one kernel.
-
-    Float32 and batches of instances stay in many: how one kernel rounds them is not tested.
-    """
-    allowed = call.computed.structure in call.rule.traits.one_kernel and call.rule.fast is None
-    plain = call.engine.precision == "float64" and not call.engine.vmapped
-    suits = family.one_kernel(call.computed, call.problem)
-    return allowed and plain and not call.instance.batched and suits
+def _lanes(call: CheckedCall, gpu: bool, wanted: int) -> int:
+    """The number of lanes a device: the one that is asked for, or the one that is wanted."""
+    layout, items = call.engine, call.trajectories * call.runs.size
+    of_device = -(-items // min(used_devices(layout), items))
+    share = RUNS_A_LANE if not gpu and layout.lanes is None else 1
+    # No more lanes than runs; by powers of two, so that few sizes are compiled.
+    most = LANE_GROUP
+    while most * share < of_device:
+        most *= 2
+    return min(-(-(layout.lanes or wanted) // LANE_GROUP) * LANE_GROUP, most)
 
 
 def _scaled_problem(call: CheckedCall) -> Problem:
@@ -198,7 +178,7 @@ def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
         The queue, and places [3, runs]: index of delta (-1 where deltas share a
         trajectory), instance and row.
     """
-    deltas = np.argsort(call.deltas, kind="stable")
+    execution, deltas = spec.execution, np.argsort(call.deltas, kind="stable")
     order = [None] if call.shared else deltas
     instance, row = np.meshgrid(
         np.arange(call.instance.size), np.arange(call.runs.size), indexing="ij"
@@ -219,11 +199,13 @@ def queue_of(call: CheckedCall, spec: Spec) -> tuple[Queue, np.ndarray]:
         "delta": levels.astype(spec.dtype),
     }
     dealt = []
-    for device in range(spec.devices):
-        mine = np.arange(device, size, spec.devices)
-        part = {name: np.take(x, np.resize(mine, spec.queue), -1) for name, x in tables.items()}
+    for device in range(execution.devices):
+        mine = np.arange(device, size, execution.devices)
+        part = {
+            name: np.take(x, np.resize(mine, execution.queue), -1) for name, x in tables.items()
+        }
         dealt.append(Queue(**part, length=np.int32(mine.size)))  # type: ignore[arg-type]
-    queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if spec.devices > 1 else dealt[0]
+    queue = jax.tree.map(lambda *x: np.stack(x), *dealt) if execution.devices > 1 else dealt[0]
     return queue, np.stack([which, instance, row])
 
 
@@ -248,6 +230,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     return Inputs(
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
+        steps=np.int32(spec.execution.chunk),  # type: ignore[arg-type]
         features=np.asarray(features, spec.dtype),  # type: ignore[arg-type]
         nature=jax.tree.map(real, spec.source.nature(truth) if truth is not None else ()),
         tables=jax.tree.map(real, tables),
@@ -279,16 +262,17 @@ def prepared_for(call: CheckedCall) -> Tree:
 
 def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     """`inputs_of`, with the checks that remain; raises as `planned`."""
-    if spec.queue + spec.lanes >= 2**31:  # places in the queue are int32
+    execution = spec.execution
+    if execution.queue + execution.lanes >= 2**31:  # places in the queue are int32
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
         raise ArgumentError("runs", call.runs.size, allowed)
-    devices = jax.devices()[: spec.devices]
+    devices = jax.devices()[: execution.devices]
     memory.check(_needs(call, spec), devices)
     constants = _scaled_problem(call).constants()
     returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
     inputs = inputs_of(call, spec)
     if call.computed.truth is not None:  # else no program draws rewards, and a run is small
-        memory.check(_needs(call, spec, inputs, *engine.outline(spec, inputs)), devices)
+        memory.check(_needs(call, spec, inputs, engine.outline(spec, inputs)), devices)
     return inputs
 
 
@@ -300,33 +284,37 @@ def _needs(
     call: CheckedCall,
     spec: Spec,
     inputs: Inputs | None = None,
-    lane: Lane | None = None,
-    outcome: Outcome | None = None,
+    outline: Outline | None = None,
 ) -> list[memory.Part]:
     """A lower bound on what a call will hold; rougher without the outline of its program."""
-    k, layout = call.instance.K, call.engine
+    k, layout, execution = call.instance.K, call.engine, spec.execution
     items = call.trajectories * call.runs.size
-    rows, real = spec.devices * (spec.queue + spec.lanes), spec.dtype.itemsize
+    rows, real = (
+        execution.devices * (execution.queue + execution.lanes),
+        spec.dtype.itemsize,
+    )
     row = memory.of_a_run(k, call.problem.width(k), spec.observers)
     row += spec.observers * k * real * spec.estimates
-    if outcome is not None:
-        row = _bytes(dataclasses.replace(outcome, log_e=None)) // spec.lanes
+    if outline is not None:
+        row = _bytes(dataclasses.replace(outline.outcome, log_e=None)) // execution.lanes
     entry = 12 + real * spec.deltas
     # The tables of `queue_of`; the last term is on the devices too.
-    tables = items * (64 + entry) + spec.devices * spec.queue * entry
+    tables = items * (64 + entry) + execution.devices * execution.queue * entry
     parts = [
         memory.Part("runs", call.runs.size, "its runs and their results", tables + 2 * items * row,
-                    rows * row + spec.devices * spec.queue * entry),
+                    rows * row + execution.devices * execution.queue * entry),
     ]  # fmt: skip
     if call.evidence is not None:
         parts.append(_evidence(call, spec, items, rows))
-    lanes = spec.devices * 4 * k * real * spec.lanes
-    if lane is not None:
-        lanes = spec.devices * _bytes(dataclasses.replace(lane, log_e=None, log_e_at=None))
+    lanes = execution.devices * 4 * k * real * execution.lanes
+    if outline is not None:
+        lanes = execution.devices * _bytes(
+            dataclasses.replace(outline.lane, log_e=None, log_e_at=None)
+        )
     of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
-    drawn = spec.initial_pulls * k + spec.chunk
-    of_chunk = spec.devices * drawn * spec.lanes * real * NOISE_COPIES
+    drawn = spec.initial_pulls * k + execution.chunk
+    of_chunk = execution.devices * drawn * execution.lanes * real * NOISE_COPIES
     by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
     of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
     parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, of_chunk))
@@ -341,10 +329,10 @@ def _needs(
             )
         )
     if inputs is not None:
-        table = 0 if call.noise is None else spec.devices * call.noise.nbytes
+        table = 0 if call.noise is None else execution.devices * call.noise.nbytes
         parts.append(memory.Part("noise", call.noise, "the noise that is given", 0, table))
         of_instances = inputs.features, inputs.nature, inputs.tables
-        shared = spec.devices * _bytes(of_instances)
+        shared = execution.devices * _bytes(of_instances)
         parts.append(memory.Part("instance", call.instance, "what all runs share", 0, shared))
     return parts
 
@@ -358,9 +346,10 @@ def _evidence(call: CheckedCall, spec: Spec, items: int, rows: int) -> memory.Pa
         rows: places for results on all devices.
     """
     assert call.evidence is not None
+    execution = spec.execution
     each = p_values.entries(call) * spec.dtype.itemsize
-    kept = rows * spec.observers + spec.devices * spec.lanes * (1 + spec.observers)
-    looking = spec.devices * max(1, spec.lanes // looks.GROUP) * call.evidence.grid.size
+    kept = rows * spec.observers + execution.devices * execution.lanes * (1 + spec.observers)
+    looking = execution.devices * max(1, execution.lanes // looks.GROUP) * call.evidence.grid.size
     purpose = "the evidence of every pair of arms"
     host = 2 * items * spec.observers * each
     return memory.Part("record", call.record, purpose, host, (kept + looking) * each)

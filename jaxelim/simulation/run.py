@@ -16,14 +16,16 @@ from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.forecast import forecast_of
 from jaxelim.simulation.interrupts import Interrupts
-from jaxelim.simulation.plan import Plan, in_one_lane, in_turn
+from jaxelim.simulation.plan import CHUNK, Plan
 
 _MOST_CHUNKS = 4096
 """Chunks between two polls, at most."""
-_SHARE_IN_TURN = 0.7
+_STARTED = 64
+"""Steps of a chunk of lanes that only start runs, which one lane then takes in turn."""
+_SHARE, _SHARE_IN_TURN = 2, 0.7
 """The time of runs one after the other over that of runs side by side, until both are measured.
 
-Of a rule that says so by `in_turn`; else it is twice as long a live lane.
+The latter is that of a rule with `fast`, whose lanes wait for one another.
 """
 
 
@@ -114,9 +116,10 @@ class HostLoop:
         self.plan, self.bar, self.interrupts = plan, bar, interrupts
         self.began = time.perf_counter()
         self.compiling = self.processor = 0.0  # seconds of compilation
+        self.drawn = 0  # samples so far
         self.computed = 0  # samples, those of lanes that wait or are done among them
         self.chunks = 1  # until the next poll
-        self.in_turn = in_turn(plan.call)
+        self.waits = plan.spec.rule.fast is not None and plan.call.engine.lanes is None
         self.many: _Stage | None = None  # many lanes, before one lane took over
         self.resumed = False  # one lane has left runs to many lanes
         self.failing = False  # a run has failed in one lane
@@ -154,6 +157,7 @@ class HostLoop:
         with self.interrupts.compiling():
             program = engine.program(self.plan.spec, inputs)
             self.stage = self._begun(program, inputs, queue, program.empty(inputs, queue))
+            self._choose_steps()
         if self.interrupts.asked:
             raise KeyboardInterrupt
         self.bar.running()
@@ -162,14 +166,18 @@ class HostLoop:
         """Run some chunks, and measure them."""
         before, last = _Counts.of(self.stage.carry), time.perf_counter()
         self.stage = self.stage.advanced(self.chunks)
-        self.now, lanes = _Counts.of(self.stage.carry), self.stage.spec.lanes
+        self.now, lanes = _Counts.of(self.stage.carry), self.stage.spec.execution.lanes
         self.took = time.perf_counter() - last
         self.computed += int(np.sum(self.now.steps - before.steps)) * lanes
         self.pace = _pace(self.took, lanes, before, self.now)
 
     def show(self) -> None:
         """Tell the progress, and choose the time of the next poll."""
-        self.stage.program.costs.paced(self.pace)
+        costs, drawn = self.stage.program.costs, int(np.sum(self.now.samples)) - self.drawn
+        costs.paced(self.pace)
+        if drawn > 0 and (self.stage.spec.execution.single or np.any(self._waiting() > 0)):
+            costs.worked(self.took, drawn)
+        self.drawn += drawn
         self._choose_chunks()
         with self.interrupts.noted():
             finished = int(np.sum(self.stage.carry.finished))
@@ -182,11 +190,11 @@ class HostLoop:
         over the last runs. `away` runs remain until then, at the mean time a run so
         far.
         """
-        carry, spec, pause = self.stage.carry, self.stage.spec, 0.5
+        carry, execution, pause = self.stage.carry, self.stage.spec.execution, 0.5
         if self._single() is not None:
             finished = max(int(np.sum(carry.finished)), 1)
-            away = int(np.max(self.now.live)) - spec.lanes
-            pause = min(max(0.5 * away * self._worked() * spec.devices / finished, 0.05), 0.5)
+            away = int(np.max(self.now.live)) - execution.lanes
+            pause = min(max(0.5 * away * self._worked() * execution.devices / finished, 0.05), 0.5)
         if self.took < pause:
             self.chunks = min(2 * self.chunks, _MOST_CHUNKS)
         elif self.took > 4 * pause:
@@ -194,19 +202,31 @@ class HostLoop:
 
     def _single(self) -> Spec | None:
         """The spec of the program of one lane that may take over; None: keep this one."""
-        spec = self.stage.spec
-        exact = spec.precision == "float64" and spec.rule.traits.one_lane
-        if not exact or not spec.tuned or spec.vmapped or spec.log or spec.lanes == 1:
+        spec, layout = self.stage.spec, self.plan.call.engine
+        if layout.shrink is False or self.failing or spec.execution.single:
             return None
-        if self.plan.call.engine.shrink is False or self.failing:
+        if not spec.may_be_single:
             return None
-        return in_one_lane(self.plan.call, spec)
+        return spec.executed(lanes=1, chunk=spec.execution.chunk if layout.chunk else CHUNK)
+
+    def _choose_steps(self) -> None:
+        """Let lanes that only start runs take fewer steps a chunk."""
+        stage, layout = self.stage, self.plan.call.engine
+        if not self.waits or layout.chunk or self._single() is None:
+            return
+        if layout.shrink or stage.program.costs.in_turn:
+            inputs = dataclasses.replace(stage.inputs, steps=np.int32(_STARTED))
+            self.stage = stage._replace(inputs=inputs).on_devices()
+
+    def _waiting(self) -> np.ndarray:
+        """Runs in the queue, of each device."""
+        return np.asarray(self.plan.queue.length) - np.asarray(self.stage.carry.next)
 
     def move_to_one_lane(self) -> None:
         """Let one lane take over the live runs, one after the other, where that pays.
 
-        They are the last runs of the queue, or all runs of a rule that says so by `in_turn`:
-        many lanes start them, a chunk long.
+        They are the last runs of the queue, or all runs of a rule with `fast`, whose lanes wait
+        for one another: many lanes then start them, a chunk long.
         """
         single, many, inputs = self._single(), self.stage, self.plan.inputs
         if single is None or not self._pays(single):
@@ -215,7 +235,9 @@ class HostLoop:
             self.bar.compiling()
         with self.interrupts.noted(), self.interrupts.compiling():
             program = engine.program(single, inputs)
-            taken = program.taken_over(inputs, self.plan.queue, many.carry, many.spec)
+            taken = program.taken_over(
+                inputs, self.plan.queue, many.carry, many.spec.execution.lanes
+            )
             single_lane = self._begun(program, many.inputs, *taken)
         if not self.interrupts.asked:
             self.stage, self.many, self.chunks = single_lane, many, 1
@@ -227,36 +249,41 @@ class HostLoop:
         than all lanes did at the last poll. Compilation is a ski rental: it is done once
         the time that would have been saved, over all calls of this process, exceeds its
         cost. That never costs more than twice the best choice with known run lengths.
+        Runs are taken from the queue for a try, and again if it took less time.
         """
-        lanes, inputs = self.stage.spec.lanes, self.plan.inputs
-        waiting = self.plan.queue.length - np.asarray(self.stage.carry.next)
+        lanes, inputs = self.stage.spec.execution.lanes, self.plan.inputs
+        waiting, costs = self._waiting(), self.stage.program.costs
         running = int(np.max(self.now.live - waiting))
-        if np.any(waiting > 0) and not (self.in_turn and 2 * running >= lanes):
-            return False
+        if queued := bool(np.any(waiting > 0)):
+            if not self.waits or 2 * running < lanes or costs.in_turn is False:
+                return False
         if self.plan.call.engine.shrink:
             return True
         compiled = engine.compiled(single, inputs)
         known = engine.program(single, inputs).costs.pace if compiled else np.inf
-        ratio = (_SHARE_IN_TURN if self.in_turn else 2) / lanes
-        if max(known, self.pace) < np.inf:
+        ratio = (_SHARE_IN_TURN if self.waits else _SHARE) / lanes
+        if not queued and max(known, self.pace) < np.inf:
             ratio = known / self.pace
         share = running * ratio  # of the time of all lanes
-        return share < 1 and (self.stage.program.costs.save(self.took * (1 - share)) or compiled)
+        return share < 1 and (costs.save(self.took * (1 - share)) or compiled)
 
     @property
     def left_in_queue(self) -> bool:
         """Whether one lane has left runs in the queue."""
-        if self.many is None or self.stage.spec.lanes > 1:
+        if self.many is None or not self.stage.spec.execution.single:
             return False
         return bool(np.any(self.many.carry.next < self.plan.queue.length))
 
     def resume(self) -> None:
         """Let many lanes start the next runs of the queue."""
         assert self.many is not None
+        if self.plan.call.engine.shrink is None:
+            self.many.program.costs.judge(self.stage.program.costs)
         carry = self.many.program.taken_back(self.stage.carry, self.many.carry)
         self.stage, self.many, self.chunks, self.resumed = self.many.holding(carry), None, 1, True
-        if self.stage.spec.devices > 1:
+        if self.stage.spec.execution.devices > 1:
             self.stage = self.stage.on_devices()
+        self._choose_steps()
 
     def return_to_many_lanes(self) -> None:
         """Repeat a failed run in many lanes, which say what run fails first.
@@ -267,14 +294,15 @@ class HostLoop:
         Raises:
             ArgumentError: the call is in many lanes from its beginning; see `_failure`.
         """
-        many = self.many if self.stage.spec.lanes == 1 else self.stage
-        if many is None or (self.stage.spec.lanes > 1 and not self.resumed):
+        single = self.stage.spec.execution.single
+        many = self.many if single else self.stage
+        if many is None or (not single and not self.resumed):
             raise _failure(self.plan.call, self.stage.carry)
         self.failing = True
         if self.resumed:
             self.resumed, self.chunks = False, 1
             many = many.holding(many.program.empty(self.plan.inputs, self.plan.queue))
-            if many.spec.devices > 1:
+            if many.spec.execution.devices > 1:
                 many = many.on_devices()
         self.stage = many
 

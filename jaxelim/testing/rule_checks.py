@@ -73,6 +73,7 @@ def check_sampling_rule(
       vmap. So nothing changes after the stop.
     - Its native test stops alone where it stops beside other stopping rules.
     - Where it has `fast`: the runs are those of `choose` alone.
+    - Where it is lanes last: runs that one lane takes to their ends are those of many.
     - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
     - Its numbers are finite where weights underflow and designs are nearly singular.
     - If it defines `predetermined`: arms that a live run gives at once, before their
@@ -117,6 +118,9 @@ def check_sampling_rule(
         if rule.fast is not None:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
             lines.append(_check_fast(rule, first, on.unbatched[0], delta, seed, ridge))
+        if rule.traits.lanes_last:
+            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
+            lines.append(_check_one_lane(rule, first, on.unbatched[0], delta, seed, ridge))
         given = type(rule).predetermined is not SamplingRule.predetermined
         if given and not rule.traits.uses_truth:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
@@ -298,6 +302,25 @@ def _check_fast(rule, problem, instance, delta, seed, ridge) -> str:
     quick, whole = (simulate(instance, problem, one, **common) for one in (rule, slow))
     same_runs(quick, whole, "with `fast`, and by `choose` alone")
     return f"`fast` makes the choices of `choose` over {FAST} runs of at most {FASTEST} samples"
+
+
+SINGLE, LONGEST_SINGLE = 16, 600
+"""Runs that one lane takes to their ends, and their samples, at most."""
+
+
+def _check_one_lane(rule, problem, instance, delta, seed, ridge) -> str:
+    """Compare runs in many lanes with those that one lane takes after some steps."""
+    common: dict[str, Any] = dict(
+        runs=SINGLE, delta=delta, max_samples=LONGEST_SINGLE, seed=seed, ridge=ridge,
+        stopping=natural_stopping(rule),
+    )  # fmt: skip
+    many, single = (
+        simulate(instance, problem, rule, **common,
+                 engine=Engine(lanes=16, chunk=32, devices=1, shrink=shrink))
+        for shrink in (False, True)
+    )  # fmt: skip
+    same_runs(many, single, "in many lanes, and in one")
+    return f"one lane takes {SINGLE} runs as many lanes do, for at most {LONGEST_SINGLE} samples"
 
 
 BATCH, BATCHED = 6, 300

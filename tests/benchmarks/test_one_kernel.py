@@ -2,16 +2,7 @@
 
 import pytest
 
-import jaxelim as je
 from benchmarks import one_kernel
-from benchmarks.kernels import in_many_kernels
-
-
-@pytest.mark.parametrize("rule", [je.LinGapE(rate=1.5), je.EBTCI(share=0.3)], ids=repr)
-def test_a_rule_in_many_kernels_differs_by_its_trait_alone(rule):
-    other = in_many_kernels(rule)
-    assert repr(other) == repr(rule) and isinstance(other, type(rule))
-    assert rule.traits.one_kernel and other.traits.one_kernel == ()
 
 
 @pytest.mark.slow

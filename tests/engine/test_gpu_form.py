@@ -1,7 +1,6 @@
 """The GPU's form of a program makes the same runs as a CPU's; both run on a CPU here."""
 
 import functools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine, matrices, scope
-from jaxelim.engine import loop
 from jaxelim.lanes import LaneOps
 from jaxelim.simulation import plan
 from jaxelim.simulation.plan import inputs_of, spec_of
@@ -66,7 +64,7 @@ def test_the_runs_are_equal(name, monkeypatch):
     as_on_a_gpu(monkeypatch)
     found = simulated(name)
     (made,) = set(engine.program.values()) - known
-    assert not made.spec.tuned
+    assert made.spec.execution.gpu
     assert expected.stopped.mean() > 0.5
     for one in ("samples", "pulls", "answer", "stopped", "elimination_times"):
         a, b = getattr(expected, one), getattr(found, one)
@@ -159,7 +157,7 @@ def test_the_switch_is_the_platform():
     call = checked(instance, problem, rule, runs=20, ridge=1.0, engine=layout)
     with scope.engine():
         here, there = spec_of(call), spec_of(call, backend="gpu")
-        assert here.tuned and not there.tuned
+        assert there.execution.gpu and not here.execution.gpu
         assert here.family.keeps_products and not there.family.keeps_products
         step = engine.Program(there).loop.step
         lanes = step.lanes(inputs_of(call, there))
@@ -168,9 +166,9 @@ def test_the_switch_is_the_platform():
 
 def test_one_graph_where_xla_flags_do_not_say_otherwise(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    spec = SimpleNamespace(tuned=False)
-    assert loop.compiler_options(spec) is None  # a GPU's form on a CPU
+    layout = engine.Execution(lanes=16, chunk=8, queue=64, devices=1, gpu=True)
+    assert layout.compiler_options(None) is None  # a GPU's form on a CPU
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert loop.compiler_options(spec) == engine.GRAPHS
+    assert layout.compiler_options(None) == engine.GRAPHS
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
-    assert list(loop.compiler_options(spec)) == ["xla_gpu_graph_min_graph_size"]
+    assert list(layout.compiler_options(None)) == ["xla_gpu_graph_min_graph_size"]

@@ -1,4 +1,4 @@
-"""Rules that say `in_turn`: all runs in one lane, started by many."""
+"""Rules with `fast`: all runs in one lane, started by many, where that takes less time."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,6 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import engine
+from jaxelim.contracts import ASK, OK
 from jaxelim.engine.loop import Program
 from tests import digests
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
@@ -24,18 +25,19 @@ EASIER = je.Instance(SMALL.arms, 6 * SMALL.theta)
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class InTurn(je.LinGapE):
-    """LinGapE, in one lane for best arm."""
+    """LinGapE with a `fast` that asks at times, so that lanes wait for one another."""
 
-    def in_turn(self, instance, problem):
-        return problem.name == "best-arm"
+    def fast(self, view, state):
+        arm, state = self.choose(view, state)
+        return arm, state, jnp.where(view.t % 7 == 0, ASK, OK)
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Inexact(InTurn):
-    """The same, of which a lane alone may choose otherwise."""
+class OfOneRun(InTurn):
+    """The same, written for one run."""
 
-    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, one_lane=False)
+    traits: ClassVar = dataclasses.replace(je.LinGapE.traits, lanes_last=False)
 
 
 @jax.tree_util.register_static
@@ -45,13 +47,22 @@ class Wrong(je.Uniform):
 
     above: float = -np.inf
 
-    def in_turn(self, instance, problem):
-        return True
+    def fast(self, view, state):
+        return *self.choose(view, state), jnp.full_like(view.t, OK)
 
     def choose(self, view, state):
         arm, state = super().choose(view, state)
         late = view.t + 40 * (view.means[0] > view.means[1]).astype(jnp.int32) > 120
         return jnp.where(late & (view.means[0] > self.above), 99, arm), state
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Even(je.Uniform):
+    """Uniform sampling with a `fast`."""
+
+    def fast(self, view, state):
+        return *self.choose(view, state), jnp.full_like(view.t, OK)
 
 
 @pytest.fixture
@@ -90,11 +101,10 @@ def test_runs_are_taken_from_the_queue_in_turn(kept, returns, layout):
     [
         (InTurn(), {"shrink": False}),
         (InTurn(), {"shrink": True, "layout": {"devices": 1, "lanes": 16}}),
-        (InTurn(), {"shrink": True, "problem": je.TopM(3)}),
         (je.LinGapE(rate=1.5), {"shrink": True}),
-        (Inexact(), {"shrink": True}),
+        (OfOneRun(), {"shrink": True}),
     ],
-    ids=["never", "lanes by hand", "another problem", "not said", "not exact"],
+    ids=["never", "lanes by hand", "without fast", "under vmap"],
 )
 def test_runs_stay_side_by_side(returns, rule, more):
     """All of them but the last ones, where nothing else is asked for or declared."""
@@ -103,15 +113,23 @@ def test_runs_stay_side_by_side(returns, rule, more):
 
 
 def test_one_lane_is_compiled_once_that_pays(returns):
-    """By default. The program of many lanes knows what waiting for it has cost so far."""
+    """By default. The program of many lanes knows what waiting for it has cost so far.
+
+    Then it is tried; the verdict is kept with that program.
+    """
     rule = InTurn(rate=2.5)
     first = simulated(rule, None)
     assert returns == []
     (wide,) = (p for p in engine.program.values() if p.spec.rule == rule)
-    assert wide.spec.lanes > 1 and wide.compiled
+    assert wide.spec.execution.lanes > 1 and wide.compiled and wide.costs.in_turn is None
     wide.costs.saved = np.inf
     equal(first, simulated(rule, None))
-    assert returns == [24, 8]
+    assert returns[0] == 24 and wide.costs.in_turn is not None
+    for verdict, expected in ((True, [24, 8]), (False, [])):
+        wide.costs.in_turn = verdict
+        returns.clear()
+        equal(first, simulated(rule, None))
+        assert returns == expected
     made = [p for p in engine.program.values() if p.spec.rule == rule]
     assert len(made) == 2 and {p.traces for p in made} == {1}
 
@@ -149,7 +167,9 @@ def test_other_jobs_in_turn(returns, more):
 @pytest.mark.parametrize("poll", [1, 2, 4, 8, 14])
 def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, poll):
     """In many lanes, in one, or between them."""
-    monkeypatch.setattr(je.Uniform, "in_turn", lambda *_: True)
+    instance, problem, _, settings = test_interrupts.CASES["shared deltas"]
+    case = instance, problem, Even(), settings
+    monkeypatch.setitem(test_interrupts.CASES, "shared deltas", case)
     layout = {"engine": je.Engine(devices=1, chunk=16, shrink=True)}
     whole = test_interrupts.simulated("shared deltas", **layout)
     assert returns == [44, 28, 12]
@@ -161,7 +181,7 @@ def test_an_interrupt_keeps_the_runs_that_were_started(monkeypatch, returns, pol
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fws linear", "lazy-tas linear-d20", "family exponential fws"])
 def test_jobs_of_the_digests(returns, name):
-    """The package's rules that say so: every array, entry by entry."""
+    """The package's rules with `fast`: every array, entry by entry."""
     job = next(job for job in digests.JOBS if job.name == name)
     settings = {**job.settings, "runs": 40}
     settings.pop("engine")

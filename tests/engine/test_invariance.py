@@ -49,8 +49,6 @@ def equal(one, other, take=slice(None)):
 class Hesitant(je.LinGapE):
     """LinGapE that at times asks for its full `choose`: the same choices."""
 
-    traits = dataclasses.replace(je.LinGapE.traits, batch=4, patience=0.25)
-
     def init(self, view):
         return jnp.zeros_like(view.t)
 

@@ -1,6 +1,5 @@
 """The steps of all lanes as one kernel: which calls have them, and the same runs as by many."""
 
-import dataclasses
 
 import jax
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 import jaxelim as je
 from benchmarks.calls import planned
-from benchmarks.kernels import in_many_kernels
 from jaxelim import engine, scope
 from tests import digests
 from tests.engine.test_invariance import SELECTIVE
@@ -46,7 +44,7 @@ def specs(instance, problem, rule, backend=None, **more):
         slow(digests.D20, BEST, je.Oracle()),
         slow(digests.D20_SIGNS, SIGNS, je.Oracle()),
         slow(OTHERS, BEST, je.Uniform()),
-        slow(EIGHT, BEST, je.TTUCB(share="ids")),
+        slow(digests.K40, BEST, je.TTUCB(share="ids")),
     ],
     ids=repr,
 )  # fmt: skip
@@ -59,9 +57,9 @@ def test_one_kernel_rounds_as_many(instance, problem, rule):
     states = []
     with scope.engine():
         spec, inputs, queue = specs(instance, problem, rule)
-        assert spec.one_kernel and spec.lanes == 32
+        assert spec.execution.one_kernel and spec.execution.lanes == 32
         for one_kernel in (True, False):
-            program = engine.Program(dataclasses.replace(spec, one_kernel=one_kernel))
+            program = engine.Program(spec.executed(one_kernel=one_kernel))
             placed = program.begun(inputs, queue, program.empty(inputs, queue))
             states.append(jax.device_get(program.advance(*placed, np.int32(3))))
     leaves = [jax.tree.leaves(state) for state in states]
@@ -103,7 +101,15 @@ ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0]
     [
         (32, OTHERS, je.LinGapE(), {}),
         (32, digests.K40, je.EBTCI(), {}),
-        (64, OTHERS, in_many_kernels(je.LinGapE()), {}),
+        (64, OTHERS, je.LinGIFA(), {}),
+        (32, OTHERS, je.Oracle(), {}),
+        (32, digests.K40, je.TTUCB(share="ids"), {}),
+        (64, digests.K40, je.TopTwo(select="pairs"), {}),
+        (64, digests.K40, je.LUCB(), {"stopping": je.Native(), "elimination": None}),
+        (64, digests.K40, je.Racing(), {"stopping": je.Native(), "elimination": None}),
+        (64, digests.K40, je.LinGame(), {}),
+        (64, digests.K40, je.Oracle(), {}),
+        (64, digests.K40, je.Uniform(), {}),
         (64, OTHERS, je.LinGame(), {}),
         (64, digests.K40, je.LinGapE(), {}),
         (64, digests.K40, je.T3C(), {}),
@@ -122,5 +128,6 @@ def test_which_calls_have_one_kernel(expected, instance, rule, more):
     with scope.engine():
         many = {"runs": 4096, "engine": je.Engine(devices=1)}
         spec, _, _ = specs(instance, BEST, rule, **many | more)
-        assert (spec.lanes, spec.one_kernel) == (expected, expected == 32)
-        assert not specs(instance, BEST, rule, **many | more, backend="gpu")[0].one_kernel
+        assert (spec.execution.lanes, spec.execution.one_kernel) == (expected, expected == 32)
+        gpu = specs(instance, BEST, rule, **many | more, backend="gpu")[0].execution
+        assert not gpu.one_kernel

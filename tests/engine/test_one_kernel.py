@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxelim.engine.one_kernel import Traced, as_one_kernel, at_run_time, blocking
+from jaxelim.engine.cpu.one_kernel import Traced, as_one_kernel, at_run_time, blocking
 
 STEPS, SIZE = 10_000, 16  # XLA makes a kernel of a loop of up to 1 kB by itself
 
@@ -68,7 +68,7 @@ def test_the_tag_makes_one_kernel(programs):
 
 ENDS = """
 import jax, jax.numpy as jnp, numpy as np
-from jaxelim.engine.one_kernel import as_one_kernel, at_run_time
+from jaxelim.engine.cpu.one_kernel import as_one_kernel, at_run_time
 
 places, weights = np.arange(4), np.array([3.0, 1.0, 2.0, 5.0], np.float32)
 

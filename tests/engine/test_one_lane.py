@@ -42,7 +42,7 @@ def stayed():
 
 def alone():
     """The programs of one lane that have been compiled."""
-    return {p for p in engine.program.values() if p.spec.lanes == 1 and p.compiled}
+    return {p for p in engine.program.values() if p.spec.execution.lanes == 1 and p.compiled}
 
 
 def test_the_last_runs_move_to_one_lane(stayed):
@@ -51,7 +51,7 @@ def test_the_last_runs_move_to_one_lane(stayed):
     moved = simulated(True, layout={"devices": 1, "lanes": 32})
     equal(stayed, moved)
     made = set(engine.program.values()) - before
-    assert {p.spec.lanes for p in made} == {1, 32} and {p.traces for p in made} == {1}
+    assert {p.spec.execution.lanes for p in made} == {1, 32} and {p.traces for p in made} == {1}
     assert moved.timings["samples_drawn"] == stayed.timings["samples_drawn"]
     assert moved.timings["samples_computed"] < stayed.timings["samples_computed"]
 
@@ -66,7 +66,7 @@ def test_on_one_device_and_on_all(stayed, layout):
     equal(stayed, moved)
     assert moved.timings["samples_drawn"] == kept.timings["samples_drawn"]
     assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
-    assert layout["chunk"] in {p.spec.chunk for p in alone()}
+    assert layout["chunk"] in {p.spec.execution.chunk for p in alone()}
 
 
 def test_never(stayed, monkeypatch):
@@ -81,7 +81,7 @@ def test_never(stayed, monkeypatch):
     monkeypatch.setattr(Cache, "__call__", noted)
     before = set(engine.program.values())
     kept = simulated(False, layout=dict(layout))
-    assert {one.spec.lanes for one in asked if isinstance(one, engine.Program)} == {32}
+    assert {one.spec.execution.lanes for one in asked if isinstance(one, engine.Program)} == {32}
     assert set(engine.program.values()) == before
     equal(stayed, kept)
     assert moved.timings["samples_computed"] < kept.timings["samples_computed"]
@@ -120,9 +120,9 @@ def compiled_text(rule, lanes, problem=None, **more):
         program = engine.program(spec, inputs)
         carry = program.empty(inputs, queue)
         if lanes == 1:
-            larger, spec = spec, dataclasses.replace(spec, lanes=1)
+            spec = spec.executed(lanes=1)
             program = engine.program(spec, inputs)
-            queue, carry = program.taken_over(inputs, queue, carry, larger)
+            queue, carry = program.taken_over(inputs, queue, carry, 16)
         placed = program.place(inputs, queue, carry)
         return program.advance.jit.lower(*placed, np.int32(0)).compile().as_text()
 
@@ -244,7 +244,7 @@ class Beside:
             ),
         )  # fmt: skip
         self.program = engine.program(self.spec, self.inputs)
-        self.alone = engine.program(dataclasses.replace(self.spec, lanes=1), self.inputs)
+        self.alone = engine.program(self.spec.executed(lanes=1), self.inputs)
 
     def begun(self, chunks):
         """The carry of many lanes after the first chunks."""
@@ -262,7 +262,9 @@ class Beside:
 
     def runs_alone(self, carry, chunks):
         """Each live run of a carry in one lane: its lane's index, and the carries after chunks."""
-        parked, empty = self.alone.taken_over(self.inputs, self.queue, carry, self.spec)
+        parked, empty = self.alone.taken_over(
+            self.inputs, self.queue, carry, self.spec.execution.lanes
+        )
         order = np.argsort(carry.lane.done, kind="stable")
         for place in range(int(parked.parked.count)):
             few = dataclasses.replace(parked.parked, count=np.int32(place + 1))

@@ -255,11 +255,12 @@ def test_the_evidence_of_pairs_is_counted(monkeypatch):
             inputs = plan.inputs_of(call, spec)
             outline = engine.outline(spec, inputs)
             (found,) = (part for part in plan._needs(call, spec) if part.argument == "record")
-            assert found in plan._needs(call, spec, inputs, *outline)
+            assert found in plan._needs(call, spec, inputs, outline)
         assert found.host == 2 * 2000 * 2 * 8 * entries
-        lane, outcome = outline
+        lane, outcome, *_ = outline
         kept = 8 * (lane.log_e.size + lane.log_e_at.size)
-        kept += 8 * outcome.log_e.size // spec.lanes * (spec.queue + spec.lanes)
+        layout = spec.execution
+        kept += 8 * outcome.log_e.size // layout.lanes * (layout.queue + layout.lanes)
         assert kept < found.device < 1.01 * kept
     with pytest.raises(je.MemoryLimitError, match="record: got .* for the evidence of every pair"):
         je.simulate(wide, je.BestArm(), je.Uniform(), runs=10_000, record=("p_values",))
@@ -277,7 +278,7 @@ def test_means_are_counted():
                 spec = plan.spec_of(call)
                 inputs = plan.inputs_of(call, spec)
                 outline = engine.outline(spec, inputs)
-                known = [plan._needs(call, spec), plan._needs(call, spec, inputs, *outline)]
+                known = [plan._needs(call, spec), plan._needs(call, spec, inputs, outline)]
             return [next(part.host for part in parts if part.argument == "runs") for parts in known]
 
         rough, whole = np.subtract(needed(("means",)), needed(()))
@@ -323,7 +324,7 @@ def test_an_estimate_is_near_the_truth():
     call = checked(*given, runs=20_000, max_samples=100, ridge=1, engine=layout)
     with scope.engine():
         spec, inputs, queue = planned(given, settings)
-        parts = plan._needs(call, spec, inputs, *engine.outline(spec, inputs))
+        parts = plan._needs(call, spec, inputs, engine.outline(spec, inputs))
         rough = plan._needs(call, spec)
         program = engine.program(spec, inputs)
         placed = program.place(inputs, queue, program.empty(inputs, queue))

@@ -200,13 +200,13 @@ def test_threads_share_a_cache():
         try:
             for n in range(3 * KEPT):
                 with scope.engine():
-                    engine.program(dataclasses.replace(spec, queue=2048 + n), inputs)
+                    engine.program(spec.executed(queue=2048 + n), inputs)
         finally:
             done.set()
 
     def ask():
         while not done.is_set():
-            assert not engine.compiled(dataclasses.replace(spec, queue=2047), inputs)
+            assert not engine.compiled(spec.executed(queue=2047), inputs)
             assert len(engine.program.values()) <= KEPT
 
     try:

@@ -165,7 +165,7 @@ def test_an_interrupt_while_a_smaller_program_compiles(monkeypatch):
     began = Program.begun
 
     def begun(self, *given):
-        if self.spec.lanes < 64:
+        if self.spec.execution.lanes < 64:
             press()
         return began(self, *given)
 

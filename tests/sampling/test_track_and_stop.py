@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim.engine import execution
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
 from jaxelim.saddle.solver import climb
@@ -105,20 +106,10 @@ def test_layouts_of_exact_solves(problem):
             np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
 
 
-@dataclasses.dataclass(frozen=True)
-class InBatches(je.TrackAndStop):
-    """Waits for other numbers of lanes before it solves."""
-
-    traits = dataclasses.replace(je.TrackAndStop.traits, batch=3, patience=0.5)
-
-
-jax.tree_util.register_static(InBatches)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", [je.BestArm(), je.TopM(2)], ids=["bai", "topm"])
-def test_layouts_of_linear_solves(problem):
-    """The same runs for all lanes, chunks, batches and patience, and in a trace.
+def test_layouts_of_linear_solves(problem, monkeypatch):
+    """The same runs for all lanes, chunks and patience, and in a trace.
 
     The order of the top m changes within runs; the pieces of the last solve are found again.
     """
@@ -127,9 +118,9 @@ def test_layouts_of_linear_solves(problem):
     asked = dict(runs=20, seed=3, **common)
     one = je.simulate(instance, problem, je.TrackAndStop(), **asked)
     assert np.mean(one.solves / one.samples) < 0.6
-    for rule, layout in ((je.TrackAndStop(), je.Engine(lanes=16, chunk=40)),
-                         (InBatches(), je.Engine(lanes=32))):  # fmt: skip
-        other = je.simulate(instance, problem, rule, engine=layout, **asked)
+    for patience, layout in ((1 / 16, je.Engine(lanes=16, chunk=40)), (0.5, je.Engine(lanes=32))):
+        monkeypatch.setattr(execution, "PATIENCE_ONE_BY_ONE", patience)
+        other = je.simulate(instance, problem, je.TrackAndStop(), engine=layout, **asked)
         for name in ("samples", "answer", "pulls", "solves", "tests_sampling"):
             np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
     run = je.trace(instance, problem, je.TrackAndStop(), run=5, seed=3, **common)

@@ -6,11 +6,12 @@ over one lane has little else to do. A call that carries the attribute
 
 The attribute leaves three things to its user. Operations that need a library have no
 form inside a kernel. XLA ends the process where the call has a parameter that nothing
-inside reads, or an argument that is a constant. This module keeps to all three.
+inside reads, or an argument that is a constant. This module keeps to all three, and
+`jaxelim.engine.cpu.attribute` tries in a child process whether that suffices.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,6 +21,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
+
+from jaxelim.engine.jaxprs import bound, composite, evaluated, functions, operations
 
 _ALLOWED = frozenset(
     """
@@ -35,9 +38,6 @@ _ALLOWED = frozenset(
     """.split()
 )
 """Primitives that XLA:CPU compiles without a library."""
-_INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
-                     "closed_call"})  # fmt: skip
-"""Primitives whose own functions are looked into."""
 _LIBRARY_REDUCES = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 _LARGE = 4096
 """From this number of entries on XLA:CPU hands these reductions of floats to a library."""
@@ -48,23 +48,26 @@ class Traced:
 
     Args:
         f: the function; it may close over other arrays of the program.
-        given: what it is called on, or the like.
+        state: what it is called on, or the like.
     """
 
-    def __init__(self, f: Callable[[Any], Any], given: Any):
-        leaves, structure = jax.tree.flatten(given)
-        flat = lambda *leaves: f(jax.tree.unflatten(structure, leaves))  # noqa: E731
-        self._closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    def __init__(self, f: Callable[[Any], Any], state: Any):
+        leaves, structure = jax.tree.flatten(state)
+
+        def flat(*leaves: Any) -> Any:
+            return f(jax.tree.unflatten(structure, leaves))
+
+        self.closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
         self._result = jax.tree.structure(shapes)
 
-    def __call__(self, given: Any) -> Any:
-        """f(given)."""
-        return self._packed(core.jaxpr_as_fun(self._closed)(*jax.tree.leaves(given)))
+    def __call__(self, state: Any) -> Any:
+        """f(state)."""
+        return self._packed(core.jaxpr_as_fun(self.closed)(*jax.tree.leaves(state)))
 
     @property
     def allowed(self) -> bool:
         """Whether a kernel may hold all operations of f."""
-        return not blocking(self._closed.jaxpr)
+        return not blocking(self.closed.jaxpr)
 
     def kernel(self, g: Callable[[Any], Any], flag: Array) -> Callable[[Any], Any]:
         """g, a function of the same pytree that calls f, as one kernel if f allows that.
@@ -75,16 +78,22 @@ class Traced:
         """
         if not self.allowed:
             return g
-        return lambda given: as_one_kernel(g, flag, given)
+        return lambda state: as_one_kernel(g, flag, state)
 
     def with_kernels(self, flag: Array) -> Callable[[Any], Any]:
         """f, with each of its outermost while loops as one kernel if that is allowed."""
 
-        def evaluated(given):
-            leaves = jax.tree.leaves(given)
-            return self._packed(_evaluated(self._closed, flag, leaves))
+        def apply(equation: Any, values: list[Array]) -> list[Array]:
+            loop = equation.primitive.name in ("while", "scan")
+            if not loop or any(blocking(inner) for inner in functions(equation.params)):
+                return bound(equation)(*values)
+            at_start = [at_run_time(x, flag) for x in values]
+            return as_one_kernel(bound(equation), flag, *at_start)
 
-        return evaluated
+        def with_kernels(state: Any) -> Any:
+            return self._packed(evaluated(self.closed, jax.tree.leaves(state), apply))
+
+        return with_kernels
 
     def _packed(self, leaves: Any) -> Any:
         return jax.tree.unflatten(self._result, leaves)
@@ -92,17 +101,16 @@ class Traced:
 
 def blocking(jaxpr: Any) -> set[str]:
     """The names of the operations in a jaxpr that no kernel may hold."""
-    found = set()
-    for equation in jaxpr.eqns:
+    names = set()
+    for equation in operations(jaxpr):
         name = equation.primitive.name
-        if name in _INSIDE:
-            for inner in _functions(equation.params):
-                found |= blocking(inner)
-        elif name not in _ALLOWED or name == "dot_general" and _of_matrices(equation):
-            found.add(name)
+        if composite(equation):
+            continue
+        if name not in _ALLOWED or name == "dot_general" and _of_matrices(equation):
+            names.add(name)
         elif name in _LIBRARY_REDUCES and _is_large(equation.invars[0].aval):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _of_matrices(equation: Any) -> bool:
@@ -121,17 +129,17 @@ def _is_large(x: Any) -> bool:
     return x.size >= _LARGE and jnp.issubdtype(x.dtype, jnp.floating)
 
 
-def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
-    """f(*given) by a tagged call, on what it reads.
+def as_one_kernel(f: Callable[..., Any], flag: Array, *arguments: Any) -> Any:
+    """f(*arguments) by a tagged call, on what it reads.
 
     Args:
         f: of pytrees of arrays, of operations that a kernel may hold. What it closes
             over becomes an argument.
         flag: [] int32, 1, an argument of the program (see `jaxelim.lanes`).
-        given: arrays that XLA does not see as constants (see `at_run_time`).
+        arguments: arrays that XLA does not see as constants (see `at_run_time`).
     """
-    traced = Traced(lambda given: f(*given), given)
-    closed, leaves = traced._closed, jax.tree.leaves(given)
+    traced = Traced(lambda arguments: f(*arguments), arguments)
+    closed, leaves = traced.closed, jax.tree.leaves(arguments)
     jaxpr = closed.jaxpr
     names, values = [*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves]
     read = {v for equation in jaxpr.eqns for v in equation.invars if isinstance(v, core.Var)}
@@ -141,9 +149,11 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
 
     def called(*args):
         inside = dict(zip(handed, args, strict=True)) | {i: make() for i, make in made.items()}
-        unread = lambda v: jnp.zeros(v.aval.shape, v.aval.dtype)  # noqa: E731
-        each = [inside[i] if i in inside else unread(v) for i, v in enumerate(names)]
-        consts, leaves = each[: len(closed.consts)], each[len(closed.consts) :]
+        ordered = [  # nothing reads the others
+            inside[i] if i in inside else jnp.zeros(v.aval.shape, v.aval.dtype)
+            for i, v in enumerate(names)
+        ]
+        consts, leaves = ordered[: len(closed.consts)], ordered[len(closed.consts) :]
         out = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, consts))(*leaves)
         # So each parameter is read, whatever XLA removes; the sum is never below 0.
         return [sum(map(_first, args), jnp.int32(0)) < 0, *out]
@@ -159,12 +169,15 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *given: Any) -> Any:
     return traced._packed(out)
 
 
-def loop(length: int, step: Callable[[Array, Any], Any], given: Any, flag: Array) -> Any:
-    """`fori_loop(0, length, step, given)`, as one kernel if `step` allows that."""
-    start = at_run_time(jnp.int32(0), flag), given
-    one = Traced(lambda c: (c[0] + 1, step(*c)), start)
-    steps = lambda c: jax.lax.while_loop(lambda c: c[0] < length, one, c)  # noqa: E731
-    return one.kernel(steps, flag)(start)[1]
+def loop(length: int, step: Callable[[Array, Any], Any], state: Any, flag: Array) -> Any:
+    """`fori_loop(0, length, step, state)`, as one kernel if `step` allows that."""
+    start = at_run_time(jnp.int32(0), flag), state
+    traced = Traced(lambda c: (c[0] + 1, step(*c)), start)
+
+    def steps(c: Any) -> Any:
+        return jax.lax.while_loop(lambda c: c[0] < length, traced, c)
+
+    return traced.kernel(steps, flag)(start)[1]
 
 
 def at_run_time(x: Any, flag: Array) -> Array:
@@ -178,8 +191,8 @@ def _first(x: Array) -> Array:
     """0 or 1, by the first entry of x: [] int32."""
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
-    one = x.reshape(-1)[:1].reshape(())
-    return (one if one.dtype == jnp.bool_ else one > 0).astype(jnp.int32)
+    entry = x.reshape(-1)[:1].reshape(())
+    return (entry if entry.dtype == jnp.bool_ else entry > 0).astype(jnp.int32)
 
 
 def _made(x: Any) -> Callable[[], Array] | None:
@@ -195,40 +208,3 @@ def _made(x: Any) -> Callable[[], Array] | None:
     if len(long) == 1 and np.array_equal(x.ravel(), np.arange(x.size)):
         return lambda: jax.lax.broadcasted_iota(x.dtype, x.shape, long[0])
     return None
-
-
-def _functions(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, core.ClosedJaxpr):
-                yield one.jaxpr
-            elif isinstance(one, core.Jaxpr):
-                yield one
-
-
-def bound(equation: Any) -> Callable:
-    """The operation of an equation, a function of arrays."""
-    found = equation.primitive.get_bind_params(equation.params)
-    # By the version of JAX: the parameters, or functions and parameters.
-    functions, params = ((), found) if isinstance(found, dict) else found
-    return lambda *x: equation.primitive.bind(*functions, *x, **params)
-
-
-def _evaluated(closed: Any, flag: Array, leaves: list[Array]) -> list[Array]:
-    """Evaluate a closed jaxpr, with its loops as kernels."""
-    jaxpr = closed.jaxpr
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves], strict=True))
-    read = lambda v: v.val if isinstance(v, core.Literal) else values[v]  # noqa: E731
-    for equation in jaxpr.eqns:
-        given = [read(v) for v in equation.invars]
-        one = bound(equation)
-        loop = equation.primitive.name in ("while", "scan")
-        if loop and not any(blocking(inner) for inner in _functions(equation.params)):
-            out = as_one_kernel(one, flag, *(at_run_time(x, flag) for x in given))
-        else:
-            out = one(*given)
-        values |= zip(
-            equation.outvars, out if equation.primitive.multiple_results else [out], strict=True
-        )
-    return [read(v) for v in jaxpr.outvars]

@@ -1,0 +1,121 @@
+"""The steps of a chunk, on noise that is drawn at its start."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.engine import records
+from jaxelim.engine.cpu import one_kernel, one_lane
+from jaxelim.engine.execution import LANE_GROUP
+from jaxelim.engine.state import Carry, Inputs, Lane, Log, Spec
+from jaxelim.engine.step import Step, outline
+
+BURST = 4
+"""Fast steps between polls for waiting lanes.
+
+With one group of lanes there is one step between polls, as most lanes wait then.
+"""
+
+
+class Varying(NamedTuple):
+    """What the steps of a chunk change."""
+
+    lane: Lane  # without the arrays that are fixed over a run
+    pulled: Array | None  # [T, B] the arms, where observers stop at different times
+    log: Log | None
+    chooses: Array  # [] int64
+
+
+class Chunk:
+    """The steps of one chunk.
+
+    Args:
+        spec: the program's.
+        inputs: what all runs share.
+        lane: at the start of the chunk.
+        noise: [T, B].
+    """
+
+    def __init__(self, spec: Spec, inputs: Inputs, lane: Lane, noise: Array):
+        self.spec, self.step, self.noise = spec, Step(spec), noise
+        if spec.execution.in_kernel and not spec.per_lane_instances:
+            # Made here, since XLA would read the features by columns in every step.
+            lanes = spec.execution.lane_ops(inputs.flag)
+            transposed = lanes.materialize(jnp.transpose, inputs.features[0])
+            inputs = dataclasses.replace(inputs, transposed=transposed)
+        self.inputs, self.lane = inputs, lane
+        k = inputs.features.shape[1]
+        self.narrow = jnp.int16 if k <= jnp.iinfo(jnp.int16).max else jnp.int32
+
+    def begun(self, carry: Carry) -> Varying:
+        """The state before the first step."""
+        shape = self.spec.execution.chunk, self.spec.execution.lanes
+        pulled = None
+        if self.spec.observers > 1:
+            pulled = jnp.full(shape, -1, self.narrow)
+            if self.spec.execution.in_kernel:
+                pulled = one_kernel.at_run_time(pulled, self.inputs.flag)
+        return Varying(carry.lane.varying, pulled, carry.log, carry.chooses)
+
+    def one_step(self, n: Array, c: Varying) -> Varying:
+        """Step n of the chunk."""
+        spec, lane = self.spec, c.lane.with_fixed(self.lane)
+        if spec.rule.fast is not None:
+            at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
+            noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
+        else:
+            noise = jax.lax.dynamic_index_in_dim(self.noise, n, keepdims=False)
+        now = self.step.pull(self.inputs, lane, noise)
+        lane, pulled, log = now.lane, c.pulled, c.log
+        if spec.precision == "float32" and spec.family.refresh is not None:
+            lane = records.refreshed(spec, self.inputs, lane, now.arm)
+        if pulled is not None:
+            row = now.arm.astype(self.narrow)
+            pulled = jax.lax.dynamic_update_index_in_dim(pulled, row, n, 0)
+        if log is not None:
+            log = records.logged(spec, lane, now.arm, now.reward, now.seen, log)
+        return Varying(lane.varying, pulled, log, c.chooses)
+
+    def choose(self, c: Varying) -> Varying:
+        """A call of `choose` for lanes that ask."""
+        lane = self.step.asking.choose(self.inputs, c.lane.with_fixed(self.lane))
+        return c._replace(lane=lane.varying, chooses=c.chooses + 1)
+
+    def taken(self, c: Varying) -> tuple[Array | int, Varying]:
+        """Take all steps of the chunk: their number, and the state after them."""
+        execution, inputs = self.spec.execution, self.inputs
+        if execution.single:
+            return one_lane.taken(self, c)
+        if self.spec.rule.fast is not None:
+            return inputs.steps, self._two_speeds(c)
+        if execution.one_kernel:
+            return execution.chunk, one_kernel.loop(execution.chunk, self.one_step, c, inputs.flag)
+        return execution.chunk, jax.lax.fori_loop(0, execution.chunk, self.one_step, c)
+
+    def _two_speeds(self, c: Varying) -> Varying:
+        """Take bursts of `fast` steps, with calls of `choose` for waiting lanes in between."""
+        steps = 1 if self.spec.execution.lanes <= LANE_GROUP else BURST
+        patience = outline(self.spec, self.inputs).patience
+
+        def count(x: Array) -> Array:
+            return jnp.sum(x, dtype=jnp.float32)
+
+        def enough(c: Varying) -> Array:
+            asking, live = count(c.lane.asks), count(~c.lane.done)
+            return (asking > 0) & (asking >= patience * live)
+
+        def chosen(c: Varying) -> Varying:
+            return jax.lax.while_loop(enough, self.choose, c)
+
+        def burst(i: Array, c: Varying) -> Varying:
+            c = jax.lax.fori_loop(0, steps, lambda n, c: self.one_step(i * steps + n, c), c)
+            # Only what `choose` changes is in the loop's state. It is in a branch, since XLA would
+            # compute what does not change in the loop before its test.
+            bare = c._replace(pulled=None, log=None)
+            bare = jax.lax.cond(enough(bare), chosen, lambda c: c, bare)
+            return bare._replace(pulled=c.pulled, log=c.log)
+
+        return jax.lax.fori_loop(0, self.inputs.steps // steps, burst, c)

@@ -1,0 +1,1 @@
+"""What only the compiler of a CPU needs: steps in one kernel, and runs in one lane."""
