@@ -15,7 +15,8 @@ from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.lanes import index_like
 from jaxelim.problems.arm_sets import ArmMask, ArmSet
-from jaxelim.problems.slack_sets import SlackMask, SlackSet
+from jaxelim.problems.masks import made_from
+from jaxelim.problems.top_m import PairSet
 
 LARGEST = 1e15
 """The largest epsilon, in the units of the rewards and of a run."""
@@ -179,12 +180,12 @@ class BestArm(Problem):
 
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
-            return SlackSet.full(seen.means, 1, pair_times)
+            return PairSet.full(seen.means, 1, pair_times)
         return ArmSet.full(seen.means if self.items is None else seen.shape.exists)
 
     def plain_pieces(self, seen):
         if self.epsilon:
-            return SlackMask(jnp.ones((seen.means.shape[0], *seen.means.shape), bool))
+            return made_from(seen.shape, seen)
         like = seen.means if self.items is None else seen.shape.exists
         return ArmMask(jnp.ones(like.shape, bool))
 

@@ -8,79 +8,15 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts import Problem
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.shapes import Levels, Rows, Shape
-from jaxelim.contracts.views import Estimate, Snapshot
-from jaxelim.errors import ArgumentError, UnsupportedError, abbreviate
-from jaxelim.lanes import LaneOps, index_like, saturated
-from jaxelim.problems.top_m import refuted_pairs
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class OrderedPairs(PieceSet):
-    """A mask over all ordered pairs of arms, for answers whose pieces are `Rows`."""
-
-    left: Array  # [K, K] bool: row j, column k: the piece {mu_j <= mu_k} is not refuted
-
-    def active(self, seen):
-        shape = Rows.of(seen.shape)
-        rows = seen.lanes.row(self.left, shape.first)  # [K] or [K, m]
-        if shape.several:
-            rows = shape.flat(jnp.swapaxes(rows, 0, 1))
-        return rows & shape.exists
-
-    def drop(self, seen, refuted):
-        shape, left, each = Rows.of(seen.shape), self.left, index_like(seen.means)
-        now = refuted & shape.exists
-        rows = list(shape.apart(now)) if shape.several else [now]
-        first = list(shape.first) if shape.several else [shape.first]
-        for i, row in zip(first, rows, strict=True):
-            left = left & ~((each == i)[:, None] & row[None])
-        return OrderedPairs(left)
-
-    def drop_all(self, seen, beta):
-        return OrderedPairs(self.left & ~refuted_pairs(seen, beta))
-
-    def tests(self, seen, full):
-        if not full:
-            return self.active_count(seen)
-        return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
-
-    def _left(self) -> Array:
-        """`left` without pairs of an arm with itself."""
-        each = jnp.arange(self.left.shape[0], dtype=jnp.int32)
-        apart = (each[:, None] != each).reshape(self.left.shape[:2] + (1,) * (self.left.ndim - 2))
-        return self.left & apart
-
-    def remaining(self, lanes):
-        return jnp.sum(self._left(), (0, 1), dtype=jnp.int32)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class BothSides(PieceSet):
-    """A mask over the two pieces of each arm, for answers whose pieces are `Levels`."""
-
-    left: Array  # [K, 2] bool, of estimates below and above the level
-
-    def active(self, seen):
-        above = Levels.of(seen.shape).above
-        sides = jnp.where(above, self.left[:, 1], self.left[:, 0])
-        return sides & seen.shape.exists
-
-    def drop(self, seen, refuted):
-        above, now = Levels.of(seen.shape).above, refuted & seen.shape.exists
-        sides = [self.left[:, 0] & ~(now & ~above), self.left[:, 1] & ~(now & above)]
-        return BothSides(jnp.stack(sides, 1))
-
-    def remaining(self, lanes):
-        return jnp.sum(self.left, (0, 1), dtype=jnp.int32)
-
+from jaxelim.contracts.views import Estimate
+from jaxelim.errors import ArgumentError, abbreviate
+from jaxelim.lanes import LaneOps, saturated
+from jaxelim.problems.masks import made_from
 
 _SHARED = (
     "name", "uses_theta", "shared_answers", "times_axes", "made_of_arms", "answer_axis", "m",
@@ -170,22 +106,6 @@ class Lanewise(Problem):
         if type(self.of).plain_pieces is not Problem.plain_pieces:
             return self.of.plain_pieces(seen)
         return made_from(seen.shape, seen)
-
-
-def made_from(shape: Shape, seen: Snapshot) -> PieceSet:
-    """The full set of pieces of all answers with shapes of this type.
-
-    Raises:
-        UnsupportedError: the pieces are not made of arms, so they have no index that
-            all answers share.
-    """
-    means = seen.means
-    if isinstance(shape, Rows):
-        return OrderedPairs(jnp.ones((means.shape[0], *means.shape), bool))
-    if isinstance(shape, Levels):
-        return BothSides(jnp.ones((means.shape[0], 2, *means.shape[1:]), bool))
-    allowed = "elimination with pieces of Rows or Levels, or a HalfSpaces problem"
-    raise UnsupportedError("problem", seen.problem, allowed)
 
 
 RETURNS = {

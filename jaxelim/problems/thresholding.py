@@ -12,6 +12,7 @@ from jaxelim.checks import real
 from jaxelim.contracts import PieceSet, Problem
 from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import TieError
+from jaxelim.problems.masks import made_from
 
 
 @jax.tree_util.register_dataclass
@@ -45,22 +46,6 @@ class SignSet(PieceSet):
 
     def remaining(self, lanes):
         return self.left
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class SignMask(PieceSet):
-    """A mask over the two pieces of each arm, of the answers "below" and "above"."""
-
-    left: Array  # [K, 2] bool, in this order
-
-    def active(self, seen):
-        return jnp.where(seen.answer, self.left[:, 1], self.left[:, 0])
-
-    def drop(self, seen, refuted):
-        below = self.left[:, 0] & ~(refuted & ~seen.answer)
-        above = self.left[:, 1] & ~(refuted & seen.answer)
-        return SignMask(jnp.stack([below, above], 1))
 
 
 @jax.tree_util.register_static
@@ -114,5 +99,4 @@ class Thresholding(Problem):
         return SignSet(jnp.zeros(means.shape, jnp.int32), left)
 
     def plain_pieces(self, seen):
-        means = seen.means
-        return SignMask(jnp.ones((means.shape[0], 2, *means.shape[1:]), bool))
+        return made_from(seen.shape, seen)

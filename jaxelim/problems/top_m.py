@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import PieceSet, Problem, looks
-from jaxelim.contracts.shapes import Rows
+from jaxelim.contracts import PieceSet, Problem
+from jaxelim.contracts.shapes import Rows, Shape
 from jaxelim.errors import ArgumentError, TieError
-from jaxelim.lanes import LaneOps, index_like, over_arm_blocks
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.numerics.trees import balanced
+from jaxelim.problems.masks import made_from, refuted_pairs
 
 _BITS = 32
 
@@ -60,26 +61,21 @@ class TopAnswer:
     member: Array  # [K] bool
 
 
-def refuted_pairs(seen, beta) -> Array:
-    """Whether beta refutes the piece {mu_j <= mu_k}, for every ordered pair: [j, k] bool."""
-    if seen.threshold is not None:
-        return looks.refuted_pairs(seen, beta)
-
-    def more(refuted, arms):
-        for j, row in seen.family.refuted_pairs(seen, arms, beta):
-            if seen.shape.slack:  # else an arm is never refuted against itself
-                row = row & (index_like(row) != j)
-            refuted = jax.lax.dynamic_update_index_in_dim(refuted, row, j, 0)
-        return refuted
-
-    shape = seen.means.shape
-    return over_arm_blocks(shape[0], more, jnp.zeros(shape[:1] + shape, bool))
+def _rows(shape: Shape) -> Rows:
+    """The pairs of m arms, `first` [m]; also of one arm, with slack."""
+    rows = Rows.of(shape)
+    return rows if rows.several else dataclasses.replace(rows, first=rows.first[None])
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PairSet(PieceSet):
-    """The ordered pairs of arms of which one is known to be worse, as packed bits."""
+    """The ordered pairs (j, k) of arms whose piece is refuted, as packed bits: k is worse.
+
+    With slack the piece is {mu_k >= mu_j + epsilon}, and arm j is found when all its K - 1
+    pieces are refuted. One mask over the arms would not do: an arm may fall to an arm that
+    is itself epsilon worse than a third.
+    """
 
     worse: Array  # [W, K] uint32: bit k of column j is set once k is known to be worse than j
     found: Array  # [K] bool: at least K - m arms are known to be worse
@@ -87,10 +83,10 @@ class PairSet(PieceSet):
     m: int = dataclasses.field(metadata={"static": True})
 
     def active(self, seen):
-        answer = seen.answer
-        words = seen.lanes.column(self.worse, answer.top)  # [W, m]
-        worse = jnp.swapaxes(unpack(words, answer.member.shape[0]), 0, 1)
-        return Rows.of(seen.shape).flat(~worse & ~answer.member)
+        shape, member = _rows(seen.shape), seen.public
+        words = seen.lanes.column(self.worse, shape.first)  # [W, m]
+        worse = jnp.swapaxes(unpack(words, member.shape[0]), 0, 1)
+        return shape.flat(~worse & ~member)
 
     @classmethod
     def full(cls, means: Array, m: int, pair_times: bool) -> Self:
@@ -104,16 +100,16 @@ class PairSet(PieceSet):
         return dataclasses.replace(self, worse=worse, found=found, kept_times=times)
 
     def drop(self, seen, refuted):
-        lanes, answer = seen.lanes, seen.answer
-        arms = answer.member.shape[0]
-        known = lanes.take(self.found, answer.top)
-        now = Rows.of(seen.shape).apart(refuted) & ~answer.member & ~known[:, None]
-        words = lanes.column(self.worse, answer.top) | pack(lanes, jnp.swapaxes(now, 0, 1))
+        lanes, shape, member = seen.lanes, _rows(seen.shape), seen.public
+        arms, top = member.shape[0], shape.first
+        known = lanes.take(self.found, top)
+        now = shape.apart(refuted) & ~member & ~known[:, None]
+        words = lanes.column(self.worse, top) | pack(lanes, jnp.swapaxes(now, 0, 1))
         all_worse = _count(words) >= arms - self.m
         worse, found, times = self.worse, self.found, self.kept_times
-        each = index_like(answer.member)
+        each = index_like(member)
         for r in range(self.m):
-            here = each == answer.top[r]
+            here = each == top[r]
             worse = jnp.where(here[None], words[:, r][:, None], worse)
             found = found | (here & all_worse[r])
             if times is not None:
@@ -132,15 +128,13 @@ class PairSet(PieceSet):
         return self._with(words, found, times)
 
     def tests(self, seen, full):
-        lanes, answer = seen.lanes, seen.answer
-        arms = answer.member.shape[0]
+        lanes, top, member = seen.lanes, _rows(seen.shape).first, seen.public
         if full:
-            return lanes.sum(jnp.where(self.found, 0, arms - 1 - _count(self.worse)))
-        outside = pack(lanes, ~answer.member)
-        words = lanes.column(self.worse, answer.top)
-        open_ = _count(~words & outside[:, None])
-        each = jnp.where(lanes.take(self.found, answer.top), 0, open_)
-        return sum(each[r] for r in range(self.m))
+            return lanes.sum(jnp.where(self.found, 0, member.shape[0] - 1 - _count(self.worse)))
+        outside = pack(lanes, ~member)
+        open_ = _count(~lanes.column(self.worse, top) & outside[:, None])
+        tests = jnp.where(lanes.take(self.found, top), 0, open_)
+        return sum(tests[r] for r in range(self.m))
 
     def settled(self, seen, full):
         return seen.lanes.sum(self.found) >= self.m
@@ -155,28 +149,6 @@ class PairSet(PieceSet):
 
     def remaining(self, lanes):
         return lanes.sum(_count(self.worse))
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class PairMask(PieceSet):
-    """A mask over the ordered pairs of arms."""
-
-    left: Array  # [K, K] bool
-
-    def active(self, seen):
-        rows = jnp.swapaxes(seen.lanes.row(self.left, seen.answer.top), 0, 1)
-        return Rows.of(seen.shape).flat(rows & ~seen.answer.member)
-
-    def drop(self, seen, refuted):
-        answer, left = seen.answer, self.left
-        each, now = index_like(answer.member), Rows.of(seen.shape).apart(refuted) & ~answer.member
-        for r in range(answer.top.shape[0]):
-            left = left & ~((each == answer.top[r])[:, None] & now[r][None])
-        return PairMask(left)
-
-    def drop_all(self, seen, beta):
-        return PairMask(self.left & ~refuted_pairs(seen, beta))
 
 
 @jax.tree_util.register_static
@@ -240,8 +212,7 @@ class TopM(Problem):
         return PairSet.full(seen.means, self.m, pair_times)
 
     def plain_pieces(self, seen):
-        means = seen.means
-        return PairMask(jnp.ones((means.shape[0], *means.shape), bool))
+        return made_from(seen.shape, seen)
 
 
 def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:

@@ -14,7 +14,7 @@ import jaxelim as je
 from jaxelim.evidence.exponential import ArmEvidence, PairEvidence, evidence_of
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.lanes import index_like
-from jaxelim.problems.lanewise import OrderedPairs, made_from
+from jaxelim.problems.masks import OrderedPairs, made_from
 from tests.families.family_cases import Geometric
 
 
