@@ -403,6 +403,11 @@ def test_workers_need_the_library_alone(tmp_path):
     library = tmp_path / "library"
     library.mkdir()
     (library / "jaxelim").symlink_to(ROOT / "jaxelim")
+    # An editable install has all of its folder on the path: `site` runs this after it.
+    (library / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "sys.path[:] = [x for x in sys.path if not os.path.isdir(os.path.join(x, 'experiments'))]\n"
+    )
     instance = je.Instance(np.eye(4), [1.0, 0.6, 0.0, -0.5])
     cell = Cell("real", instance, je.BestArm(), je.Uniform(), (je.LLR(),), max_samples=2000)
     run_here = tasks.Options(runs=4, output=tmp_path / "here", workers=0)

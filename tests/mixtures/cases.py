@@ -1,5 +1,8 @@
 """Statistics of random arms, and the mixtures of PROOFS by numerical integration, in NumPy."""
 
+import functools
+
+import jax
 import numpy as np
 from scipy.special import betaln, gammaln, log_expit
 
@@ -15,6 +18,24 @@ FAMILIES = {
     "gaussian": je.Gaussian(),
 }  # fmt: skip
 _NODES = np.linspace(-7.5, 7.5, 3001)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def log_mixture(family, *given):
+    """`family.log_mixture` as one program: by itself each of its operations compiles one."""
+    return family.log_mixture(*given)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def log_e(family, *given):
+    """`family.log_e` as one program."""
+    return family.log_e(*given)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def log_e_above(family, *given):
+    """`family.log_e_above` as one program."""
+    return family.log_e_above(*given)
 
 
 def sums(name, rng, counts, means):

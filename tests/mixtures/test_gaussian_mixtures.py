@@ -64,7 +64,7 @@ def test_pairs_slack_rows_and_levels(std):
     others = np.arange(6) != 2
     with scope.engine():
         space, stats = space_of(np.eye(6)), statistics(counts, means)
-        e = lambda shape: np.asarray(family.log_e(space, stats, shape, Grid()))  # noqa: E731
+        e = lambda shape: np.asarray(cases.log_e(family, space, stats, shape, Grid()))  # noqa: E731
         exists = jnp.asarray(others)
         one = e(Rows(jnp.int32(2), exists))
         slack = e(SlackRows(jnp.int32(2), exists, slack=0.3))
@@ -98,9 +98,9 @@ def test_the_infimum_inside_the_sum_is_at_most_that_of_the_sum():
             shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
             args = space_of(np.eye(2)), statistics(counts, means), shape
             for j, c in enumerate(C):
-                found = np.asarray(LinearGaussian().log_e(*args, Grid((c,))))[1]
+                found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid((c,))))[1]
                 assert abs(found - each[:, j].min()) < 1e-6 * (1 + abs(found))
-            found = np.asarray(LinearGaussian().log_e(*args, Grid()))[1]
+            found = np.asarray(cases.log_e(LinearGaussian(), *args, Grid()))[1]
         assert found <= cases.mean_exp(each).min() + 1e-9
 
 
@@ -112,12 +112,12 @@ def test_a_fixed_prior_in_units_of_the_rewards():
     known = cases.integrated("gaussian", counts, means, at, (0.15, 0.35))
     with scope.engine():
         given = [jnp.asarray(x) for x in (counts, means, at)]
-        found = np.asarray(je.Gaussian(2.0).log_mixture(*given, Grid(prior=prior)))[:, 0]
+        found = np.asarray(cases.log_mixture(je.Gaussian(2.0), *given, Grid(prior=prior)))[:, 0]
         by_arm = je.Gaussian([2.0] * 6).settled()
-        other = np.asarray(by_arm.log_mixture(*given, Grid(prior=prior)))[:, 0]
+        other = np.asarray(cases.log_mixture(by_arm, *given, Grid(prior=prior)))[:, 0]
         shape = Rows(jnp.int32(0), jnp.asarray([False] + [True] * 5))
         args = space_of(np.eye(6)), statistics(counts, means), shape, Grid(prior=prior)
-        pair = np.asarray(LinearGaussian(2.0).log_e(*args))[1:]
+        pair = np.asarray(cases.log_e(LinearGaussian(2.0), *args))[1:]
     np.testing.assert_allclose(found, known, rtol=1e-10)
     np.testing.assert_allclose(other, known, rtol=1e-10)
     for k in range(1, 6):
@@ -125,7 +125,8 @@ def test_a_fixed_prior_in_units_of_the_rewards():
         with scope.engine():
             both = [
                 np.asarray(
-                    je.Gaussian(2.0).log_mixture(
+                    cases.log_mixture(
+                        je.Gaussian(2.0),
                         *(jnp.asarray(x) for x in (0 * u + counts[i], 0 * u + means[i], u)),
                         Grid(prior=prior),
                     )
@@ -147,7 +148,7 @@ def test_half_spaces_of_independent_arms():
     with scope.engine():
         shape = Directions(jnp.asarray(y), jnp.asarray(offsets), jnp.ones(5, bool))
         args = space_of(np.eye(6)), statistics(counts, means), shape, Grid()
-        found = np.asarray(LinearGaussian().log_e(*args))
+        found = np.asarray(cases.log_e(LinearGaussian(), *args))
     known = np.where(margin > 0, cases.mean_exp(value), -np.inf)
     assert np.isfinite(known).any()
     np.testing.assert_allclose(found, known, rtol=1e-10)
@@ -183,7 +184,7 @@ def test_linear_arms_items_and_half_spaces():
 
         @jax.jit
         def e(space, shape):
-            return LinearGaussian().log_e(space, stats, shape, Grid())
+            return cases.log_e(LinearGaussian(), space, stats, shape, Grid())
 
         plain, others = space_of(features), jnp.arange(9) != first
         found = {
@@ -196,7 +197,7 @@ def test_linear_arms_items_and_half_spaces():
             ),
         }
         with pytest.raises(ArgumentError, match="prior"):
-            LinearGaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
+            cases.log_e(LinearGaussian(), plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
     sign = np.where(means > 0.2, 1, -1)
     known = {
         "rows": (features[first] - features, means[first] - means),
@@ -216,10 +217,10 @@ def test_linear_identity_features_have_the_prior_of_all_arms():
     with scope.engine():
         shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
         space, stats = space_of(np.eye(3)), statistics(counts, means)
-        alone = np.asarray(LinearGaussian().log_e(space, stats, shape, Grid((10.0,))))
+        alone = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
         square = SquareDesign(1 / stats.counts, jnp.diag(1 / stats.counts))
         stats = dataclasses.replace(stats, design=square)
-        linear = np.asarray(LinearGaussian().log_e(space, stats, shape, Grid((10.0,))))
+        linear = np.asarray(cases.log_e(LinearGaussian(), space, stats, shape, Grid((10.0,))))
     price = np.log1p(counts / 10) / 2
     np.testing.assert_allclose(alone[1:] - linear[1:], [price[2], price[1]], rtol=1e-9)
 

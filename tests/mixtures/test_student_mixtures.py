@@ -14,6 +14,7 @@ from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 from jaxelim.mixtures import student
 from jaxelim.mixtures.grid import Grid
+from tests.mixtures import cases
 
 FAMILY, GRID = je.GaussianUnknownVariance(), Grid()
 SPACE = ArmContext(LaneOps(), jnp.zeros(0))
@@ -41,7 +42,7 @@ def test_equals_the_integral_over_the_prior():
     at = means + 3 * rng.normal(size=200) * np.sqrt(variances / counts)
     with scope.engine():
         given = map(jnp.asarray, (counts, means, variances, at))
-        found = np.asarray(FAMILY.log_mixture(*given, GRID))
+        found = np.asarray(cases.log_mixture(FAMILY, *given, GRID))
     squares = counts * (variances + (means - at) ** 2)
     below = gammaln(counts / 2) - np.log(2) - counts / 2 * np.log(squares / 2)
     for j, c in enumerate(GRID.strengths):
@@ -110,7 +111,7 @@ def test_levels():
         )  # fmt: skip
         above = jnp.asarray([True, True, False, True])
         shape = Levels(above, jnp.ones(4, bool), 0.25)
-        found = np.asarray(FAMILY.log_e(SPACE, stats, shape, GRID))
+        found = np.asarray(cases.log_e(FAMILY, SPACE, stats, shape, GRID))
     known = arm(counts, np.abs(means - 0.25) / np.sqrt(np.maximum(variances, 1e-9)))
     np.testing.assert_allclose(found[[0, 2]], known[[0, 2]], rtol=1e-12)
     assert np.all(np.isneginf(found[[1, 3]]))  # the estimate is in the piece; one pull
@@ -127,7 +128,7 @@ def test_supremum_of_an_arm_has_mean_one():
         density = density - (f + 1) / 2 * np.log1p(t**2 / f)
         with scope.engine():
             r = jnp.asarray(np.abs(t) / np.sqrt(f))
-            value = student.components(jnp.full_like(r, n), r, Grid((c,)))[:, 0]
+            value = jax.jit(student.components)(jnp.full_like(r, n), r, Grid((c,)))[:, 0]
         assert abs(np.sum(np.exp(density + np.asarray(value)) * weight) - 1) < 1e-10
 
 
