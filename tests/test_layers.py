@@ -1,6 +1,7 @@
 """Layers: a module imports from its own folder and from lower layers only."""
 
 import ast
+import functools
 from pathlib import Path
 
 import jaxelim
@@ -72,17 +73,20 @@ def imports(path: Path) -> set[str]:
     return {one.removeprefix("jaxelim").removeprefix(".") for one in found} - {""}
 
 
-MODULES = {name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
+@functools.cache
+def modules() -> dict[str, set[str]]:
+    """The imports of every module."""
+    return {name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
 
 
 def test_imports_point_downwards():
     wrong = []
-    for module, others in MODULES.items():
+    for module, others in modules().items():
         for other in others:
             same = folder(other) == folder(module) or {folder(other), folder(module)} <= FOUNDATIONS
             if not same and layer(other) >= layer(module):
                 wrong.append(f"{module} imports {other}")
-    assert not wrong and sum(map(len, MODULES.values())) > 100
+    assert not wrong and sum(map(len, modules().values())) > 100
 
 
 def test_no_import_cycle():
@@ -91,11 +95,11 @@ def test_no_import_cycle():
     def visit(module: str, path: tuple[str, ...]) -> None:
         assert module not in path, " -> ".join([*path[path.index(module) :], module])
         if module not in seen:
-            for other in MODULES.get(module, ()):
+            for other in modules().get(module, ()):
                 visit(other, (*path, module))
             seen[module] = True
 
-    for module in MODULES:
+    for module in modules():
         visit(module, ())
     assert len(seen) > 60
 

@@ -133,7 +133,8 @@ arms = np.random.default_rng(0).normal(size=(8, 4))
 def linear(**more):
     return je.simulate(
         je.Instance(arms, [0.2, 0.3, -0.6, 1.0]), je.BestArm(), je.LinGapE(), delta=0.05,
-        stopping=(je.LLR(), je.SelectiveElimination()), runs=40, seed=5, max_samples=5000, **more
+        stopping=(je.LLR(), je.SelectiveElimination()), runs=40, seed=5, max_samples=5000,
+        engine=je.Engine(lanes=16, devices=1, shrink=False), **more
     )
 """
 KILLED = """

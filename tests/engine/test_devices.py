@@ -12,8 +12,8 @@ pytestmark = pytest.mark.devices
 @pytest.mark.parametrize(
     "layout",
     [
-        pytest.param(je.Engine(), marks=pytest.mark.shipped),
-        pytest.param(je.Engine(vmapped=True), marks=pytest.mark.slow),
+        pytest.param(je.Engine(shrink=False), marks=pytest.mark.shipped),
+        pytest.param(je.Engine(shrink=False, vmapped=True), marks=pytest.mark.slow),
     ],
     ids=["lanes", "vmapped"],
 )
@@ -23,7 +23,7 @@ def test_two_devices_and_one(layout):
     given = INSTANCE, je.BestArm(), je.LinGapE()
     all_of_them = je.simulate(*given, stopping=ALL, engine=layout, **COMMON)
     assert all_of_them.layout["devices"] == len(jax.devices())
-    one = je.simulate(*given, stopping=ALL, engine=je.Engine(devices=1), **COMMON)
+    one = je.simulate(*given, stopping=ALL, engine=je.Engine(shrink=False, devices=1), **COMMON)
     assert one.layout["devices"] == 1
     assert one.stopped.all() and one.samples.max() > 4 * one.samples.min()
     equal(all_of_them, one)

@@ -21,8 +21,8 @@ SHIPPED = (
     "lingape linear-d20", "lingape top-m pair times", "lingape two devices",
     "lingape resets selective", "lingame deltas on one trajectory",
     "lingame half-spaces at sampling",
-    "lazy-tas unstructured signs at sampling", "tas D wrapper", "lucb best-arm native",
-    "family bernoulli kl-lucb",
+    "lazy-tas unstructured signs at sampling", "lucb best-arm native", "racing best-arm batch",
+    "family bernoulli chernoff-racing",
 )  # fmt: skip
 """Jobs that `make test` runs in the programs that users get."""
 

@@ -13,16 +13,16 @@ from tests.conftest import COLLECTED, SLOW_ROWS, chosen
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = {
-    "sampling/test_traces.py::test_trace": 6,  # LinGapE, LinGame and Oracle
+    "sampling/test_traces.py::test_trace": 4,  # LinGapE, LinGame and Oracle
     "sampling/test_fws.py::test_trace": 1,
     "sampling/test_lazy_tas.py::test_the_first_pulls_of_a_trace": 1,
     "faces/test_digests.py::test_digests_as_shipped": 10,
-    "engine/test_lanes_in_one_kernel.py::test_one_kernel_rounds_as_many": 3,
+    "engine/test_lanes_in_one_kernel.py::test_one_kernel_rounds_as_many": 1,
     "engine/test_one_lane.py::test_a_lane_alone_is_one_kernel": 1,
-    "engine/test_one_lane.py::test_a_lane_alone_rounds_as_one_of_many": 2,
+    "engine/test_one_lane.py::test_a_lane_alone_rounds_as_one_of_many": 1,
     "engine/test_one_lane.py::test_a_lane_alone_rounds_as_one_that_waits_for_others": 1,
     "engine/test_devices.py::test_two_devices_and_one": 1,
-    "results/test_interrupts.py::test_runs_that_were_started_are_kept": 2,
+    "results/test_interrupts.py::test_runs_that_were_started_are_kept": 1,
     "results/test_interrupts.py::test_ctrl_c_in_another_process": 1,
     "cluster/test_simulate_in_blocks.py::test_a_killed_call_is_resumed_by_another_process": 1,
 }

@@ -276,14 +276,14 @@ def test_digits_at_the_ends_of_the_ranges(name):
             return value - s * np.log(y) + n * y
         return rising(a, int(n)) - a * np.log1p(s / b) - n * np.log(b + s) + n * np.log(y) + s / y
 
-    for y in (0.03, 0.5, 0.9):
-        with scope.engine():
-            given = jnp.full(11, n), jnp.asarray(total / n), jnp.full(11, y)
-            ends = [(family, Grid((c,)), cases.centred(name, y, c)) for c in (1e-3, 1.0, 1e9)]
-            ends += [(family, Grid(prior=(a, b)), (a, b)) for a in EDGES for b in EDGES]
-            for family, grid, prior in ends:
-                family.check_prior(grid)
-                found = np.asarray(family.log_mixture(*given, grid))[:, 0]
-                value = np.array([known(s, y, *prior) for s in total])
-                error = np.abs(found - value) / (1 + np.abs(value))
-                assert error.max() < 1e-6, (grid, y, error.max())
+    tested = np.array([0.03, 0.5, 0.9])
+    grids = [(Grid((c,)), lambda y, c=c: cases.centred(name, y, c)) for c in (1e-3, 1.0, 1e9)]
+    grids += [(Grid(prior=(a, b)), lambda _, a=a, b=b: (a, b)) for a in EDGES for b in EDGES]
+    with scope.engine():
+        given = [jnp.asarray(x) for x in (np.full(33, n), np.tile(total, 3) / n, tested.repeat(11))]
+        for grid, prior in grids:
+            family.check_prior(grid)
+            found = np.asarray(family.log_mixture(*given, grid))[:, 0]
+            value = np.array([known(s, y, *prior(y)) for y in tested for s in total])
+            error = np.abs(found - value) / (1 + np.abs(value))
+            assert error.max() < 1e-6, (grid, error.max())

@@ -163,7 +163,7 @@ FAST = [
 """Those of the fast suite: each rule once."""
 OTHER_CHUNKS = [
     row("exponential", "signs", "eb-tci", "full"), row("gaussian", "signs", "lazy-tas", "full"),
-    row("unknown-variance", "signs", "lucb", "selective"),
+    row("unknown-variance", "top-m", "k-learner", "full"),
 ]  # fmt: skip
 """Those that compile a second one, of other lanes and chunks."""
 

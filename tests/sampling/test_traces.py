@@ -41,10 +41,9 @@ def noise():
 
 
 SHIPPED = {
-    "linear-d20_bai_lingape_both", "linear-d20_bai_lingape_stop",
-    "linear-d20_topm_lingape_both, 15000 pulls", "linear-d20-osi_osi_lingape_both",
+    "linear-d20_bai_lingape_both", "linear-d20_topm_lingape_both, 15000 pulls",
     "linear-d20-osi_osi_lingame_llr", "linear-d20-osi_osi_oracle_stop",
-}  # fmt: skip
+}
 """Each rule, problem and variant once; the traces of `llr` and `stop` pull the same arms."""
 FIRST = {"linear-d20_topm_lingape_both": 15_000}
 """The first pulls of a long trace, beside all of them."""

@@ -105,6 +105,7 @@ def span(seed=0):
     return arms, np.array([1.5, -1.0, 0.8])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("rule", ["uniform", "oracle", "lingape", "lingame", "fws", "lazy_tas"])
 def test_elimination_stops_in_order(rule, problem):
@@ -122,6 +123,7 @@ def test_elimination_stops_in_order(rule, problem):
     assert stops["selective"].tests_stopping <= stops["selective-definition"].tests_stopping
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", list(twin.RULES))
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_every_rule_finds_the_answer_of_an_easy_instance(rule, problem):

@@ -15,6 +15,8 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
 from jaxelim.simulation import plan
+from jaxelim.simulation.proven import proven
+from tests import calls
 
 EVERY_T = 255
 """A run looks at every t up to here."""
@@ -203,7 +205,8 @@ def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch
     assert play(WithLevels(), je.LUCB(), native).stopped.all()
     # ChernoffRacing asks for the evidence of pairs, and reads no levels.
     assert play(ByPiece(), je.ChernoffRacing(), native).stopped.all()
-    assert "ByPiece states no proof" in play(ByPiece(), ridge=1.0).proven
+    call = calls.checked(instance, problem, je.Uniform(), threshold=ByPiece(), ridge=1.0)
+    assert "ByPiece states no proof" in proven(call)
 
 
 @pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
@@ -275,9 +278,7 @@ def test_a_changed_part_of_a_proof_has_none():
     uniform, coins = je.Uniform(), je.Instance.unstructured([0.6, 0.4, 0.2], Double())
 
     def why(instance=UNSTRUCTURED, problem=je.BestArm(), threshold=je.Mixture()):  # noqa: B008
-        return je.simulate(
-            instance, problem, uniform, threshold=threshold, runs=1, max_samples=3
-        ).proven
+        return proven(calls.checked(instance, problem, uniform, threshold=threshold))
 
     assert why() is True
     assert "changes what its base has proven" in why(threshold=Shorter())
