@@ -334,7 +334,7 @@ def test_a_lane_alone_rounds_as_one_of_many(instance, problem, rule):
 def test_a_lane_alone_rounds_as_one_that_waits_for_others(instance, problem, rule, chunks):
     """Lanes wait for `choose`: states are compared where the run and t are the same.
 
-    Six runs of 16 from their states after some chunks of 4 steps, over 40 chunks more. The
+    Nine runs of 16 from their states after some chunks of 4 steps, over 40 chunks more. The
     first chunks end within a block of FWS's uniform steps, which ends by a new design.
     """
 
@@ -351,7 +351,7 @@ def test_a_lane_alone_rounds_as_one_that_waits_for_others(instance, problem, rul
             carry = beside.further(carry)
             known |= {place(carry.lane, b): (carry.lane, b) for b in range(16)}
         compared = 0
-        for _, found in itertools.islice(beside.runs_alone(first, 40), 6):
+        for _, found in itertools.islice(beside.runs_alone(first, 40), 9):
             for one in found:
                 at = place(one.lane, 0)
                 if at is None or at not in known:

@@ -18,11 +18,10 @@ CLASSES = {one for name in je.__all__ if inspect.isclass(one := getattr(je, name
 
 
 SHIPPED = (
-    "lingape linear-d20", "lingape top-m pair times", "lingape two devices",
-    "lingape resets selective", "lingame deltas on one trajectory",
-    "lingame half-spaces at sampling",
-    "lazy-tas unstructured signs at sampling", "lucb best-arm native", "racing best-arm batch",
-    "family bernoulli chernoff-racing",
+    "lingape linear-d20", "lingape resets selective", "lingame deltas on one trajectory",
+    "lingame half-spaces at sampling", "lazy-tas unstructured signs at sampling",
+    "oracle signs given weights", "lucb best-arm native", "racing best-arm batch",
+    "family bernoulli chernoff-racing", "family gaussian-by-arm uniform",
 )  # fmt: skip
 """Jobs that `make test` runs in the programs that users get."""
 

@@ -22,7 +22,6 @@ SHIPPED = {
     "engine/test_one_lane.py::test_a_lane_alone_rounds_as_one_of_many": 1,
     "engine/test_one_lane.py::test_a_lane_alone_rounds_as_one_that_waits_for_others": 1,
     "engine/test_devices.py::test_two_devices_and_one": 1,
-    "results/test_interrupts.py::test_runs_that_were_started_are_kept": 1,
     "results/test_interrupts.py::test_ctrl_c_in_another_process": 1,
     "cluster/test_simulate_in_blocks.py::test_a_killed_call_is_resumed_by_another_process": 1,
 }

@@ -282,12 +282,14 @@ def drawn(family, means, noise):
     """Rewards [K, n] of all arms from the same noise [n]."""
     nature = np.asarray(family.nature(je.Instance.unstructured(means, family)))[0]
     with scope.engine():
-        nature = jnp.asarray(nature.astype(noise.dtype))
+        given = jnp.asarray(nature.astype(noise.dtype)), jnp.asarray(noise)
         zero = jnp.zeros(noise.shape, jnp.int32)
-        of = lambda k: family.draw(  # noqa: E731
-            LaneOps(), nature, zero + np.int32(k), zero, jnp.asarray(noise)
-        )
-        return np.stack([of(k) for k in range(len(means))])
+
+        @jax.jit
+        def of(k, nature, noise):
+            return family.draw(LaneOps(), nature, zero + k, zero, noise)
+
+        return np.stack([of(np.int32(k), *given) for k in range(len(means))])
 
 
 def test_draws_receive_the_number_of_the_pull():

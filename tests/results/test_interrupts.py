@@ -30,8 +30,7 @@ CASES: dict[str, tuple] = {
     "a trajectory for each delta": (EASY, je.BestArm(), je.LinGapE(), ONE),
     "two speeds": (EASY, je.BestArm(), je.TrackAndStop(), ONE),
 }  # fmt: skip
-SHIPPED = (("a trajectory for each delta", 6),)
-FAST = (("two devices", 6),)
+FAST = (("two devices", 6), ("a trajectory for each delta", 6))
 SLOW = ("a batch", "two devices", "a trajectory for each delta", "two speeds")
 
 
@@ -98,8 +97,6 @@ def wholes() -> dict[str, je.Result]:
 
 
 def mark(case: str, poll: int):
-    if (case, poll) in SHIPPED:
-        return pytest.mark.shipped
     return pytest.mark.slow if case in SLOW and (case, poll) not in FAST else ()
 
 
