@@ -184,7 +184,7 @@ def test_linear_arms_items_and_half_spaces():
 
         @jax.jit
         def e(space, shape):
-            return cases.log_e(LinearGaussian(), space, stats, shape, Grid())
+            return LinearGaussian().log_e(space, stats, shape, Grid())
 
         plain, others = space_of(features), jnp.arange(9) != first
         found = {
@@ -197,7 +197,7 @@ def test_linear_arms_items_and_half_spaces():
             ),
         }
         with pytest.raises(ArgumentError, match="prior"):
-            cases.log_e(LinearGaussian(), plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
+            LinearGaussian().log_e(plain, stats, Rows(jnp.int32(0), others), Grid(prior=(0.0, 1.0)))
     sign = np.where(means > 0.2, 1, -1)
     known = {
         "rows": (features[first] - features, means[first] - means),
