@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxelim.simulation.proven import proven
 
 import jaxelim as je
 from jaxelim import scope
 from jaxelim.contracts.looks import look_time
 from jaxelim.simulation import plan
+from jaxelim.simulation.results.proven import proven
 from tests import calls
 
 EVERY_T = 255
