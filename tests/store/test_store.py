@@ -67,7 +67,7 @@ def killed(folder: Path, kills: int, seed: int, whole: Path) -> None:
 
 def test_kill(tmp_path, whole):
     """After kill -9 at random moments the files equal those of an undisturbed job."""
-    killed(tmp_path, 6, 1, whole)
+    killed(tmp_path, 4, 1, whole)
 
 
 @pytest.mark.slow
