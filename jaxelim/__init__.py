@@ -7,214 +7,129 @@ print(result.summary())
 """
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no installation
 
-from jaxelim import instances
-from jaxelim.contracts import ASK, OK, Family, PieceSet, Problem, SamplingRule, StoppingRule
-from jaxelim.contracts.shapes import Directions, Interval, Levels, Rows
-from jaxelim.contracts.traits import Traits
-from jaxelim.contracts.views import Estimate, Evidence, Snapshot, Statistics, View
-from jaxelim.errors import (
-    ArgumentError,
-    ClusterError,
-    ConflictError,
-    DamagedFileError,
-    FamilyError,
-    InstanceFileError,
-    Interrupted,
-    JaxelimError,
-    LiveFileWarning,
-    LockedError,
-    MemoryLimitError,
-    MissingPackageError,
-    OverError,
-    ResultFileError,
-    RidgeWarning,
-    RuleError,
-    SchedulerLost,
-    SetupError,
-    StarvationWarning,
-    StoreError,
-    TieError,
-    UnknownNameError,
-    UnsupportedError,
-    WorkerMismatch,
-    WorkersLost,
-)
-from jaxelim.families import (
-    Bernoulli,
-    Exponential,
-    Gaussian,
-    GaussianUnknownVariance,
-    Logistic,
-    OneParameter,
-    Poisson,
-    Recorded,
-)
-from jaxelim.instances import load_instance, load_items
-from jaxelim.instances.instance import Instance
-from jaxelim.live import LiveRun
-from jaxelim.lower_bound import (
-    PrecisionError,
-    allocation_value,
-    best_extra_arm,
-    characteristic_time,
-    complexity,
-    complexity_gradients,
-    design_features,
-    efficiency,
-    elimination_bounds,
-    hardest_instance,
-    information_regret,
-    kl_bound,
-    optimal_allocation,
-    optimal_information,
-    practical_time,
-    price,
-    sample_bound,
-    sensitivity,
-)
-from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
-from jaxelim.saddle.tolerance import EvidenceGap
+from jaxelim import instances as instances
+from jaxelim.contracts import ASK as ASK
+from jaxelim.contracts import OK as OK
+from jaxelim.contracts import Family as Family
+from jaxelim.contracts import PieceSet as PieceSet
+from jaxelim.contracts import Problem as Problem
+from jaxelim.contracts import SamplingRule as SamplingRule
+from jaxelim.contracts import StoppingRule as StoppingRule
+from jaxelim.contracts.shapes import Directions as Directions
+from jaxelim.contracts.shapes import Interval as Interval
+from jaxelim.contracts.shapes import Levels as Levels
+from jaxelim.contracts.shapes import Rows as Rows
+from jaxelim.contracts.traits import Traits as Traits
+from jaxelim.contracts.views import Estimate as Estimate
+from jaxelim.contracts.views import Evidence as Evidence
+from jaxelim.contracts.views import Snapshot as Snapshot
+from jaxelim.contracts.views import Statistics as Statistics
+from jaxelim.contracts.views import View as View
+from jaxelim.errors import ArgumentError as ArgumentError
+from jaxelim.errors import ClusterError as ClusterError
+from jaxelim.errors import ConflictError as ConflictError
+from jaxelim.errors import DamagedFileError as DamagedFileError
+from jaxelim.errors import FamilyError as FamilyError
+from jaxelim.errors import InstanceFileError as InstanceFileError
+from jaxelim.errors import Interrupted as Interrupted
+from jaxelim.errors import JaxelimError as JaxelimError
+from jaxelim.errors import LiveFileWarning as LiveFileWarning
+from jaxelim.errors import LockedError as LockedError
+from jaxelim.errors import MemoryLimitError as MemoryLimitError
+from jaxelim.errors import MissingPackageError as MissingPackageError
+from jaxelim.errors import OverError as OverError
+from jaxelim.errors import ResultFileError as ResultFileError
+from jaxelim.errors import RidgeWarning as RidgeWarning
+from jaxelim.errors import RuleError as RuleError
+from jaxelim.errors import SchedulerLost as SchedulerLost
+from jaxelim.errors import SetupError as SetupError
+from jaxelim.errors import StarvationWarning as StarvationWarning
+from jaxelim.errors import StoreError as StoreError
+from jaxelim.errors import TieError as TieError
+from jaxelim.errors import UnknownNameError as UnknownNameError
+from jaxelim.errors import UnsupportedError as UnsupportedError
+from jaxelim.errors import WorkerMismatch as WorkerMismatch
+from jaxelim.errors import WorkersLost as WorkersLost
+from jaxelim.families import Bernoulli as Bernoulli
+from jaxelim.families import Exponential as Exponential
+from jaxelim.families import Gaussian as Gaussian
+from jaxelim.families import GaussianUnknownVariance as GaussianUnknownVariance
+from jaxelim.families import Logistic as Logistic
+from jaxelim.families import OneParameter as OneParameter
+from jaxelim.families import Poisson as Poisson
+from jaxelim.families import Recorded as Recorded
+from jaxelim.instances import load_instance as load_instance
+from jaxelim.instances import load_items as load_items
+from jaxelim.instances.instance import Instance as Instance
+from jaxelim.live import LiveRun as LiveRun
+from jaxelim.lower_bound import PrecisionError as PrecisionError
+from jaxelim.lower_bound import allocation_value as allocation_value
+from jaxelim.lower_bound import best_extra_arm as best_extra_arm
+from jaxelim.lower_bound import characteristic_time as characteristic_time
+from jaxelim.lower_bound import complexity as complexity
+from jaxelim.lower_bound import complexity_gradients as complexity_gradients
+from jaxelim.lower_bound import design_features as design_features
+from jaxelim.lower_bound import efficiency as efficiency
+from jaxelim.lower_bound import elimination_bounds as elimination_bounds
+from jaxelim.lower_bound import hardest_instance as hardest_instance
+from jaxelim.lower_bound import information_regret as information_regret
+from jaxelim.lower_bound import kl_bound as kl_bound
+from jaxelim.lower_bound import optimal_allocation as optimal_allocation
+from jaxelim.lower_bound import optimal_information as optimal_information
+from jaxelim.lower_bound import practical_time as practical_time
+from jaxelim.lower_bound import price as price
+from jaxelim.lower_bound import sample_bound as sample_bound
+from jaxelim.lower_bound import sensitivity as sensitivity
+from jaxelim.problems import BestArm as BestArm
+from jaxelim.problems import HalfSpaces as HalfSpaces
+from jaxelim.problems import Thresholding as Thresholding
+from jaxelim.problems import TopM as TopM
+from jaxelim.saddle.tolerance import EvidenceGap as EvidenceGap
 from jaxelim.sampling import *  # noqa: F403  the rules: one line each, in that file
-from jaxelim.simulation.api import Engine, simulate, trace
-from jaxelim.simulation.results.comparison import Comparison, compare
-from jaxelim.simulation.results.result import Result
-from jaxelim.simulation.results.trace import Trace
-from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
-from jaxelim.stopping.llr import LLR, Native
-from jaxelim.stopping.resets import Resets
-from jaxelim.thresholds import (
-    GK16,
-    Heuristic,
-    KaufmannKalyanakrishnan,
-    KaufmannKoolen,
-    LinearThreshold,
-    LogLogThreshold,
-    Mixture,
-)
-from jaxelim.thresholds.piecewise import PieceThreshold
+from jaxelim.simulation.api import Engine as Engine
+from jaxelim.simulation.api import simulate as simulate
+from jaxelim.simulation.api import trace as trace
+from jaxelim.simulation.results.comparison import Comparison as Comparison
+from jaxelim.simulation.results.comparison import compare as compare
+from jaxelim.simulation.results.result import Result as Result
+from jaxelim.simulation.results.trace import Trace as Trace
+from jaxelim.stopping.elimination import FullElimination as FullElimination
+from jaxelim.stopping.elimination import SelectiveElimination as SelectiveElimination
+from jaxelim.stopping.llr import LLR as LLR
+from jaxelim.stopping.llr import Native as Native
+from jaxelim.stopping.resets import Resets as Resets
+from jaxelim.thresholds import GK16 as GK16
+from jaxelim.thresholds import Heuristic as Heuristic
+from jaxelim.thresholds import KaufmannKalyanakrishnan as KaufmannKalyanakrishnan
+from jaxelim.thresholds import KaufmannKoolen as KaufmannKoolen
+from jaxelim.thresholds import LinearThreshold as LinearThreshold
+from jaxelim.thresholds import LogLogThreshold as LogLogThreshold
+from jaxelim.thresholds import Mixture as Mixture
+from jaxelim.thresholds.piecewise import PieceThreshold as PieceThreshold
 
 if TYPE_CHECKING:
-    from jaxelim import cluster, figures, store, testing
-    from jaxelim.simulation.results.loading import load_result
+    from jaxelim import cluster as cluster
+    from jaxelim import figures as figures
+    from jaxelim import store as store
+    from jaxelim import testing as testing
+    from jaxelim.simulation.results.loading import load_result as load_result
 
-__all__ = [
-    "ASK",
-    "ArgumentError",
-    "Bernoulli",
-    "BestArm",
-    "ClusterError",
-    "Comparison",
-    "ConflictError",
-    "DamagedFileError",
-    "Directions",
-    "Engine",
-    "Estimate",
-    "Evidence",
-    "EvidenceGap",
-    "Exponential",
-    "Family",
-    "FamilyError",
-    "FullElimination",
-    "GK16",
-    "Gaussian",
-    "GaussianUnknownVariance",
-    "HalfSpaces",
-    "Heuristic",
-    "Instance",
-    "InstanceFileError",
-    "Interrupted",
-    "Interval",
-    "JaxelimError",
-    "KaufmannKalyanakrishnan",
-    "KaufmannKoolen",
-    "LLR",
-    "Levels",
-    "LinearThreshold",
-    "LiveFileWarning",
-    "LiveRun",
-    "LockedError",
-    "LogLogThreshold",
-    "Logistic",
-    "MemoryLimitError",
-    "MissingPackageError",
-    "Mixture",
-    "Native",
-    "OK",
-    "OneParameter",
-    "OverError",
-    "PieceSet",
-    "PieceThreshold",
-    "Poisson",
-    "PrecisionError",
-    "Problem",
-    "Recorded",
-    "Resets",
-    "Result",
-    "ResultFileError",
-    "RidgeWarning",
-    "Rows",
-    "RuleError",
-    "SamplingRule",
-    "SchedulerLost",
-    "SelectiveElimination",
-    "SetupError",
-    "Snapshot",
-    "Statistics",
-    "StarvationWarning",
-    "StoppingRule",
-    "StoreError",
-    "Thresholding",
-    "TieError",
-    "TopM",
-    "Trace",
-    "Traits",
-    "UnknownNameError",
-    "UnsupportedError",
-    "View",
-    "WorkerMismatch",
-    "WorkersLost",
-    "allocation_value",
-    "best_extra_arm",
-    "characteristic_time",
-    "cluster",
-    "compare",
-    "complexity",
-    "complexity_gradients",
-    "design_features",
-    "efficiency",
-    "elimination_bounds",
-    "figures",
-    "hardest_instance",
-    "information_regret",
-    "instances",
-    "kl_bound",
-    "load_instance",
-    "load_items",
-    "load_result",
-    "optimal_allocation",
-    "optimal_information",
-    "practical_time",
-    "price",
-    "sample_bound",
-    "sensitivity",
-    "simulate",
-    "store",
-    "testing",
-    "trace",
-]
+_MODULES = ("cluster", "figures", "instances", "store", "testing")
 
-# The star import also imports the rules' modules; remove them, and list the rules in __all__.
-for _name, _value in list(globals().items()):
-    if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
-        del globals()[_name]
-    elif (
-        getattr(_value, "__module__", "").startswith("jaxelim.sampling.") and _name not in __all__
-    ):  # rules, and functions that return one
-        globals()["__all__"].append(_name)
+
+def _public() -> list[str]:
+    """What is imported from jaxelim above, but its modules, and what is imported on first use."""
+    names = [name for name, value in globals().items()
+             if not name.startswith("_") and not isinstance(value, ModuleType)]  # fmt: skip
+    return sorted({*names, *_MODULES, "load_result"} - {"Any", "ModuleType", "TYPE_CHECKING"})
+
+
+globals()["__all__"] = _public()  # where no type checker reads it, which reads `X as X`
 
 
 def __getattr__(name: str) -> Any:
