@@ -119,6 +119,10 @@ if TYPE_CHECKING:
     from jaxelim import testing as testing
     from jaxelim.simulation.results.loading import load_result as load_result
 
+for _name, _value in list(globals().items()):  # the star import names the rules' modules too
+    if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
+        del globals()[_name]
+
 _MODULES = ("cluster", "figures", "instances", "store", "testing")
 
 

@@ -145,8 +145,8 @@ def _act(action: New | Ask | Tell | Show | Stop) -> None:
         _new(action)
     elif isinstance(action, Ask):
         with LiveRun.load(action.file) as run:
-            found = run.ask(action.n)
-            print("\n".join(map(str, [found] if action.n is None else found)))
+            arms = run.ask(action.n)
+            print("\n".join(map(str, [arms] if action.n is None else arms)))
             _compact(run)
     elif isinstance(action, Tell):
         _tell(action)
@@ -168,12 +168,12 @@ def _new(config: New) -> None:
     problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
     rule = catalogue.rule_with(config.rule, config.setting)
     threshold = catalogue.find_threshold(config.threshold, arms, config.ridge, problem, rule)
-    given: Any = arms.arms
+    named: Any = arms.arms
     if arms.names is not None:
-        given = dict(zip(arms.names, arms.arms, strict=True))
+        named = dict(zip(arms.names, arms.arms, strict=True))
     writable_file("file", config.file)
     run = LiveRun(
-        given, problem, rule, family=family, delta=config.delta,
+        named, problem, rule, family=family, delta=config.delta,
         stopping=catalogue.find("stopping", config.stopping, known)(),
         elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
         threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
@@ -190,17 +190,17 @@ def _arms(config: New, family: Any) -> Arms:
         raise ArgumentError("arms", config.arms, "--arms NAME NAME .. or --features FILE")
     if config.features is not None:
         return Arms(instances.load_instance(config.features).arms, family)
-    one = len(config.arms) == 1 and config.arms[0].isdigit()
-    return Arms.of(int(config.arms[0]) if one else list(config.arms), family)
+    number = len(config.arms) == 1 and config.arms[0].isdigit()
+    return Arms.of(int(config.arms[0]) if number else list(config.arms), family)
 
 
 def _tell(config: Tell) -> None:
-    given = config.rewards if config.csv is None else _of_csv(config)
-    if len(given) % 2 or not given:
-        raise ArgumentError("rewards", given, "an arm and a reward, as often as you like")
+    words = config.rewards if config.csv is None else _of_csv(config)
+    if len(words) % 2 or not words:
+        raise ArgumentError("rewards", words, "an arm and a reward, as often as you like")
     with LiveRun.load(config.file) as run:
-        arms = [_arm(run, one) for one in given[::2]]
-        run.tell(arms, [_number(one) for one in given[1::2]])
+        arms = [_arm(run, word) for word in words[::2]]
+        run.tell(arms, [_number(word) for word in words[1::2]])
         _compact(run)
         print("\n".join(run.summary().notes[:2]))
 
@@ -216,7 +216,7 @@ def _of_csv(config: Tell) -> tuple[str, ...]:
         raise ArgumentError("rewards", config.rewards, "none beside --csv")
     try:
         with config.csv.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[one.strip() for one in row] for row in csv.reader(file) if row]
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ArgumentError("csv", str(config.csv), "a readable CSV file", str(error)) from error
     for n, row in enumerate(rows, 1):
@@ -225,7 +225,7 @@ def _of_csv(config: Tell) -> tuple[str, ...]:
             raise ArgumentError("csv", str(config.csv), "rows of an arm and a reward", note)
     if rows and not _is_number(rows[0][1]):
         rows = rows[1:]
-    return tuple(one for row in rows for one in row)
+    return tuple(cell for row in rows for cell in row)
 
 
 def _is_number(text: str) -> bool:
@@ -267,10 +267,10 @@ def _show(config: Show) -> None:
 
 def _show_pieces(run: LiveRun) -> None:
     """Print the evidence against each piece of the answer."""
-    found = run.evidence
-    values, words, level = found.llr, "LLR", "beta"
-    if found.log_e is not None:
-        values, words, level = found.log_e, "log e", "level"
-    for n, piece in enumerate(found.labels):
-        left = "" if found.active[n] else "  eliminated"
-        print(f"  {piece}: {words} {values[n]:.4g}, {level} {found.beta:.4g}{left}")
+    now = run.evidence
+    values, words, level = now.llr, "LLR", "beta"
+    if now.log_e is not None:
+        values, words, level = now.log_e, "log e", "level"
+    for n, piece in enumerate(now.labels):
+        left = "" if now.active[n] else "  eliminated"
+        print(f"  {piece}: {words} {values[n]:.4g}, {level} {now.beta:.4g}{left}")

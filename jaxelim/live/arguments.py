@@ -14,8 +14,6 @@ from jaxelim.simulation.results.descriptions import description_of, made
 
 STATE = 2
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
-OWN = ("problem", "rule", "family", "stopping", "elimination", "threshold")
-"""Arguments of a live run that a file may hold by the name of their class alone."""
 
 
 def encoded(value: Any) -> Any:
@@ -65,7 +63,7 @@ def arguments(settings: dict, own: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     others = dict(settings)
     features, names = made(others.pop("arms")), others.pop("names")
     arms = dict(zip(names, features, strict=True)) if names else features
-    return arms, {**others, **{name: decoded(others[name], own[name], name) for name in OWN}}
+    return arms, {name: decoded(value, own.get(name), name) for name, value in others.items()}
 
 
 def versions() -> dict[str, Any]:

@@ -74,27 +74,27 @@ def read(path: Path) -> Contents:
     rest, torn, length = lines.pop(), "", len(raw)
     if rest:
         torn, length = "a line without an end", length - len(rest)
-    entries = [_entry(one) for one in lines]
+    entries = [_entry(raw) for raw in lines]
     if entries and entries[-1] is None and not rest:
         torn, length = "a line whose checksum is wrong", length - len(lines[-1]) - 1
         entries.pop()
-    for n, one in enumerate(entries, 1):
-        if one is None:
+    for n, entry in enumerate(entries, 1):
+        if entry is None:
             raise DamagedFileError(path, f"line {n} does not have the checksum written with it")
     if not entries or "jaxelim_live" not in (entries[0] or {}):
         raise DamagedFileError(path, "it does not begin as the file of a live run")
-    head, *others = [one for one in entries if one is not None]
+    head, *others = [entry for entry in entries if entry is not None]
     if head["jaxelim_live"] > FORMAT:
         newer = f"its format is {head['jaxelim_live']}; this version reads up to {FORMAT}"
         raise StoreError(path, newer)
     events, state, at = [], None, 0
-    for n, one in enumerate(others, 2):
-        if "state" in one:
-            state, at = one["state"], len(events)
+    for n, entry in enumerate(others, 2):
+        if "state" in entry:
+            state, at = entry["state"], len(events)
             continue
-        if one.get("n") != len(events):
-            raise DamagedFileError(path, f"line {n} is event {one.get('n')}, not {len(events)}")
-        events.append(one)
+        if entry.get("n") != len(events):
+            raise DamagedFileError(path, f"line {n} is event {entry.get('n')}, not {len(events)}")
+        events.append(entry)
     return Contents(head["settings"], events, state, at, length, torn)
 
 
@@ -190,5 +190,5 @@ def leaf(x: Any) -> dict:
 def array(written: dict) -> np.ndarray:
     """The array of `leaf`."""
     kind = np.dtype(written["dtype"]).newbyteorder("<")
-    found = np.frombuffer(base64.b64decode(written["data"]), kind).reshape(written["shape"])
-    return found.astype(written["dtype"])
+    values = np.frombuffer(base64.b64decode(written["data"]), kind).reshape(written["shape"])
+    return values.astype(written["dtype"])

@@ -43,28 +43,28 @@ class LiveEvidence:
 
     @staticmethod
     def of(
-        found: dict[str, np.ndarray], p_values: PValues | None, name: Callable[[int], Any] | None
+        looked: dict[str, np.ndarray], p_values: PValues | None, name: Callable[[int], Any] | None
     ) -> "LiveEvidence":
         """From the arrays of `Moments.look`; `name`: what an arm is called, None for no arms."""
-        exists = found["exists"]
+        exists = looked["exists"]
         pieces: tuple = tuple(np.flatnonzero(exists).tolist())
-        if "pairs" in found and name is not None:
-            pieces = tuple((name(i), name(k)) for i, k in found["pairs"][exists])
-        log_e = found["log_e"][exists] if "log_e" in found else None
-        here = pieces, found["llr"][exists], float(found["beta"]), found["active"][exists], log_e
+        if "pairs" in looked and name is not None:
+            pieces = tuple((name(i), name(k)) for i, k in looked["pairs"][exists])
+        log_e = looked["log_e"][exists] if "log_e" in looked else None
+        here = pieces, looked["llr"][exists], float(looked["beta"]), looked["active"][exists], log_e
         if p_values is None:
             return LiveEvidence(*here)
-        if "pairs" in found:
-            first, second = found["pairs"][exists].T
+        if "pairs" in looked:
+            first, second = looked["pairs"][exists].T
         else:  # the item of the answer, and its rivals
-            first, second = int(np.argmax(found["public"])), np.flatnonzero(exists)
+            first, second = int(np.argmax(looked["public"])), np.flatnonzero(exists)
         if np.array_equal(first, second):  # the side of a level that the answer rules out
-            second = found["public"][first].astype(int)
-        each = p_values.pairs[first, second], p_values.together[first, second]
-        return LiveEvidence(*here, *each, float(p_values.answer))
+            second = looked["public"][first].astype(int)
+        values = p_values.pairs[first, second], p_values.together[first, second]
+        return LiveEvidence(*here, *values, float(p_values.answer))
 
     @property
     def labels(self) -> list[str]:
         """The pieces in words."""
-        each = [one if isinstance(one, tuple) else (one, one) for one in self.pieces]
-        return [str(i) if i == k else f"{i} > {k}" for i, k in each]
+        arms = [piece if isinstance(piece, tuple) else (piece, piece) for piece in self.pieces]
+        return [str(i) if i == k else f"{i} > {k}" for i, k in arms]

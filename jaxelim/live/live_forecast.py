@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxelim import engine, scope
 from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
+from jaxelim.engine.records import estimates
 from jaxelim.families import noise
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.instances.instance import Instance
@@ -119,13 +120,14 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     """The instance whose truth are the estimates, a little inside the family's range."""
     assert moment.lane is not None
     stats: Any = moment.lane.stats
-    alone = lambda x: np.asarray(x)[:, 0]  # noqa: E731
     family, features = job.call.instance.family, job.arms.arms
-    means, counts = alone(stats.means) * family.scale, alone(stats.counts)
+    counts, own = np.asarray(stats.counts)[:, 0], estimates(stats)
+    own = {name: np.asarray(x)[:, 0] for name, x in own.items()}
+    means = own["means"] * family.scale
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
     means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))
     if isinstance(family, GaussianUnknownVariance):
-        family = dataclasses.replace(family, std=tuple(np.sqrt(alone(stats.variances)).tolist()))
+        family = dataclasses.replace(family, std=tuple(np.sqrt(own["variances"]).tolist()))
     theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
     return Instance(features, theta, family=family)
 
@@ -134,22 +136,22 @@ def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:
     """As many runs as there are; each has begun."""
     places = spec.execution.queue
     none, delta = np.zeros(places, np.int32), np.asarray(job.queue.delta)[:, :1]
-    given: Any = dict(
+    arrays: Any = dict(
         run=np.arange(places, dtype=np.int32), row=none, instance=none,
         delta=np.repeat(delta, places, 1), length=np.int32(runs),
     )  # fmt: skip
-    return Queue(**given)
+    return Queue(**arrays)
 
 
 def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue) -> Carry:
     """The carry whose lanes all have the state of the live run."""
     assert moment.lane is not None
-    each = np.arange(spec.execution.lanes, dtype=np.int32)
+    lanes = np.arange(spec.execution.lanes, dtype=np.int32)
     bare = dataclasses.replace(varying(moment.lane), log_e=None, log_e_at=None)
     lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
     own: Any = dict(
-        item=np.where(each < queue.length, each, spec.execution.queue).astype(np.int32), run=each,
-        row=np.zeros_like(each), done=each >= queue.length,
+        item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32), run=lanes,
+        row=np.zeros_like(lanes), done=lanes >= queue.length,
         prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
     )  # fmt: skip
     lane = dataclasses.replace(lane, **own)

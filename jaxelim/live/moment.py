@@ -135,9 +135,9 @@ class Moments:
         )  # fmt: skip
         told.arms[:size], told.rewards[:size] = arms, rewards
         with scope.engine():
-            found = self.program.turn(self.job.inputs, moment.lane, told)
-            seen = Seen(*np.asarray(found.seen).tolist())
-        return dataclasses.replace(moment, lane=found.lane, state=found.state, seen=seen)
+            turned = self.program.turn(self.job.inputs, moment.lane, told)
+            seen = Seen(*np.asarray(turned.seen).tolist())
+        return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
 
     def asked(self, moment: Moment, count: int) -> Moment:
         """The moment at which `count` arms are asked for and not told.
@@ -183,10 +183,10 @@ class Moments:
     def leaves(self, moment: Moment) -> list[np.ndarray] | None:
         """The arrays of lane 0 that vary over a run; None if one is no plain array."""
         assert moment.lane is not None
-        found = jax.tree.leaves((varying(moment.lane), moment.state))
-        if any(x.dtype.kind not in "biuf" for x in found):
+        arrays = jax.tree.leaves((varying(moment.lane), moment.state))
+        if any(x.dtype.kind not in "biuf" for x in arrays):
             return None
-        return [np.asarray(x)[..., :1] for x in found]
+        return [np.asarray(x)[..., :1] for x in arrays]
 
     def restored(self, leaves: list[np.ndarray], seen: Seen) -> tuple[Lane, Tree] | None:
         """The lanes and the rule's next state of `leaves`; None if these are of other shapes."""

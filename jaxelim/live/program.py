@@ -6,6 +6,7 @@ holds the run; the other lanes of its group are finished from the start.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -100,19 +101,18 @@ class LiveProgram:
         self.spec, self.traces = spec, 0
         options = spec.execution.compiler_options(spec.family.optimization)
         functions = _Functions(spec, self._count)
-        compiled = lambda f: Jitted(f, compiler_options=options)  # noqa: E731
-        self.start = compiled(functions.start)
-        self.turn = compiled(functions.turn)
-        self.ahead = compiled(functions.ahead)
-        self.look = compiled(functions.look)
+        self.start = Jitted(functions.start, compiler_options=options)
+        self.turn = Jitted(functions.turn, compiler_options=options)
+        self.ahead = Jitted(functions.ahead, compiler_options=options)
+        self.look = Jitted(functions.look, compiler_options=options)
         self._shapes: Any = None
 
     def shapes(self, inputs: Inputs, queue: Queue) -> tuple[Lane, Tree]:
         """Shapes and dtypes of the lanes that vary over a run, and of the rule's state."""
         if self._shapes is None:
             length = self.spec.initial_samples(inputs)
-            given = jax.ShapeDtypeStruct((length,), self.spec.dtype)
-            lane = jax.eval_shape(_Functions(self.spec, lambda: None).start, inputs, queue, given)
+            rewards = jax.ShapeDtypeStruct((length,), self.spec.dtype)
+            lane = jax.eval_shape(_Functions(self.spec, lambda: None).start, inputs, queue, rewards)
             self._shapes = varying(lane), lane.rule_state
         return self._shapes
 
@@ -130,12 +130,12 @@ class _Functions:
     def start(self, inputs: Inputs, queue: Queue, rewards: Array) -> Lane:
         """The lanes after the initial pulls; rewards [n K], in rounds of all arms."""
         self.count()
-        spec, each = self.spec, jnp.arange(self.spec.execution.lanes, dtype=jnp.int32)
-        run = jnp.broadcast_to(queue.run[0], each.shape)
+        spec, lanes = self.spec, jnp.arange(self.spec.execution.lanes, dtype=jnp.int32)
+        run = jnp.broadcast_to(queue.run[0], lanes.shape)
         wide = jnp.broadcast_to(rewards[:, None], (*rewards.shape, spec.execution.lanes))
         # All lanes but one are past the queue's end.
-        item = jnp.where(each == 0, 0, spec.execution.queue).astype(jnp.int32)
-        return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(each), wide)
+        item = jnp.where(lanes == 0, 0, spec.execution.queue).astype(jnp.int32)
+        return LiveStep(spec).start(inputs, queue, item, run, jnp.zeros_like(lanes), wide)
 
     def turn(self, inputs: Inputs, lane: Lane, told: Told) -> Turned:
         """Enter rewards one by one, with a check after each; then let the rule choose."""
@@ -145,25 +145,27 @@ class _Functions:
 
         def body(c):
             i, lane, _ = c
-            entered = lambda lane: self._entered(inputs, lane, told, i)  # noqa: E731
+            entered = partial(self._entered, inputs, told, i)
             if two_speed:
-                choose = lambda lane: asking.choose(inputs, lane)  # noqa: E731
+                choose = partial(asking.choose, inputs)
                 lane = jax.lax.cond(jnp.any(lane.asks), choose, entered, lane)
             else:
                 lane = entered(lane)
             chooses = (i == told.length - 1) & told.chooses
-            found = LiveStep(self.spec, chooses).decide(inputs, lane)
-            now = where(lane.done, varying(lane), varying(found.lane))
+            decided = LiveStep(self.spec, chooses).decide(inputs, lane)
+            now = where(lane.done, varying(lane), varying(decided.lane))
             now = _whole(now, lane)
-            return i + (~jnp.any(now.asks)).astype(i.dtype), now, found.arm
+            return i + (~jnp.any(now.asks)).astype(i.dtype), now, decided.arm
 
-        more = lambda c: c[0] < told.length  # noqa: E731
+        def more(c):
+            return c[0] < told.length
+
         none = jnp.zeros((self.spec.execution.lanes,), jnp.int32)
         _, lane, arm = jax.lax.while_loop(more, body, (jnp.int32(0), lane, none))
         now = dataclasses.replace(lane, rule_state=before)
         return Turned(now, lane.rule_state, _seen(lane, arm))
 
-    def _entered(self, inputs: Inputs, lane: Lane, told: Told, i: Array) -> Lane:
+    def _entered(self, inputs: Inputs, told: Told, i: Array, lane: Lane) -> Lane:
         """The lanes with one more reward in their statistics."""
         spec = self.spec
         seen = LiveStep(spec).observing.snapshot(inputs, lane)
@@ -210,7 +212,7 @@ class _Functions:
         active = seen.shape.exists
         if self.spec.stopping[0].eliminates:
             active = active & jax.tree.map(lambda x: x[0], lane.observers[0]).active(seen)
-        found = {
+        shown = {
             "llr": seen.evidence.values(),
             "exists": seen.shape.exists,
             "active": active,
@@ -218,20 +220,20 @@ class _Functions:
             "beta": step.observing.betas(lane)[0],
         }
         if seen.threshold is not None:
-            found["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.execution.lanes) == 0)
+            shown["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.execution.lanes) == 0)
         pairs = _pairs(seen)
         if pairs is not None:
-            found["pairs"] = pairs
-        return jax.tree.map(lambda x: x[..., 0], found)
+            shown["pairs"] = pairs
+        return jax.tree.map(lambda x: x[..., 0], shown)
 
 
 def _pairs(seen: Snapshot) -> Array | None:
     """The arms of each piece, [Q, 2, B] int32; None for pieces that are not made of arms."""
-    places, each = seen.shape.exists.shape
+    places, lanes = seen.shape.exists.shape
 
     def pair(piece: Array) -> Array:
-        both = seen.shape.pair(seen.lanes, jnp.broadcast_to(piece, (each,)))
-        return jnp.stack([jnp.broadcast_to(arm, (each,)).astype(jnp.int32) for arm in both])
+        both = seen.shape.pair(seen.lanes, jnp.broadcast_to(piece, (lanes,)))
+        return jnp.stack([jnp.broadcast_to(arm, (lanes,)).astype(jnp.int32) for arm in both])
 
     try:
         return jax.vmap(pair)(jnp.arange(places, dtype=jnp.int32))
@@ -250,12 +252,12 @@ def _whole(lane: Lane, of: Lane) -> Lane:
 
 def _seen(lane: Lane, arm: Array) -> Array:
     bad_answer = jnp.zeros_like(arm) if lane.bad_answer is None else lane.bad_answer
-    found = {
+    numbers = {
         "arm": arm, "over": lane.done, "stopped": lane.stopped[0, 0],
         "samples": lane.closed_at[0, 0], "bad_arm": lane.bad_arm, "bad_answer": bad_answer,
         "fault": lane.fault, "t": lane.stats.t,
     }  # fmt: skip
-    return jnp.stack([found[name][0].astype(jnp.int32) for name in Seen._fields])
+    return jnp.stack([numbers[name][0].astype(jnp.int32) for name in Seen._fields])
 
 
 program = Cache(lambda spec, inputs: LiveProgram(spec), KEPT)

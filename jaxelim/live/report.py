@@ -27,8 +27,8 @@ _FEW = 30
 
 def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
     """A table with a row for each arm, and the state of the run in words."""
-    given = run.settings
-    title = f"{given['rule']!r}, {given['problem']!r}, delta = {given['delta']:g}"
+    settings = run.settings
+    title = f"{settings['rule']!r}, {settings['problem']!r}, delta = {settings['delta']:g}"
     shown = _Shown(run)
     return Summary(title, tuple(shown.rows()), tuple(shown.notes(forecast)))
 
@@ -37,14 +37,16 @@ def figure(run: "LiveRun") -> "Figure":
     """The evidence beside the level, and the arms' intervals and pulls."""
     from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
-    now, arms = run.evidence, [str(one) for one in run.names]
-    found = None if run._no_intervals else run.intervals()
-    ends = None if found is None else (found.low, found.high, found.level)
+    now, arms = run.evidence, [str(name) for name in run.names]
+    known = None if run._no_intervals else run.intervals()
+    ends = None if known is None else (known.low, known.high, known.level)
     values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
-    given = now.labels, values, now.beta, now.active, arms, run.means, run.counts
     answer = ", ".join(map(str, run.answer_arms))
     title = f"stopped: {answer}" if run.stopped else f"open: {answer} in the lead"
-    return live_figure(*given, words, ends, "ended by hand" if run.ended_by_hand else title)
+    return live_figure(
+        now.labels, values, now.beta, now.active, arms, run.means, run.counts, words, ends,
+        "ended by hand" if run.ended_by_hand else title,
+    )  # fmt: skip
 
 
 class _Shown:

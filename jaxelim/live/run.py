@@ -88,11 +88,11 @@ class LiveRun(LiveState):
         run: int = 0,
     ):
         bandit = Arms.of(arms, family)
-        self._job = LiveJob.checked(
-            bandit, problem=problem, rule=rule, delta=delta, stopping=stopping,
-            elimination=elimination, threshold=threshold, ridge=ridge,
-            initial_pulls=initial_pulls, seed=seed, run=run,
+        others = dict(
+            problem=problem, rule=rule, stopping=stopping, elimination=elimination,
+            threshold=threshold, ridge=ridge, initial_pulls=initial_pulls, seed=seed, run=run,
         )  # fmt: skip
+        self._job = LiveJob.checked(bandit, delta=delta, **others)
         self._moments = Moments(self._job)
         self._moment = self._moments.begin
         self._events: list[bytes] = []
@@ -102,10 +102,8 @@ class LiveRun(LiveState):
         self._settings = {
             "arms": description_of("arms", bandit.arms),
             "names": bandit.names and list(bandit.names),
-            "problem": encoded(problem), "rule": encoded(rule), "family": encoded(family),
-            "delta": float(delta), "stopping": encoded(stopping),
-            "elimination": encoded(elimination), "threshold": encoded(threshold),
-            "ridge": ridge, "initial_pulls": initial_pulls, "seed": seed, "run": run,
+            "family": encoded(family), "delta": float(delta),
+            **{name: encoded(value) for name, value in others.items()},
         }  # fmt: skip
 
     # Asking and telling.
@@ -133,17 +131,17 @@ class LiveRun(LiveState):
         with self._lock:
             self._refuse_over()
             if self._moment.lane is None:
-                found = self._moments.due(self._moment)
-                if count > len(found):
-                    allowed = f"at most {len(found)} until every arm has its first rewards"
+                arms = self._moments.due(self._moment)
+                if count > len(arms):
+                    allowed = f"at most {len(arms)} until every arm has its first rewards"
                     raise UnsupportedError("n", count, allowed)
             else:
                 after = self._moments.asked(self._moment, count)
                 new = after.asked[len(self._moment.asked) :]
                 if new:
                     self._commit(after, {"ask": list(new)})
-                found = list(after.asked)
-        named = [self._job.arms.label(k) for k in found[:count]]
+                arms = list(after.asked)
+        named = [self._job.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
     def tell(self, arm: Any, reward: Any) -> None:
@@ -163,7 +161,7 @@ class LiveRun(LiveState):
             StoreError: the file cannot be written; then nothing has changed.
         """
         several = isinstance(arm, Sequence | np.ndarray) and not isinstance(arm, str)
-        arms = [self._job.arms.index(one) for one in (arm if several else [arm])]
+        arms = [self._job.arms.index(name) for name in (arm if several else [arm])]
         shape = (len(arms),) if several else ()
         rewards = checks.real_array("reward", reward, shape=shape).reshape(-1)
         if not arms:
@@ -371,20 +369,20 @@ class LiveRun(LiveState):
         path = Path(path)
         held = book.Book(path) if attach and path.is_file() else None
         try:
-            found = book.read(path)
+            contents = book.read(path)
             own = dict(problem=problem, rule=rule, family=family, stopping=stopping,
                        elimination=elimination, threshold=threshold)  # fmt: skip
             try:
-                arms, given = arguments(found.settings, own)
-                run = LiveRun(arms, **given)
+                arms, others = arguments(contents.settings, own)
+                run = LiveRun(arms, **others)
             except (NotHere, KeyError, TypeError) as error:
                 raise DamagedFileError(path, "its settings cannot be read") from error
-            run._resume(path, found)
-            if found.torn:
-                text = f"{path}: {found.torn} at the end is dropped; no call had returned it"
+            run._resume(path, contents)
+            if contents.torn:
+                text = f"{path}: {contents.torn} at the end is dropped; no call had returned it"
                 warnings.warn(text, LiveFileWarning, stacklevel=2)
                 if held is not None:
-                    held.cut(found.length)
+                    held.cut(contents.length)
         except BaseException:
             if held is not None:
                 held.close()
@@ -392,12 +390,12 @@ class LiveRun(LiveState):
         run._book = held
         return run
 
-    def _resume(self, path: Path, found: book.Contents) -> None:
+    def _resume(self, path: Path, contents: book.Contents) -> None:
         """Take the state of a file, and replay the events after it."""
-        self._events = [book.line(event) for event in found.events]
-        done = self._saved = found.at if self._restore(found.state) else 0
+        self._events = [book.line(event) for event in contents.events]
+        done = self._saved = contents.at if self._restore(contents.state) else 0
         other = None
-        for event in found.events[done:]:
+        for event in contents.events[done:]:
             try:
                 other = self._replay(event) or other
             except (KeyError, TypeError, ValueError) as error:
@@ -411,10 +409,10 @@ class LiveRun(LiveState):
         if state is None or state.get("versions") != versions():
             return False
         seen = Seen(*state["seen"])
-        found = self._moments.restored([book.array(x) for x in state["leaves"]], seen)
-        if found is None:
+        restored = self._moments.restored([book.array(x) for x in state["leaves"]], seen)
+        if restored is None:
             return False
-        self._moment = Moment(*found, seen, (), (), tuple(state["asked"]), state["told"])
+        self._moment = Moment(*restored, seen, (), (), tuple(state["asked"]), state["told"])
         return True
 
     def _replay(self, event: dict) -> bool:

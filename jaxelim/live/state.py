@@ -76,7 +76,7 @@ class LiveState:
         """The number of rewards of each arm: int64 [K]."""
         if self._moment.lane is None:
             late = np.bincount([k for k, _ in self._moment.early], minlength=len(self.names))
-            return np.array([len(one) for one in self._moment.first]) + late
+            return np.array([len(rewards) for rewards in self._moment.first]) + late
         return np.asarray(self._moment.lane.stats.counts)[:, 0].astype(np.int64)
 
     @property
@@ -88,10 +88,10 @@ class LiveState:
         lane, scale = self._moment.lane, self._job.call.instance.family.scale
         if lane is not None:
             return np.asarray(lane.stats.means)[:, 0] * scale
-        each = [list(one) for one in self._moment.first]
+        of_arms = [list(rewards) for rewards in self._moment.first]
         for k, reward in self._moment.early:
-            each[k].append(reward)
-        return np.array([np.mean(one) if one else np.nan for one in each])
+            of_arms[k].append(reward)
+        return np.array([np.mean(rewards) if rewards else np.nan for rewards in of_arms])
 
     @property
     def answer(self) -> np.ndarray | None:
@@ -125,11 +125,11 @@ class LiveState:
         lane, spec = self._moment.lane, self._job.spec
         if lane is None or not spec.stopping[0].eliminates:
             return None
-        found = lane.observers[0].times()
-        if found is None:
+        times = lane.observers[0].times()
+        if times is None:
             return None
-        found = np.asarray(found)[0, ..., 0]
-        return np.where(found <= self.samples, found, 0)
+        times = np.asarray(times)[0, ..., 0]
+        return np.where(times <= self.samples, times, 0)
 
     @property
     def active(self) -> np.ndarray:
@@ -152,9 +152,9 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards.
         """
         self._started("evidence")
-        found = self._moments.look(self._moment)
+        looked = self._moments.look(self._moment)
         of_arms = self._job.call.problem.answer_axis is None
-        return LiveEvidence.of(found, self.p_values, self._job.arms.label if of_arms else None)
+        return LiveEvidence.of(looked, self.p_values, self._job.arms.label if of_arms else None)
 
     @property
     def p_values(self) -> PValues | None:
@@ -191,8 +191,8 @@ class LiveState:
             UnsupportedError: not every arm has its first rewards; or the family has no
                 mixture, or there is a ridge.
         """
-        found = self._last_means("intervals").intervals(self._level(level))
-        return Intervals(found.values[0], found.low[0], found.high[0], found.level)
+        ends = self._last_means("intervals").intervals(self._level(level))
+        return Intervals(ends.values[0], ends.low[0], ends.high[0], ends.level)
 
     def difference(
         self, a: Any, b: Any, level: float | None = None, together: bool = False
@@ -214,8 +214,8 @@ class LiveState:
         """
         pair, k = confidence.pair_of(self._job.arms, a, b), len(self.names)
         pairs = k * (k - 1) // 2 if together else 1
-        found = self._last_means("difference").differences(*pair, self._level(level), pairs)
-        return Estimated(*(float(x[0, 0]) for x in (found.values, found.low, found.high)))
+        ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
+        return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
 
     @property
     def _no_intervals(self) -> str:

@@ -112,9 +112,8 @@ def half_space(grid: Grid, margin: Array, y: Array, arms: Weighed) -> Array:
         y: the directions: [Q, K].
         arms: [K, J].
     """
-    product = lambda x, of: jnp.matmul(x, of, precision="highest")  # noqa: E731
-    norm = product(y * y, 1 / arms.precision)
-    price = product((y != 0).astype(y.dtype), arms.price)
+    norm = jnp.matmul(y * y, 1 / arms.precision, precision="highest")
+    price = jnp.matmul((y != 0).astype(y.dtype), arms.price, precision="highest")
     exists = norm > 0
     precision = jnp.where(exists, 1, 0) / jnp.where(exists, norm, 1)
     return apart(grid, margin, precision, price)

@@ -20,10 +20,10 @@ from jaxelim.numerics.logarithm import log1p
 
 def whitened(features: Array, counts: Array) -> tuple[Array, Array, Array]:
     """L [d, d] of G = L L'; the eigenvalues s [d] and vectors [d, d] of L^-1 V L^-1'."""
-    product = lambda a, b: jnp.matmul(a, b, precision="highest")  # noqa: E731
-    lower = jnp.linalg.cholesky(product(features.T, features))
+    lower = jnp.linalg.cholesky(jnp.matmul(features.T, features, precision="highest"))
     arms = solve_triangular(lower, features.T, lower=True)  # [d, K]
-    s, vectors = jnp.linalg.eigh(product(arms * counts[None], arms.T))
+    design = jnp.matmul(arms * counts[None], arms.T, precision="highest")
+    s, vectors = jnp.linalg.eigh(design)
     return lower, s, vectors
 
 

@@ -108,10 +108,9 @@ def pair(grid: Grid, counts: Array, far: Array) -> Array:
         least = jnp.min(lower, (1, 2))
         kept = lower <= best[..., None, None]
         first, last = jnp.argmax(kept, -1), CELLS - 1 - jnp.argmax(kept[..., ::-1], -1)
-        take = lambda x, at: jnp.take_along_axis(x, at[..., None], -1)[..., 0]  # noqa: E731
         some = jnp.any(kept, -1)
-        new_low = take(x, jnp.where(some, first, 0))
-        new_high = jnp.where(some, take(x, last + 1), new_low)
+        new_low = _taken(x, jnp.where(some, first, 0))
+        new_high = jnp.where(some, _taken(x, last + 1), new_low)
         going = (best - least > ENOUGH * (1 + jnp.abs(best))) & (best > 0)
         keep = going[..., None]
         return i + 1, jnp.where(keep, new_low, low), jnp.where(keep, new_high, high), least, going
@@ -150,3 +149,8 @@ def pair_above(grid: Grid, counts: Array, far: Array) -> Array:
     x = jnp.stack([jnp.zeros_like(x), x, jnp.ones_like(x)])
     n, r = (jnp.broadcast_to(one[:, None], (2, *x.shape)) for one in (counts, far))
     return jnp.min(jnp.sum(log_arm(n, r * jnp.stack([1 - x, x]), grid), 0), 0)
+
+
+def _taken(x: Array, at: Array) -> Array:
+    """x [.., n] at one place of each row, `at` [..]: [..]."""
+    return jnp.take_along_axis(x, at[..., None], -1)[..., 0]

@@ -55,12 +55,9 @@ class Summary:
 
 def summarised(result: "Result") -> Summary:
     """The summary of a result; see `Result.summary`."""
-    batched = result.batched
-    shaped = lambda x: x if batched else x[None]  # noqa: E731
-    samples, stopped, correct, tests = map(
-        shaped, (result.samples, result.stopped, result.correct, result.tests_stopping)
-    )
-    rows = []
+    batched, rows = result.batched, []
+    arrays = result.samples, result.stopped, result.correct, result.tests_stopping
+    samples, stopped, correct, tests = (x if batched else x[None] for x in arrays)
     for i, s, d in np.ndindex(samples.shape[:3]):
         named = {"instance": i} if batched else {}
         named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
@@ -78,7 +75,10 @@ def _row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: n
     tau = samples[stopped].astype(float)
     n = tau.size
     sd = float(tau.std(ddof=1)) if n > 1 else math.nan
-    mean = lambda x: float(x.mean()) if n else math.nan  # noqa: E731
+
+    def mean(x: np.ndarray) -> float:
+        return float(x.mean()) if n else math.nan
+
     return {
         "runs": stopped.size,
         "cut off": stopped.size - n,
