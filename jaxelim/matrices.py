@@ -33,19 +33,19 @@ def swept(
         in_place: the flag of `jaxelim.lanes.LaneOps`, in one kernel; else None.
     """
     q = a.shape[0]
-    each = np.arange(q, dtype=np.int32)
+    places = np.arange(q, dtype=np.int32)
 
     def passed(a, first, n):
         rows = jax.lax.dynamic_slice_in_dim(a, first, n, 0)
         block = jax.lax.dynamic_slice_in_dim(rows, first, n, 1)
 
         def factors(rows, block, first):
-            columns = [rows[r] - (each == first + r).astype(a.dtype)[:, None] for r in range(n)]
+            columns = [rows[r] - (places == first + r).astype(a.dtype)[:, None] for r in range(n)]
             return [*columns, *_scaled(columns, block, rounded)]
 
         if in_place is None or n == 1:
             factor = materialize(lambda *x: jnp.stack(factors(*x)), rows, block, first)
-            pivots = (each[:, None] == each) & ((each >= first) & (each < first + n))
+            pivots = (places[:, None] == places) & ((places >= first) & (places < first + n))
             a = a - 2 * pivots.astype(a.dtype)[..., None]
         else:
             block, *factor = materialize(
@@ -61,7 +61,7 @@ def swept(
         return a
 
     if q > 1 and not loop and q <= _WIDEST_WRITTEN:
-        for first in each[: q - 1 : 2]:
+        for first in places[: q - 1 : 2]:
             a = passed(a, first, 2)
     elif q > 1:
         a = jax.lax.fori_loop(0, q // 2, lambda i, a: passed(a, (2 * i).astype(jnp.int32), 2), a)
@@ -101,17 +101,17 @@ def eliminated(a: Array, above: bool) -> Array:
             the result R is the lower triangle with R A R' = identity.
     """
     q = a.shape[0]
-    each = np.arange(q, dtype=np.int32)
+    places = np.arange(q, dtype=np.int32)
     pick = functools.partial(jax.lax.dynamic_index_in_dim, keepdims=False)
 
     def passed(j, m):
         row, column = pick(m, j, 0), pick(m, j, 1)
-        others = each != j if above else each > j
+        others = places != j if above else places > j
         return m - jnp.where(others, column / pick(row, j), 0)[:, None] * row[None]
 
     m = jnp.concatenate([a, jnp.eye(q, dtype=a.dtype)], 1)
     if q <= _WIDEST_WRITTEN:
-        for j in each:
+        for j in places:
             m = passed(j, m)
     else:
         m = jax.lax.fori_loop(np.int32(0), np.int32(q), passed, m)

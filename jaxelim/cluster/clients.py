@@ -27,7 +27,7 @@ Heartbeats come from a thread of their own, also while a block is computed.
 
 GRACE = 2.0
 """Seconds for a worker to end by itself, before its process is killed."""
-NEVER_WAIT = tuple(f"distributed.worker.memory.{one}" for one in ("target", "spill", "pause"))
+NEVER_WAIT = tuple(f"distributed.worker.memory.{name}" for name in ("target", "spill", "pause"))
 """Settings under which a worker stores its results on disk or waits for free memory.
 
 JAX frees memory late, so a worker could wait for ever.
@@ -154,10 +154,10 @@ def connect(address: str | os.PathLike[str], timeout: float = 60) -> Iterator["C
     distributed = _distributed()
     quiet = importlib.import_module("distributed.utils").silence_logging_cmgr
     file = isinstance(address, os.PathLike) or Path(address).suffix == ".json"
-    given = {"scheduler_file": str(address)} if file else {"address": address}
+    scheduler = {"scheduler_file": str(address)} if file else {"address": address}
     with quiet(logging.CRITICAL):  # errors come from here, in words
         try:
-            client = distributed.Client(**given, timeout=timeout, set_as_default=False)
+            client = distributed.Client(**scheduler, timeout=timeout, set_as_default=False)
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             raise SchedulerLost(
                 f"no scheduler answers at {address} within {timeout:g} s: {error}",

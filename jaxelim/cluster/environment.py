@@ -105,8 +105,8 @@ def set_one_device() -> None:
     devices = jax.devices()
     many = len(devices) > 1
     if many or (devices[0].platform == "cpu" and os.environ.get("NPROC") != "1"):
-        found = f"{len(devices)} devices" if many else "threads of its own"
-        raise SetupError(f"JAX has started with {found} in worker {os.getpid()} on {host()}", FRESH)
+        those = f"{len(devices)} devices" if many else "threads of its own"
+        raise SetupError(f"JAX has started with {those} in worker {os.getpid()} on {host()}", FRESH)
 
 
 def _compare(wanted: dict[str, str]) -> None:

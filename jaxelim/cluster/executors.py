@@ -85,8 +85,8 @@ class Pool:
 
     def cancel(self, futures: list[concurrent.futures.Future]) -> None:
         """Drop blocks that are not needed any more."""
-        for one in futures:
-            one.cancel()
+        for future in futures:
+            future.cancel()
 
     def close(self) -> None:
         """End the connection to this call; the executor stays."""
@@ -123,12 +123,12 @@ class Dask(Pool):
         if time.monotonic() < self._looked + BETWEEN:
             return
         try:
-            found = self._dask.sync(self._dask.scheduler.ncores, callback_timeout=PATIENCE / 6)
+            cores = self._dask.sync(self._dask.scheduler.ncores, callback_timeout=PATIENCE / 6)
         except Exception:  # closed, timed out, or no connection: `check` decides
             self._looked = time.monotonic()
             return
-        self._count, self._looked = len(found), time.monotonic()
-        if found:
+        self._count, self._looked = len(cores), time.monotonic()
+        if cores:
             self._seen = self._looked
 
     def submit(
@@ -243,8 +243,8 @@ def workers_of(executor: Any) -> int:
 
 
 def _emptied(waiting: queue.SimpleQueue) -> list:
-    found = []
+    items = []
     with contextlib.suppress(queue.Empty):
         while True:
-            found.append(waiting.get_nowait())
-    return found
+            items.append(waiting.get_nowait())
+    return items

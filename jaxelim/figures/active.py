@@ -115,7 +115,10 @@ def drawn_active(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figu
     """
     band = checks.real("band", band, low=0, high=1, open=True)
     figure, axes = single()
-    end, items = 0.0, [isinstance(one, Result) and _of_items(one) for one, *_ in drawn.values()]
+    end, items = (
+        0.0,
+        [isinstance(curve, Result) and _of_items(curve) for curve, *_ in drawn.values()],
+    )
     for name, (curve, colour, dash) in drawn.items():
         if isinstance(curve, Result):
             places = [s for s, rule in enumerate(curve.stopping) if rule.eliminates]
@@ -138,13 +141,13 @@ def drawn_active(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figu
         through = (left == left[-1]).mean(1) >= 0.98
         end = max(end, times[np.argmax(through)])
     axes.set_xlabel("samples (thousands)")
-    counted = "items" if items and all(items) else "arms"
+    counted = "items" if all(items) else "arms"
     axes.set_ylabel(f"active {counted} (mean, central {100 * band:.0f}% of runs)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * end / 1000 if end > 0 else None)
     return finished(figure)
 
 
-def _of_items(result: Result) -> bool:
-    """Whether the elimination times of a result are those of items."""
-    return result.problem.times_axes == ("item",)
+def _of_items(curve: Any) -> bool:
+    """Whether this is a result whose elimination times are those of items."""
+    return isinstance(curve, Result) and curve.problem.times_axes == ("item",)

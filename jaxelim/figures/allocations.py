@@ -43,16 +43,16 @@ def pulls_figure(
     most = checks.integer("most", most, low=1)
     band = checks.real("band", band, low=0, high=1, open=True)
     shares = {}
-    for (name, given), style in styled("pulls", pulls):
-        if isinstance(given, Result):
-            tau = tau_of(name, given)  # refuses batches and results without a run that stopped
+    for (name, entry), style in styled("pulls", pulls):
+        if isinstance(entry, Result):
+            tau = tau_of(name, entry)  # refuses batches and results without a run that stopped
             name += left_out(tau)
-            given = given.pulls[0, 0][given.stopped[0, 0]]
-        counts = checks.real_array("pulls", given, shape=(None, allocation.size))
+            entry = entry.pulls[0, 0][entry.stopped[0, 0]]
+        counts = checks.real_array("pulls", entry, shape=(None, allocation.size))
         if len(counts) == 0 or (counts < 0).any() or (counts.sum(1) == 0).any():
             raise ArgumentError(
                 "pulls",
-                given,
+                entry,
                 "at least one run, with non-negative numbers of pulls and at least one each",
             )
         shares[name] = counts / counts.sum(1, keepdims=True), style
@@ -85,39 +85,39 @@ def pulls_figure(
     return finished(figure)
 
 
-def allocation_figure(found: Complexity, name: str | None = None) -> Figure:
+def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
     """Draw w* by arm and H_p at w* by piece, both sorted; pieces on the line H* are critical.
 
     Args:
-        found: of one instance, the result of `complexity`.
+        solved: of one instance, the result of `complexity`.
         name: of the instance, for the title; None: left out.
     """
     figure = Drawing(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    order = np.argsort(-found.allocation, kind="stable")[:20]
-    left.bar(np.arange(order.size), found.allocation[order], color=STYLES[0][0])
+    order = np.argsort(-solved.allocation, kind="stable")[:20]
+    left.bar(np.arange(order.size), solved.allocation[order], color=STYLES[0][0])
     left.set_xticks(np.arange(order.size), [str(k) for k in order], fontsize=7)
-    rest = found.allocation.size - order.size
-    others = f" ({rest} more share {1 - found.allocation[order].sum():.1%})" if rest else ""
+    rest = solved.allocation.size - order.size
+    others = f" ({rest} more share {1 - solved.allocation[order].sum():.1%})" if rest else ""
     left.set_xlabel("arm, by falling weight" + others)
     left.set_ylabel("w*, share of the pulls")
-    information = np.sort(found.information[np.isfinite(found.information)])
+    information = np.sort(solved.information[np.isfinite(solved.information)])
     right.semilogy(
         np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*"
     )
     right.axhline(
-        float(found.value),
+        float(solved.value),
         color="0.3",
         linewidth=1,
         linestyle="--",
-        label=f"H* = {float(found.value):.4g}",
+        label=f"H* = {float(solved.value):.4g}",
     )
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_xlabel("piece, by rising information")
     right.set_ylabel("H_p (per sample)")
     right.legend(frameon=False)
     where = "" if name is None else f" on {name}"
-    title = f"optimal allocation{where}, duality gap {float(found.gap):.0e}"
+    title = f"optimal allocation{where}, duality gap {float(solved.gap):.0e}"
     figure.suptitle(title, fontsize=10, parse_math=False)
     return figure
 

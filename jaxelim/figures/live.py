@@ -42,7 +42,7 @@ def live_figure(
     blue, orange = STYLES[0][0], STYLES[1][0]
     places = np.arange(len(pieces))
     lengths = np.where(np.isfinite(values), values, 0)
-    left.barh(places, lengths, color=[blue if one else GREY for one in active])
+    left.barh(places, lengths, color=np.where(active, blue, GREY).tolist())
     name = "beta" if words == "LLR" else "level"
     left.axvline(level, color=orange, linestyle="--", label=f"{name} = {level:.3g}")
     left.set_yticks(places, pieces)

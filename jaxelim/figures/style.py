@@ -134,13 +134,13 @@ def finished(figure: Figure, note: str | None = None) -> Figure:
     return figure
 
 
-def styled(name: str, given: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
+def styled(name: str, entries: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
     """Pairs of the (key, value) of a mapping and a (colour, dash); 36 differ."""
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(entries, Mapping) or not entries:
         raise ArgumentError(
-            name, given, "a mapping from names to what is drawn, with at least one entry"
+            name, entries, "a mapping from names to what is drawn, with at least one entry"
         )
     colours, dashes = zip(*STYLES, strict=True)
     n = len(STYLES)  # each round over the colours has other dashes
-    pairs = [(colours[i % n], dashes[(i + i // n) % n]) for i in range(len(given))]
-    return zip(given.items(), pairs, strict=True)
+    pairs = [(colours[i % n], dashes[(i + i // n) % n]) for i in range(len(entries))]
+    return zip(entries.items(), pairs, strict=True)

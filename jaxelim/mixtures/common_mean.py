@@ -56,7 +56,7 @@ class Tangent:
 
     def where(self, new: Array, other: "Tangent") -> "Tangent":
         """The other tangent where `new` holds."""
-        return jax.tree.map(lambda one, x: jnp.where(new, x, one), self, other)
+        return jax.tree.map(lambda old, x: jnp.where(new, x, old), self, other)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Boundary:
 
         One tangent alone is followed to the end of the range.
         """
-        (x, by_x), (y, by_y) = (self.coordinate(one.at, of_b) for one in (left, right))
+        (x, by_x), (y, by_y) = (self.coordinate(side.at, of_b) for side in (left, right))
         falls, rises = left.slope * by_x, right.slope * by_y
         fall, rise = falls * (y - x), rises * (y - x)
         total = fall - rise
@@ -134,8 +134,8 @@ class Boundary:
         meet = left.value + fall * jnp.clip(jnp.where(total < 0, share, 0), 0, 1)
         from_left = _followed(left.value, falls, self.end(True, of_b) - x)
         from_right = _followed(right.value, rises, self.end(False, of_b) - y)
-        one = jnp.where(left.known, from_left, jnp.where(right.known, from_right, -jnp.inf))
-        return jnp.where(left.known & right.known, jnp.minimum(meet, left.value), one)
+        alone = jnp.where(left.known, from_left, jnp.where(right.known, from_right, -jnp.inf))
+        return jnp.where(left.known & right.known, jnp.minimum(meet, left.value), alone)
 
     def bound(self, left: Tangent, right: Tangent) -> Array:
         """The lower bound over the whole piece: [Q]; -inf where the boundary may not bind."""
@@ -158,10 +158,10 @@ def once(f: Callable[[Array], Tree], x: Array) -> Tree:
     is 0 unless an entry is NaN.
     """
     shapes = jax.eval_shape(f, x)
-    empty = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+    empty = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     start = jnp.any(x != x).astype(jnp.int32) - 1
-    _, found = jax.lax.while_loop(lambda c: c[0] < 0, lambda c: (c[0] + 1, f(x)), (start, empty))
-    return found
+    _, state = jax.lax.while_loop(lambda c: c[0] < 0, lambda c: (c[0] + 1, f(x)), (start, empty))
+    return state
 
 
 def measured(
@@ -184,7 +184,7 @@ def measured(
     weights = jnp.exp(total - most)
     mass = jnp.sum(weights, -1)
     value = most[..., 0] + log(mass / size)
-    by_a, by_b = (jnp.sum(weights * one, -1) / mass for one in (first[0], first[1]))
+    by_a, by_b = (jnp.sum(weights * slope, -1) / mass for slope in (first[0], first[1]))
     off = first[0] + first[1] - (by_a + by_b)[..., None]
     curve = jnp.sum(weights * (second[0] + second[1] + off * off), -1) / mass
     return Tangent(u, value, by_a, by_b, jnp.isfinite(value) & jnp.isfinite(by_a + by_b)), curve
@@ -270,5 +270,5 @@ def infimum(
 
     carry = jnp.int32(0), start, unknown(low), unknown(high), needed
     _, _, left, right, _ = jax.lax.while_loop(unfinished, body, carry)
-    found = boundary.lower(left, right, False) if equal else boundary.bound(left, right)
-    return jnp.where(needed & ~jnp.isnan(found), found, -jnp.inf)
+    least = boundary.lower(left, right, False) if equal else boundary.bound(left, right)
+    return jnp.where(needed & ~jnp.isnan(least), least, -jnp.inf)

@@ -74,7 +74,7 @@ def weighed(grid: Grid, counts: Array, means: Array, costs: Array | float, unit:
         price = log1p(n / strength) / 2
         costs = costs if isinstance(costs, float | int) else costs[..., None]
         return Weighed(precision / costs, price)
-    centre, spread = (one / unit for one in grid.prior)
+    centre, spread = (number / unit for number in grid.prior)
     strength = costs / spread**2
     off = means - centre
     price = log1p(counts / strength) / 2

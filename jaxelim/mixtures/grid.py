@@ -62,15 +62,15 @@ class Grid:
     def over(self, *x: Array) -> tuple[Array, ...]:
         """The strengths [1, .., J], then each of x [..] as [.., 1]: to broadcast to [.., J]."""
         strengths = np.reshape(self.strengths, (1,) * x[0].ndim + (-1,))
-        return jnp.asarray(strengths, x[0].dtype), *(one[..., None] for one in x)
+        return jnp.asarray(strengths, x[0].dtype), *(values[..., None] for values in x)
 
     def spread(self, *x: Array) -> tuple[Array, ...]:
         """The strengths, then each of x [..], all repeated to [.., J]; strengths 0 for a prior."""
         strengths = (0.0,) if self.prior is not None else self.strengths
         shape = (*x[0].shape, self.size)
         strengths = np.broadcast_to(np.asarray(strengths), shape)
-        each = (jnp.broadcast_to(one[..., None], shape) for one in x)
-        return jnp.asarray(strengths, x[0].dtype), *each
+        spread = (jnp.broadcast_to(values[..., None], shape) for values in x)
+        return jnp.asarray(strengths, x[0].dtype), *spread
 
     def log_mean_exp(self, values: Array) -> Array:
         """log sum_j exp(values_j)/J: [.., J] -> [..]."""
@@ -81,11 +81,11 @@ class Grid:
         return most + log(total) - math.log(self.size)
 
 
-def _numbers(name: str, given: Any, allowed: str) -> tuple[float, ...]:
+def _numbers(name: str, values: Any, allowed: str) -> tuple[float, ...]:
     """The finite numbers of a list or tuple."""
-    if not isinstance(given, list | tuple | np.ndarray):
-        raise ArgumentError(name, given, allowed)
+    if not isinstance(values, list | tuple | np.ndarray):
+        raise ArgumentError(name, values, allowed)
     try:
-        return tuple(real(name, one) for one in given)
+        return tuple(real(name, value) for value in values)
     except ArgumentError:
-        raise ArgumentError(name, given, allowed) from None
+        raise ArgumentError(name, values, allowed) from None

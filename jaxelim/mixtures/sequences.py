@@ -46,8 +46,8 @@ def interval(
     own = () if variances is None else (variances,)
 
     def value(at: Array) -> Array:
-        found = grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
-        return jnp.where(jnp.isnan(found), jnp.inf, found)  # so only at the ends of the range
+        log_m = grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
+        return jnp.where(jnp.isnan(log_m), jnp.inf, log_m)  # so only at the ends of the range
 
     low, high = getattr(family, "low", -np.inf), getattr(family, "high", np.inf)
     inside = jnp.clip(means, _first(low), _last(high))
@@ -119,8 +119,8 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
         return grid.log_mean_exp((r * r / 2)[..., None] * precision - price) < log_level
 
     zero = jnp.zeros_like(price[..., 0])
-    found = crossing(below, zero, jnp.full_like(zero, _FAR))
-    return jnp.where(found >= _FAR, jnp.inf, found)
+    reach = crossing(below, zero, jnp.full_like(zero, _FAR))
+    return jnp.where(reach >= _FAR, jnp.inf, reach)
 
 
 def crossings(below: Callable[[Array], Array], inside: Array, low: Array, high: Array) -> Pair:

@@ -78,7 +78,9 @@ def pair(grid: Grid, counts: Array, far: Array) -> Array:
 
     def parts(x: Array) -> Array:
         """log M_a and log M_b at x [Q, 2, n]: [2, Q, 2, n]."""
-        n, r = (jnp.broadcast_to(one[..., None, None], (2, *x.shape)) for one in (counts, far))
+        n, r = (
+            jnp.broadcast_to(values[..., None, None], (2, *x.shape)) for values in (counts, far)
+        )
         return log_arm(n, r * jnp.stack([1 - x, x]), grid)
 
     def bounds(x: Array) -> tuple[Array, Array]:
@@ -147,7 +149,7 @@ def pair_above(grid: Grid, counts: Array, far: Array) -> Array:
     weight = counts * far * far
     x = weight[0] / (weight[0] + weight[1])
     x = jnp.stack([jnp.zeros_like(x), x, jnp.ones_like(x)])
-    n, r = (jnp.broadcast_to(one[:, None], (2, *x.shape)) for one in (counts, far))
+    n, r = (jnp.broadcast_to(values[:, None], (2, *x.shape)) for values in (counts, far))
     return jnp.min(jnp.sum(log_arm(n, r * jnp.stack([1 - x, x]), grid), 0), 0)
 
 

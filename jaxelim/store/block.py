@@ -172,7 +172,7 @@ class Entry:
     @staticmethod
     def of(path: Path) -> "Entry | None":
         """Parse a path; None for a file that is no block."""
-        found = _NAME.fullmatch(path.name)
-        return found and Entry(
-            path, found["slug"], found["digest"], int(found["first"]), int(found["last"])
+        name = _NAME.fullmatch(path.name)
+        return name and Entry(
+            path, name["slug"], name["digest"], int(name["first"]), int(name["last"])
         )

@@ -167,11 +167,11 @@ class Store:
         Raises:
             ConflictError: two blocks disagree on a run.
         """
-        found: dict[tuple[str, str], list[Entry]] = {}
+        cells: dict[tuple[str, str], list[Entry]] = {}
         for entry in self.entries():
-            found.setdefault((entry.slug, entry.digest), []).append(entry)
+            cells.setdefault((entry.slug, entry.digest), []).append(entry)
         stored = []
-        for (of_cell, _), entries in found.items():
+        for (of_cell, _), entries in cells.items():
             held = _held(entries)
             if held.blocks or held.damaged:
                 stored.append(Stored(held.blocks[0].name if held.blocks else of_cell, held))

@@ -71,9 +71,9 @@ class Stored:
         )
         for label, of_instance in lead:
             for (s, stopping), (k, delta) in observers:
-                one = of_instance.isel(stopping=s, delta=k)
-                stopped = one["stopped"].values
-                tau = one["samples"].values[stopped].astype(float)
+                runs = of_instance.isel(stopping=s, delta=k)
+                stopped = runs["stopped"].values
+                tau = runs["samples"].values[stopped].astype(float)
                 rows.append(
                     {
                         **shared,
@@ -83,7 +83,7 @@ class Stored:
                         "cut off": int((~stopped).sum()),
                         "mean tau": float(tau.mean()) if tau.size else float("nan"),
                         "sd": float(tau.std(ddof=1)) if tau.size > 1 else float("nan"),
-                        "wrong": f"{int((~one['correct'].values[stopped]).sum())}/{tau.size}",
+                        "wrong": f"{int((~runs['correct'].values[stopped]).sum())}/{tau.size}",
                     }
                 )
         return rows

@@ -33,14 +33,14 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
         ConflictError: one cell name belongs to different settings, or blocks of the
             same settings disagree on a run.
     """
-    given, target = [Store(one) for one in sources], Store(output)
-    if not given:
+    stores, target = [Store(source) for source in sources], Store(output)
+    if not stores:
         raise ArgumentError("sources", list(sources), "at least one folder")
-    for store in given:
+    for store in stores:
         if not store.exists():
             raise StoreError(store.directory, "is no store: there is no folder 'blocks' in it")
     damaged, blocks = [], []
-    for store in [target, *given]:
+    for store in [target, *stores]:
         for entry in store.entries():
             try:
                 blocks.append((store, Block.read(entry.path)))

@@ -36,23 +36,19 @@ def parsed(contents: bytes) -> tuple[xr.Dataset, dict]:
     variables: dict[str, Any] = {}
     with h5py.File(io.BytesIO(contents), "r") as file:
         attributes = dict(file.attrs)
-        for name, found in file.items():
-            own = found.attrs
-            scale = own.get("CLASS") == b"DIMENSION_SCALE"
-            if scale and bytes(own.get("NAME", b"")).startswith(
-                b"This is a netCDF dimension but not"
-            ):
-                continue
-            dims = (
-                (name,) if scale else tuple(axis[0].name.removeprefix("/") for axis in found.dims)
-            )
-            values = (
-                found.asstr()[()].astype(str) if h5py.check_string_dtype(found.dtype) else found[()]
-            )
+        for name, variable in file.items():
+            own = variable.attrs
+            dims = tuple(axis[0].name.removeprefix("/") for axis in variable.dims if len(axis))
+            if own.get("CLASS") == b"DIMENSION_SCALE":
+                if bytes(own.get("NAME", b"")).startswith(b"This is a netCDF dimension but not"):
+                    continue
+                dims = (name,)
+            text = h5py.check_string_dtype(variable.dtype)
+            values = variable.asstr()[()].astype(str) if text else variable[()]
             if own.get("dtype") == "bool":
                 values = values.astype(bool)
             variables[name] = (dims, values, {"units": own["units"]} if "units" in own else {})
-    coordinates = {name: one for name, one in variables.items() if one[0] == (name,)}
+    coordinates = {name: x for name, x in variables.items() if x[0] == (name,)}
     return xr.Dataset(
         {k: v for k, v in variables.items() if k not in coordinates}, coordinates
     ), attributes

@@ -133,7 +133,7 @@ class Mixture(PieceThreshold):
         if not getattr(elimination, "shared", True):
             allowed = "SelectiveElimination() or FullElimination(); or threshold=Heuristic()"
             raise UnsupportedError("elimination", elimination, allowed)
-        if any(one.name == "native" for one in call["stopping"]):
+        if any(stop.name == "native" for stop in call["stopping"]):
             self._check_native(family, rule, call["stopping"])
         caution = rule.caution(instance, self)
         if caution is not None:
@@ -155,7 +155,7 @@ class Mixture(PieceThreshold):
             allowed = f"one such as Heuristic(): the native test of {name} compares beta itself"
             raise UnsupportedError("threshold", self, allowed)
         if family.name not in _KNOWN_VARIANCE:
-            others = [one for one in rule.traits.stopping if one != "native"]
+            others = [stop for stop in rule.traits.stopping if stop != "native"]
             other = "LLR()" if others else "the rule ChernoffRacing('llr')"
             allowed = f"{other}, as native tests of intervals are proven for Gaussian rewards alone"
             allowed += "; or threshold=Heuristic()"

@@ -92,19 +92,19 @@ def bound(
         raise ArgumentError("threshold", threshold, allowed, f"{name} does not define it")
     allowed += ", whose bound(instance, problem, **call) returns one"
     try:
-        found = threshold.bound(instance, problem, **call)
+        bounded = threshold.bound(instance, problem, **call)
     except ArgumentError:
         raise
     except Exception as error:
         note = f"bound raised {in_words(error)}"
         raise ArgumentError("threshold", threshold, allowed, note) from error
-    if not isinstance(found, PieceThreshold):
-        raise ArgumentError("threshold", threshold, allowed, f"bound returned {found!r}")
+    if not isinstance(bounded, PieceThreshold):
+        raise ArgumentError("threshold", threshold, allowed, f"bound returned {bounded!r}")
     stopping, rule = call["stopping"], call["rule"]
-    native = any(one.name == "native" for one in stopping)
+    native = any(stop.name == "native" for stop in stopping)
     if native and rule.native_test() != "refuted pairs":
-        if type(found).arm_levels is PieceThreshold.arm_levels:
+        if type(bounded).arm_levels is PieceThreshold.arm_levels:
             other = "LLR()" if "llr" in rule.traits.stopping else "LLR(), with another rule"
             allowed = f"{other}: the native test of {type(rule).__name__} reads levels of arms, and"
             raise UnsupportedError("stopping", stopping, f"{allowed} {name} has no arm_levels")
-    return found
+    return bounded

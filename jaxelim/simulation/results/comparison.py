@@ -267,9 +267,9 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     student = {True: "Student's intervals of the pairs", False: "Welch's intervals"}
     exact = {True: "McNemar's exact test", False: "Fisher's exact test"}
     notes.append(
-        f"Differences: {' or '.join(student[one] for one in sorted(pairs, reverse=True))}. "
+        f"Differences: {' or '.join(student[kind] for kind in sorted(pairs, reverse=True))}. "
         "Ratios: Fieller's intervals. Errors: Clopper and Pearson's intervals, "
-        f"{' or '.join(exact[one] for one in sorted(pairs, reverse=True))}. "
+        f"{' or '.join(exact[kind] for kind in sorted(pairs, reverse=True))}. "
         "No level is corrected for the number of rows."
     )
     return notes

@@ -76,12 +76,12 @@ class MeansOfRuns:
         if self._linear:
             return self._along(self.means, self.arms.arms, level)
         log_level = math.log(self.arms.K / (1 - level))
-        given = self.counts, self.means, self.variances
+        rows = self.counts, self.means, self.variances
 
-        def ends(*rows: Any) -> sequences.Pair:
-            return _intervals(self.family, self.grid, *rows, log_level)
+        def ends(*part: Any) -> sequences.Pair:
+            return _intervals(self.family, self.grid, *part, log_level)
 
-        return self._in_units(self.means, ends, given, level)
+        return self._in_units(self.means, ends, rows, level)
 
     def differences(self, a: np.ndarray, b: np.ndarray, level: float, pairs: int) -> Intervals:
         """Intervals of mean(a) - mean(b) of pairs of arms: [N, P].
@@ -95,12 +95,12 @@ class MeansOfRuns:
         if self._linear:
             return self._along(values, self.arms.arms[a] - self.arms.arms[b], level)
         log_level = math.log(pairs / (1 - level))
-        given = self.counts, self.means, self.variances
+        rows = self.counts, self.means, self.variances
 
-        def ends(*rows: Any) -> sequences.Pair:
-            return _differences(self.family, self.grid, *rows, a, b, log_level)
+        def ends(*part: Any) -> sequences.Pair:
+            return _differences(self.family, self.grid, *part, a, b, log_level)
 
-        return self._in_units(values, ends, given, level)
+        return self._in_units(values, ends, rows, level)
 
     @property
     def _linear(self) -> bool:
