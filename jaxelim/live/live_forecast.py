@@ -150,8 +150,8 @@ def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue)
     bare = dataclasses.replace(varying(moment.lane), log_e=None, log_e_at=None)
     lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
     own: Any = dict(
-        item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32), run=lanes,
-        row=np.zeros_like(lanes), done=lanes >= queue.length,
+        item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32),
+        run=lanes, row=np.zeros_like(lanes), done=lanes >= queue.length,
         prepared=jax.tree.map(lambda x: x[0], job.inputs.prepared),
     )  # fmt: skip
     lane = dataclasses.replace(lane, **own)
