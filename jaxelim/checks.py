@@ -129,7 +129,7 @@ def integer(name: str, value: Any, *, low: int | None = None, high: int | None =
     return number
 
 
-def refuse_off_simplex(name: str, given: Any, weights: np.ndarray) -> None:
+def refuse_off_simplex(name: str, value: Any, weights: np.ndarray) -> None:
     """Refuse weights, [.., K], that are negative or do not sum to 1, both within 1e-9.
 
     Raises:
@@ -137,11 +137,11 @@ def refuse_off_simplex(name: str, given: Any, weights: np.ndarray) -> None:
     """
     allowed = "non-negative numbers that sum to 1, to within 1e-9"
     if weights.size == 0:
-        raise ArgumentError(name, given, allowed)
+        raise ArgumentError(name, value, allowed)
     off = np.abs(weights.sum(axis=-1) - 1).max()
     if weights.min() < -1e-9 or off > 1e-9:
         note = f"the smallest weight is {weights.min():.3g}, the sum is off by {off:.3g}"
-        raise ArgumentError(name, given, allowed, note)
+        raise ArgumentError(name, value, allowed, note)
 
 
 def deltas(value: Any) -> np.ndarray:
@@ -216,7 +216,7 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     """
     known = tuple(known)
     if not isinstance(value, str):
-        raise ArgumentError(name, value, ", ".join(repr(one) for one in known))
+        raise ArgumentError(name, value, ", ".join(repr(option) for option in known))
     if value not in known:
         raise UnknownNameError(name, value, known)
     return value
@@ -239,7 +239,7 @@ def _holds_bool(value: Any, depth: int = 0) -> bool:
     """Whether nested lists hold a bool: NumPy reads [True, 0.5] as [1.0, 0.5]."""
     # A list may contain itself; NumPy refuses lists deeper than 64.
     if isinstance(value, list | tuple):
-        return depth < 64 and any(_holds_bool(one, depth + 1) for one in value)
+        return depth < 64 and any(_holds_bool(entry, depth + 1) for entry in value)
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
@@ -284,10 +284,10 @@ def wrong_answers(problem: Any, arms: int) -> int | None:
     """
     allowed = "a problem whose wrong_answers(arms) returns an integer >= 1, or None"
     try:
-        found = problem.wrong_answers(arms)
-        return None if found is None else integer("problem", found, low=1)
+        number = problem.wrong_answers(arms)
+        return None if number is None else integer("problem", number, low=1)
     except ArgumentError:
-        note = f"it returned {found!r}"
+        note = f"it returned {number!r}"
         raise ArgumentError("problem", problem, allowed, note) from None
     except Exception as error:
         note = f"wrong_answers raised {in_words(error)}"

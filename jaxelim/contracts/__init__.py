@@ -85,8 +85,8 @@ class Problem:
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host: directions [P, d] and offsets [P] of the pieces of theta's answer."""
         with scope.engine():
-            given = jnp.asarray(arms @ theta), jnp.asarray(theta), self.constants()
-            seen = Estimate(LaneOps(), *given)
+            truth = jnp.asarray(arms @ theta), jnp.asarray(theta), self.constants()
+            seen = Estimate(LaneOps(), *truth)
             return self.shape(seen, self.answer(seen)).half_spaces(arms)
 
     def wrong_answers(self, arms: int) -> int | None:

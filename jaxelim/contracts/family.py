@@ -63,10 +63,10 @@ class Family:
         A class that draws otherwise than its base must have divergences of its own, or
         state its law.
         """
-        order = [vars(one) for one in type(self).__mro__]
+        order = [vars(base) for base in type(self).__mro__]
 
         def place(name: str) -> int:
-            return next((i for i, one in enumerate(order) if name in one), len(order))
+            return next((i for i, base in enumerate(order) if name in base), len(order))
 
         if place("draw") < min(place("law"), place("divergence")):
             return f"{type(self).__name__} draws otherwise than its base, and states no law"

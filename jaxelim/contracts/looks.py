@@ -66,10 +66,10 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
     """
     gate = _test(seen).gate(level, seen)
 
-    def more(found: Array, arms) -> Array:
+    def more(refuted: Array, arms) -> Array:
         for _, row in seen.family.refuted_pairs(seen, arms, gate):
-            found = found | row
-        return found
+            refuted = refuted | row
+        return refuted
 
     n = _candidates(seen)
     none = jnp.zeros((n, *seen.means.shape[1:]), bool)
@@ -88,8 +88,8 @@ def refuted_pair(seen: "Snapshot", level: Array, i: Array, k: Array, asks: Array
         i, k: [] int32.
         asks: [] bool, the runs that look at this t, whatever `look_time` says.
     """
-    each = jnp.arange(_candidates(seen), dtype=jnp.int32)
-    place = each.reshape((-1,) + (1,) * k.ndim) == k
+    arms = jnp.arange(_candidates(seen), dtype=jnp.int32)
+    place = arms.reshape((-1,) + (1,) * k.ndim) == k
     llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=_row(seen, i, place, 1))
     wanted = asks & (llr > _test(seen).gate(level, seen))
     if seen.live is not None:
@@ -126,7 +126,7 @@ def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
 
 def of_answer(seen: "Snapshot", wanted: Array) -> Array:
     """log e of the answer's pieces now, -inf of the runs that are not `wanted`: [Q]."""
-    return _log_e(seen, wanted, lambda one: _test(one).log_e(one))
+    return _log_e(seen, wanted, lambda alone: _test(alone).log_e(alone))
 
 
 def none_so_far(seen: "Snapshot") -> Array:
@@ -157,15 +157,15 @@ def _candidates(seen: "Snapshot") -> int:
     return (seen.shape.exists if of_items else seen.means).shape[0]
 
 
-def _of_sides(one: "Snapshot") -> Array:
+def _of_sides(alone: "Snapshot") -> Array:
     """log e of both pieces of every arm of one run: [K, 2]."""
-    shape = Levels.of(one.shape)
+    shape = Levels.of(alone.shape)
     sides = []
     for above in (False, True):
         side = dataclasses.replace(
             shape, above=jnp.full_like(shape.above, above), exists=jnp.ones_like(shape.exists)
         )
-        sides.append(_test(one).log_e(dataclasses.replace(one, shape=side)))
+        sides.append(_test(alone).log_e(dataclasses.replace(alone, shape=side)))
     return jnp.stack(sides, 1)
 
 
@@ -175,24 +175,24 @@ def _may_look(seen: "Snapshot") -> Array:
     return now if seen.live is None else now & seen.live
 
 
-def _any_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
-    return _of_answer(one, lambda above: jnp.any(among & (above > level)))
+def _any_of_answer(alone: "Snapshot", level: Array, among: Array) -> Array:
+    return _of_answer(alone, lambda above: jnp.any(among & (above > level)))
 
 
-def _least_of_answer(one: "Snapshot", level: Array, among: Array) -> Array:
+def _least_of_answer(alone: "Snapshot", level: Array, among: Array) -> Array:
     """The least log e of the answer's pieces `among` [Q] of one run, -inf below the level: []."""
-    log_e = _of_answer(one, lambda above: jnp.all(~among | (above > level)))
+    log_e = _of_answer(alone, lambda above: jnp.all(~among | (above > level)))
     return jnp.min(jnp.where(among, log_e, jnp.inf))
 
 
-def _of_answer(one: "Snapshot", passes: Callable[[Array], Array]) -> Array:
+def _of_answer(alone: "Snapshot", passes: Callable[[Array], Array]) -> Array:
     """log e of the answer's pieces of one run, or -inf where their upper bounds do not pass."""
-    test = _test(one)
-    above = test.log_e_above(one)
+    test = _test(alone)
+    above = test.log_e_above(alone)
     if above is None:
-        return test.log_e(one)
+        return test.log_e(alone)
     none = jnp.full_like(above, -jnp.inf)
-    return jax.lax.cond(passes(above), lambda: test.log_e(one), lambda: none)
+    return jax.lax.cond(passes(above), lambda: test.log_e(alone), lambda: none)
 
 
 def _row(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
@@ -204,17 +204,17 @@ def _row(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
     return Rows(i, exists, count)
 
 
-def _of_pairs(one: "Snapshot") -> Array:
+def _of_pairs(alone: "Snapshot") -> Array:
     """log e of all ordered pairs of arms, or of items, of one run: [i, k]."""
-    n = _candidates(one)
-    each = jnp.arange(n, dtype=jnp.int32)
+    n = _candidates(alone)
+    arms = jnp.arange(n, dtype=jnp.int32)
 
     def of(i: Array) -> Array:
-        shape = _row(one, i, each != i, n - 1)
-        log_e = _test(one).log_e(dataclasses.replace(one, shape=shape))
-        return jnp.where(each != i, log_e, -jnp.inf)
+        shape = _row(alone, i, arms != i, n - 1)
+        log_e = _test(alone).log_e(dataclasses.replace(alone, shape=shape))
+        return jnp.where(arms != i, log_e, -jnp.inf)
 
-    return jax.vmap(of)(each)
+    return jax.vmap(of)(arms)
 
 
 def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Array) -> Array:
@@ -233,38 +233,38 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
     size = max(1, lanes // GROUP)
     features = seen.space.features if several else None
     own = features, seen.stats.of_one_run(), seen.answer, seen.shape, *more
-    one = _alone(seen)
+    alone = _alone(seen)
 
     def at(features, stats, answer, shape, *more) -> Array:
-        space = one.space
+        space = alone.space
         if features is not None:
             space = dataclasses.replace(space, features=features)
-        given = dict(space=space, stats=stats, answer=answer, shape=shape)
-        return f(dataclasses.replace(one, **given), *more)
+        parts = dict(space=space, stats=stats, answer=answer, shape=shape)
+        return f(dataclasses.replace(alone, **parts), *more)
 
     shape = jax.eval_shape(lambda own: jax.vmap(at, -1, -1)(*own), own)
     none = jnp.full(shape.shape, -jnp.inf, shape.dtype)
-    each = jnp.arange(lanes, dtype=jnp.int32)
+    index = jnp.arange(lanes, dtype=jnp.int32)
 
     def look_at_one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        left, found = carry
+        left, looked = carry
         lane = jax.lax.argmax(left, 0, jnp.int32)
         of_lane = jax.tree.map(
             lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False), own
         )
         log_e = at(*of_lane)
-        found = jax.lax.dynamic_update_index_in_dim(found, log_e, lane, found.ndim - 1)
-        return left & (each != lane), found
+        looked = jax.lax.dynamic_update_index_in_dim(looked, log_e, lane, looked.ndim - 1)
+        return left & (index != lane), looked
 
     def look_at_several(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        left, found = carry
+        left, looked = carry
         place = jnp.cumsum(left.astype(jnp.int32)) - 1
         taken = left & (place < size)
         order = jnp.argsort(~left, stable=True).astype(jnp.int32)[:size]
         few = jax.tree.map(lambda x: x[..., order], own)
         log_e = jax.vmap(at, -1, -1)(*few)
         now = log_e[..., jnp.clip(place, 0, size - 1)]
-        return left & ~taken, jnp.where(taken, now, found)
+        return left & ~taken, jnp.where(taken, now, looked)
 
     look = look_at_one if size == 1 else look_at_several
 

@@ -89,34 +89,34 @@ class Call:
     @property
     def endings(self) -> tuple[str, ...]:
         """What may end a run: of `REFUTING`, or sentences why proofs do not cover a test."""
-        found, rule = [], self.rule
+        tests, rule = [], self.rule
         native = self.stopping.name == "native"
         if not native:
             kind = type(self.stopping)
             known = _stated(kind, "name", ("start", "update", "observe", "answer"))
             name = self.stopping.name
             other = f"no proof of the stopping rule {name!r} is known"
-            found.append(name if known and name in (LLR, SELECTIVE, FULL) else other)
+            tests.append(name if known and name in (LLR, SELECTIVE, FULL) else other)
         if native or rule.traits.always_native:
             methods = ("init", "fast", "choose", "native")
             known = _stated(type(rule), "native_test", methods)
             other = f"no proof of the native test of {type(rule).__name__} is known"
             if rule.traits.elimination and not getattr(self.elimination, "shared", True):
                 known, other = False, "its native test passes over what the resets eliminated"
-            found.append(rule.native_test() or other if known else other)
-        return tuple(found)
+            tests.append(rule.native_test() or other if known else other)
+        return tuple(tests)
 
     def uncovered(self, endings: Sequence[str], what: str) -> str:
         """Why a proof of these endings does not cover the call; empty where it does.
 
         `what`: the endings of the proof, in words.
         """
-        for one in self.endings:
-            if one not in endings and one in (LLR, SELECTIVE, FULL):
+        for ending in self.endings:
+            if ending not in endings and ending in (LLR, SELECTIVE, FULL):
                 return f"it is proven for {what}"
-            if one not in endings:
+            if ending not in endings:
                 native = f"it is proven for {what}, and a native test may end these runs"
-                return native if one in REFUTING else one
+                return native if ending in REFUTING else ending
         return ""
 
 
@@ -128,9 +128,9 @@ _PIECES = ("answer", "shape", "pieces", "plain_pieces", "public", "correct")
 
 def _stated(kind: type, attribute: str, methods: Sequence[str]) -> bool:
     """Whether no method was overridden after the class that states the attribute."""
-    order = [vars(one) for one in kind.__mro__]
-    stated = next((i for i, one in enumerate(order) if attribute in one), len(order))
-    return not any(name in one for one in order[:stated] for name in methods)
+    order = [vars(base) for base in kind.__mro__]
+    stated = next((i for i, base in enumerate(order) if attribute in base), len(order))
+    return not any(name in base for base in order[:stated] for name in methods)
 
 
 def proof_of(threshold: Any, call: Call) -> bool | str:
@@ -148,12 +148,12 @@ def proof_of(threshold: Any, call: Call) -> bool | str:
         return f"{type(threshold).__name__} changes what its base has proven"
     allowed = "a threshold whose proof(call) returns True, or the reason why not as a string"
     try:
-        found = proof(call)
+        verdict = proof(call)
     except UnsupportedError:
         raise
     except Exception as error:
         note = f"its proof raised {in_words(error)}"
         raise ArgumentError("threshold", threshold, allowed, note) from error
-    if found is not True and not (isinstance(found, str) and found.strip()):
-        raise ArgumentError("threshold", threshold, allowed, f"it returned {found!r}")
-    return found
+    if verdict is not True and not (isinstance(verdict, str) and verdict.strip()):
+        raise ArgumentError("threshold", threshold, allowed, f"it returned {verdict!r}")
+    return verdict

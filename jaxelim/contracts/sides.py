@@ -75,7 +75,7 @@ class Sides(Shape):
 
     def placed(self, of_first: Array, of_second: Array, arms: int) -> Array:
         """Numbers [Q] at the two arms of each piece, or at the one of a level: [K, Q]."""
-        each = np.arange(arms, dtype=np.int32)[:, None]
-        first = jnp.where(each == self.first[None], of_first[None], 0)
-        other = (each == self.second[None]) & (self.sign == 0)[None]
+        index = np.arange(arms, dtype=np.int32)[:, None]
+        first = jnp.where(index == self.first[None], of_first[None], 0)
+        other = (index == self.second[None]) & (self.sign == 0)[None]
         return jnp.where(other, of_second[None], first)

@@ -71,7 +71,7 @@ class Bernoulli(OneParameter):
         """
         rest = 1 - y
         if prior is not None:
-            a, b = (jnp.full_like(n, one) for one in prior)
+            a, b = (jnp.full_like(n, number) for number in prior)
             c = a + b
             off = n * (m - y) + (a - c * y)
         else:

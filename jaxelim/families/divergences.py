@@ -116,7 +116,7 @@ def _itakura_jvp(of, toward):
     x, y, difference = of
     inside = (x > 0) & (y > 0)
     r = jnp.where(inside, difference, 0) / jnp.where(inside, y, 1)
-    by_x, by_y = (r / jnp.where(inside, one, 1) for one in (x, y))
+    by_x, by_y = (r / jnp.where(inside, mean, 1) for mean in (x, y))
     return _itakura(*of), by_x * toward[0] - by_y * toward[1]
 
 

@@ -68,9 +68,9 @@ def gamma(key: Array, shape: Array, least: float = 0.0) -> Array:
         return v, inside & (log(u) < bound)
 
     def again(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        attempt, kept, found = carry
+        attempt, kept, accepted = carry
         v, good = proposed(attempt)
-        return attempt + 1, jnp.where(found, kept, v), found | good
+        return attempt + 1, jnp.where(accepted, kept, v), accepted | good
 
     first = jnp.int32(2), *proposed(jnp.int32(1))
     _, v, _ = jax.lax.while_loop(lambda carry: jnp.any(~carry[2]), again, first)

@@ -80,7 +80,7 @@ class Exponential(OneParameter):
         log Gamma(N + a) - log Gamma(a) + a log b - (N + a) log(S + b) + N log y + S/y.
         """
         if prior is not None:
-            a, b = (jnp.full_like(n, one) for one in prior)
+            a, b = (jnp.full_like(n, number) for number in prior)
             scaled = b / y
         else:
             a, scaled = c + 1, c

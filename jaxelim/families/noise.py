@@ -25,11 +25,11 @@ def key(seed: int) -> Array:
 
 
 def _of_run(sample: Callable, key: Array) -> Callable:
-    def one(run, t):
+    def at(run, t):
         of_sample = jax.random.fold_in(jax.random.fold_in(key, run), t)
         return sample(of_sample, dtype=jnp.float64)
 
-    return one
+    return at
 
 
 SAMPLERS: dict[str, Callable] = {"normal": jax.random.normal, "uniform": jax.random.uniform}
@@ -70,8 +70,8 @@ def seeded(kind: str, key: Array, run: Array, start: Array, length: int, dtype) 
         bits = jax.vmap(partial(jax.random.bits, shape=(), dtype=jnp.uint64))(keys)
         return jnp.broadcast_to(bits, (length, *run.shape))
     times = start + jnp.arange(length, dtype=jnp.int32)[:, None]
-    each = jax.vmap(jax.vmap(_of_run(SAMPLERS[kind], key)), (None, 0))
-    return _rounded(kind, each(run, times), dtype)
+    of_runs = jax.vmap(jax.vmap(_of_run(SAMPLERS[kind], key)), (None, 0))
+    return _rounded(kind, of_runs(run, times), dtype)
 
 
 def given(kind: str, table: Array, row: Array, start: Array, length: int, dtype) -> Array:

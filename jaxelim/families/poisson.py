@@ -91,7 +91,7 @@ class Poisson(OneParameter):
         log Gamma(S + a) - log Gamma(a) + a log b - (S + a) log(N + b) - S log y + N y.
         """
         if prior is not None:
-            a, b = (jnp.full_like(n, one) for one in prior)
+            a, b = (jnp.full_like(n, number) for number in prior)
             own, rest = a * log(b * y / a), a - b * y
         else:
             a, b, own, rest = c * y, c, 0.0, 0.0

@@ -31,12 +31,12 @@ def ridge_of(ridge: float | None, instance: "Arms", threshold: Any) -> float:
     if ridge is not None and ridge > 0:
         return ridge
     arms = instance.arms.reshape(-1, instance.K, instance.d)
-    for i, one in enumerate(arms if instance.batched else arms[:1]):
-        rank = np.linalg.matrix_rank(one)
+    for i, features in enumerate(arms if instance.batched else arms[:1]):
+        rank = np.linalg.matrix_rank(features)
         if rank < instance.d:
             note = f"the arms of instance {i} span {rank} of {instance.d} dimensions"
             raise ArgumentError("ridge", ridge, "a number above 0, or arms that span R^d", note)
-        singular = np.linalg.svd(one, compute_uv=False)
+        singular = np.linalg.svd(features, compute_uv=False)
         condition = (singular[0] / singular[-1]) ** 2
         if ridge is None and condition > _WORST_CONDITION:
             note = f"V of instance {i} has condition {condition:.1e} after the initial pulls"

@@ -163,8 +163,8 @@ class GaussianUnknownVariance(Family):
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> StudentEvidence:
         assert isinstance(stats, StudentStatistics)
-        given = stats.means, stats.variances, self.freedom(stats.counts)
-        return StudentEvidence.of(space, shape, *given)
+        numbers = stats.means, stats.variances, self.freedom(stats.counts)
+        return StudentEvidence.of(space, shape, *numbers)
 
     def scales(self, means: Array) -> Array:
         """The variances: [K]."""
@@ -189,8 +189,8 @@ class GaussianUnknownVariance(Family):
         """log M_j at the means `at`: [.., J]; 0 where v = 0 or N < 2. Arguments [..]."""
         known = (variances > 0) & (counts >= 2)
         ratio = jnp.abs(means - at) / jnp.sqrt(jnp.where(known, variances, 1))
-        found = student.components(counts, jnp.where(known, ratio, 0), grid)
-        return jnp.where(known[..., None], found, 0)
+        components = student.components(counts, jnp.where(known, ratio, 0), grid)
+        return jnp.where(known[..., None], components, 0)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """Levels: of the arm's mixture. Pairs: y - log(1 + y), y of `student.pair`."""
@@ -223,11 +223,11 @@ class GaussianUnknownVariance(Family):
     ) -> list[tuple[Array, Array]]:
         evidence: StudentEvidence = seen.evidence  # type: ignore[assignment]
         lanes, out = seen.lanes, []
-        each = evidence.freedom, evidence.means, evidence.variances
+        numbers = evidence.freedom, evidence.means, evidence.variances
         for r in range(arms.m):
             i = arms.first + r
-            own = [lanes.take(x, i) for x in each]
-            out.append((i, pair(*own, *each) > beta))  # type: ignore[call-arg]
+            own = [lanes.take(x, i) for x in numbers]
+            out.append((i, pair(*own, *numbers) > beta))  # type: ignore[call-arg]
         return out
 
     def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> SymmetricInterval:
@@ -244,10 +244,10 @@ def _standard_deviations(std: Any) -> float | tuple[float, ...]:
     """std as a number, or as a tuple of K numbers."""
     low, high = _LEAST_STD, _LARGEST_STD
     allowed = f"a number, or K numbers, from {low:g} to {high:g}"
-    found = checks.real_array("std", std, ndim=(0, 1))
-    bad = found[(found < low) | (found > high)]
+    stds = checks.real_array("std", std, ndim=(0, 1))
+    bad = stds[(stds < low) | (stds > high)]
     if bad.size:
         raise ArgumentError("std", std, allowed, f"{bad.flat[0]:g} is not")
-    if found.ndim == 0:
-        return float(found)
-    return tuple(found.tolist())
+    if stds.ndim == 0:
+        return float(stds)
+    return tuple(stds.tolist())

@@ -180,8 +180,8 @@ def family_of(noise_std: float | None, family: Family | None) -> Family:
     return family
 
 
-def _names(names: Sequence[Any], given: Any, allowed: str) -> tuple[str, ...]:
+def _names(names: Sequence[Any], arms: Any, allowed: str) -> tuple[str, ...]:
     plain = all(isinstance(name, str) and name.isprintable() and name.strip() for name in names)
     if not plain or len(set(names)) < len(names) or len(names) < 2:
-        raise ArgumentError("arms", given, allowed)
+        raise ArgumentError("arms", arms, allowed)
     return tuple(names)

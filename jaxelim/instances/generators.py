@@ -288,7 +288,7 @@ def _directions(
     count: int,
     wanted: Callable[[np.ndarray], np.ndarray],
     argument: str,
-    given: Any,
+    interval: Any,
 ) -> np.ndarray:
     """Draw directions in blocks, and return the first `count` that are `wanted`: [count, d].
 
@@ -308,7 +308,7 @@ def _directions(
             f"{count} are needed"
         )
         raise ArgumentError(
-            argument, given, "an interval for which random directions meet the protocol", note
+            argument, interval, "an interval for which random directions meet the protocol", note
         )
     return accepted[:count]
 

@@ -136,7 +136,7 @@ class Instance(Arms):
             # A run computes with theta/noise_std and unit noise, and its LLRs square those means.
             scale = self.family.scale
             scaled = (self.theta / scale, (self.means / scale) ** 2)
-            if not all(np.isfinite(one).all() for one in scaled):
+            if not all(np.isfinite(numbers).all() for numbers in scaled):
                 by_noise = scale < 1 and self.family.has("design")
                 argument = "noise_std" if by_noise else "theta"
                 allowed = (
@@ -288,8 +288,8 @@ class Instance(Arms):
         kind = {"name": name, **settings} if settings else name
         written = f' "arms": [\n{_rows(self.arms)}]'
         if items is not None:
-            found = checks.real_array("items", items, shape=(None, self.d))
-            written += f',\n "items": [\n{_rows(found)}]'
+            features = checks.real_array("items", items, shape=(None, self.d))
+            written += f',\n "items": [\n{_rows(features)}]'
         family = (
             f'"noise_std": {json.dumps(self.noise_std)}'
             if gaussian
@@ -332,20 +332,20 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
     allowed = "a non-empty sequence of instances with the same K, d and family"
     if not isinstance(instances, Iterable):
         raise ArgumentError("instances", instances, allowed)
-    given = [instances] if isinstance(instances, Instance) else list(instances)
-    for position, one in enumerate(given):
-        if not isinstance(one, Instance):
+    parts = [instances] if isinstance(instances, Instance) else list(instances)
+    for position, part in enumerate(parts):
+        if not isinstance(part, Instance):
             raise ArgumentError(
-                "instances", given, allowed, f"no instance at [{position}]: a {type(one).__name__}"
+                "instances", parts, allowed, f"no instance at [{position}]: a {type(part).__name__}"
             )
-    if not given:
-        raise ArgumentError("instances", given, allowed)
-    first = given[0]
-    for position, one in enumerate(given):
-        if (one.K, one.d, one.family) != (first.K, first.d, first.family):
+    if not parts:
+        raise ArgumentError("instances", parts, allowed)
+    first = parts[0]
+    for position, part in enumerate(parts):
+        if (part.K, part.d, part.family) != (first.K, first.d, first.family):
             note = f"K, d, family are {first.K}, {first.d}, {first.family} at [0] but "
-            note += f"{one.K}, {one.d}, {one.family} at [{position}]"
-            raise ArgumentError("instances", given, allowed, note)
-    arms = np.concatenate([one.arms.reshape(-1, one.K, one.d) for one in given])
-    theta = np.concatenate([one.theta.reshape(-1, one.d) for one in given])
+            note += f"{part.K}, {part.d}, {part.family} at [{position}]"
+            raise ArgumentError("instances", parts, allowed, note)
+    arms = np.concatenate([part.arms.reshape(-1, part.K, part.d) for part in parts])
+    theta = np.concatenate([part.theta.reshape(-1, part.d) for part in parts])
     return Instance(arms, theta, family=first.family)

@@ -75,7 +75,7 @@ def describe(name: str) -> Description:
         K=instance.K,
         d=instance.d,
         structure=instance.structure,
-        problems=tuple(_PROBLEMS[one] for one in content["problems"]),
+        problems=tuple(_PROBLEMS[problem] for problem in content["problems"]),
         m=content["m"],
         used_in=content["used_in"],
     )
@@ -170,8 +170,8 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
         name = content.get("name", _name_of(path))
-        given = content["arms"], content["theta"], std, name, family
-        instance = Instance(*given)
+        arguments = content["arms"], content["theta"], std, name, family
+        instance = Instance(*arguments)
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance
@@ -184,13 +184,13 @@ def _name_of(path: str) -> str:
     return Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
 
 
-def _family(given: Any) -> families.Family:
+def _family(written: Any) -> families.Family:
     """The family of a file: its name, or an object with its name and settings."""
     known, settings = families.known(), {}
-    if isinstance(given, dict) and "name" in given:
-        settings = {key: value for key, value in given.items() if key != "name"}
-        given = given["name"]
-    return families.named(checks.choice("family", given, tuple(known)), settings)
+    if isinstance(written, dict) and "name" in written:
+        settings = {key: value for key, value in written.items() if key != "name"}
+        written = written["name"]
+    return families.named(checks.choice("family", written, tuple(known)), settings)
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

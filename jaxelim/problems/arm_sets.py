@@ -15,10 +15,10 @@ def refuted_against(seen, beta) -> Array:
     if seen.threshold is not None:
         return jnp.any(looks.refuted_pairs(seen, beta), 0)
 
-    def more(found, arms):
+    def more(refuted, arms):
         for _, row in seen.family.refuted_pairs(seen, arms, beta):
-            found = jnp.where(row, 1, found)
-        return found
+            refuted = jnp.where(row, 1, refuted)
+        return refuted
 
     # 0 or 1 in the floating type: XLA:CPU does not vectorise the loop with booleans.
     none = jnp.zeros(seen.shape.exists.shape, seen.means.dtype)

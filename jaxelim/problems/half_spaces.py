@@ -30,9 +30,9 @@ class GroupSet(PieceSet):
         problem = self.problem
         dropped = seen.lanes.row(self.dropped, seen.answer)  # [G]
         group = problem.of(problem.groups, seen.answer)
-        each = jnp.arange(problem.group_count, dtype=jnp.int32)
-        each = each.reshape((-1,) + (1,) * group.ndim)
-        alive = jnp.any((group[None] == each) & (dropped == 0)[:, None], 0)
+        groups = jnp.arange(problem.group_count, dtype=jnp.int32)
+        groups = groups.reshape((-1,) + (1,) * group.ndim)
+        alive = jnp.any((group[None] == groups) & (dropped == 0)[:, None], 0)
         return alive & seen.shape.exists
 
     def drop(self, seen, refuted):
@@ -274,8 +274,8 @@ class HalfSpaces(Problem):
         return "answer", f"a function that gives an answer from 0 to {last} at every theta_hat"
 
     def public(self, seen, answer):
-        each = jnp.arange(len(self.directions), dtype=jnp.int32)
-        return each.reshape((-1,) + (1,) * answer.ndim) == answer
+        answers = jnp.arange(len(self.directions), dtype=jnp.int32)
+        return answers.reshape((-1,) + (1,) * answer.ndim) == answer
 
     def shape(self, seen, answer):
         directions, offsets = seen.constants
@@ -301,14 +301,14 @@ class HalfSpaces(Problem):
 
     def at(self, answer: Array) -> Array:
         """One-hot answer: [A, 1] bool, to broadcast against [A, Q] or [A, G]."""
-        each = jnp.arange(len(self.directions), dtype=jnp.int32)
-        return each.reshape((-1, 1) + (1,) * answer.ndim) == answer
+        answers = jnp.arange(len(self.directions), dtype=jnp.int32)
+        return answers.reshape((-1, 1) + (1,) * answer.ndim) == answer
 
     @property
     def members(self) -> np.ndarray:
         """Whether half-space q of answer a belongs to piece g: [A, G, Q] bool."""
-        each = np.arange(self.group_count)[None, :, None]
-        return (self.groups[:, None] == each) & self.valid[:, None]
+        groups = np.arange(self.group_count)[None, :, None]
+        return (self.groups[:, None] == groups) & self.valid[:, None]
 
     def all_refuted(self, seen, beta) -> Array:
         """Whether beta refutes each half-space of every answer: [A, Q] bool."""
@@ -323,9 +323,11 @@ class HalfSpaces(Problem):
         if seen.threshold is None:
             refuted = evidence.refuted(beta)
         else:
-            one = Directions(directions.reshape(-1, shape[2]), offsets.ravel(), exists[:, ..., 0])
+            shared = Directions(
+                directions.reshape(-1, shape[2]), offsets.ravel(), exists[:, ..., 0]
+            )
             passes = evidence.refuted(seen.threshold.gate(beta, seen))
-            refuted = looks.refuted_shape(seen, beta, one, passes)
+            refuted = looks.refuted_shape(seen, beta, shared, passes)
         return refuted.reshape(shape[:2] + refuted.shape[1:])
 
 

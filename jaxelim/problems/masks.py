@@ -44,12 +44,12 @@ class OrderedPairs(PieceSet):
         return rows & shape.exists
 
     def drop(self, seen, refuted):
-        shape, left, each = Rows.of(seen.shape), self.left, index_like(seen.means)
+        shape, left, arms = Rows.of(seen.shape), self.left, index_like(seen.means)
         now = refuted & shape.exists
         rows = list(shape.apart(now)) if shape.several else [now]
         first = list(shape.first) if shape.several else [shape.first]
         for i, row in zip(first, rows, strict=True):
-            left = left & ~((each == i)[:, None] & row[None])
+            left = left & ~((arms == i)[:, None] & row[None])
         return OrderedPairs(left)
 
     def drop_all(self, seen, beta):
@@ -62,8 +62,8 @@ class OrderedPairs(PieceSet):
 
     def _left(self) -> Array:
         """`left` without pairs of an arm with itself."""
-        each = jnp.arange(self.left.shape[0], dtype=jnp.int32)
-        apart = (each[:, None] != each).reshape(self.left.shape[:2] + (1,) * (self.left.ndim - 2))
+        arms = jnp.arange(self.left.shape[0], dtype=jnp.int32)
+        apart = (arms[:, None] != arms).reshape(self.left.shape[:2] + (1,) * (self.left.ndim - 2))
         return self.left & apart
 
     def remaining(self, lanes):

@@ -33,9 +33,9 @@ def pack(lanes: LaneOps, bits: Array) -> Array:
         k = bits.shape[0]
         whole = k // _BITS * _BITS
         blocks = bits[:whole].reshape((-1, _BITS) + bits.shape[1:])
-        found = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
+        words_of_blocks = [together([blocks[:, bit] for bit in range(_BITS)])] if whole else []
         rest = [together(list(bits[whole:]))[None]] if whole < k else []
-        return jnp.concatenate([*found, *rest])
+        return jnp.concatenate([*words_of_blocks, *rest])
 
     return lanes.materialize(words, bits)
 
@@ -107,9 +107,9 @@ class PairSet(PieceSet):
         words = lanes.column(self.worse, top) | pack(lanes, jnp.swapaxes(now, 0, 1))
         all_worse = _count(words) >= arms - self.m
         worse, found, times = self.worse, self.found, self.kept_times
-        each = index_like(member)
+        index = index_like(member)
         for r in range(self.m):
-            here = each == top[r]
+            here = index == top[r]
             worse = jnp.where(here[None], words[:, r][:, None], worse)
             found = found | (here & all_worse[r])
             if times is not None:
@@ -141,8 +141,8 @@ class PairSet(PieceSet):
 
     def verdict(self, seen, full):
         # The found arms of largest mean, as one step can find more than m in all.
-        found = jnp.where(self.found, seen.means, -jnp.inf)
-        return largest(seen.lanes, found, self.m).member
+        means = jnp.where(self.found, seen.means, -jnp.inf)
+        return largest(seen.lanes, means, self.m).member
 
     def times(self):
         return self.kept_times
@@ -184,8 +184,8 @@ class TopM(Problem):
         order = np.sort(means)[::-1]
         if order[self.m - 1] == order[self.m]:
             tied = np.flatnonzero(means == order[self.m]).tolist()
-            given = f"arms {tied} tied across the top-{self.m} boundary"
-            raise TieError("instance", given, "one top-m set")
+            where = f"arms {tied} tied across the top-{self.m} boundary"
+            raise TieError("instance", where, "one top-m set")
 
     def half_spaces(self, arms, theta):
         order = np.argsort(-(arms @ theta), kind="stable")
@@ -217,12 +217,12 @@ class TopM(Problem):
 
 def largest(lanes: LaneOps, means: Array, m: int) -> TopAnswer:
     """The m largest entries of means [K], ties to the lowest index."""
-    each = index_like(means)
+    arms = index_like(means)
     # Entries of -inf become the lowest finite number, which differs from the mark of chosen ones.
     left = jnp.maximum(means, jnp.finfo(means.dtype).min)
     top = []
     for _ in range(m):
         i = lanes.argmax(left)
-        left = jnp.where(each == i, -jnp.inf, left)
+        left = jnp.where(arms == i, -jnp.inf, left)
         top.append(i)
     return TopAnswer(jnp.stack(top), left == -jnp.inf)

@@ -80,14 +80,14 @@ class ChernoffRacing(SamplingRule):
         return over & (lower > upper)
 
     def choose(self, view, state):
-        lanes, each = view.lanes, index_like(view.means)
+        lanes, index = view.lanes, index_like(view.means)
         means = observed(view)[0]
         best = lanes.argmax(jnp.where(state.remaining, means, -jnp.inf))
         worst = lanes.argmin(jnp.where(state.remaining, means, jnp.inf))
-        over = ~lanes.any(state.remaining & (each > state.last))
+        over = ~lanes.any(state.remaining & (index > state.last))
         falls = self._falls(view, best, worst, over)
-        remaining = state.remaining & ~(falls & (each == worst))
-        waiting = remaining & (over | (each > state.last))
+        remaining = state.remaining & ~(falls & (index == worst))
+        waiting = remaining & (over | (index > state.last))
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, ChernoffRacingState(remaining, arm)
 

@@ -169,7 +169,7 @@ def _prepared(arms, matrix):
 
 def _frank_wolfe(view, weights, due):
     """The new allocation of the lanes that are due, and its number of steps, 0 elsewhere."""
-    lanes, each = view.lanes, index_like(view.means)
+    lanes, arms = view.lanes, index_like(view.means)
     matrix, floor = view.evidence.has_matrix, _FLOOR
     if view.family.has("design"):
         floor = np.sqrt(np.finfo(weights.dtype).tiny)  # in float32 a weight can underflow
@@ -186,7 +186,7 @@ def _frank_wolfe(view, weights, due):
         evidence = under(design)
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
         arm = lanes.argmax(evidence.gradient(closest))
-        weights = jnp.where(go, averaged(weights, each == arm, i), weights)
+        weights = jnp.where(go, averaged(weights, arms == arm, i), weights)
         # The design of a lane that is finished, or not due, is never read.
         design = design.add(view.linear.space, arm)[0] if matrix else seen(weights)
         norm = jnp.sqrt(lanes.sum(weights**2))
@@ -221,7 +221,7 @@ def averaged(weights, chosen, i):
 def _least_eigenvalue(view):
     """lambda_min(V), [], and (phi_k . u)^2 [K] for its unit eigenvector u."""
 
-    def one(features, counts):
+    def of_run(features, counts):
         v = jnp.matmul(features.T, counts[:, None] * features, precision="highest")
         least, u = view.lanes.least_eigenpair(
             v + view.family.ridge * jnp.eye(features.shape[1], dtype=features.dtype)
@@ -229,8 +229,8 @@ def _least_eigenvalue(view):
         return least, jnp.matmul(features, u, precision="highest") ** 2
 
     if view.means.ndim == 1:
-        return one(view.features, view.counts)
+        return of_run(view.features, view.counts)
     shared = view.features.ndim == 2
-    return jax.vmap(one, in_axes=(None if shared else -1, -1), out_axes=-1)(
+    return jax.vmap(of_run, in_axes=(None if shared else -1, -1), out_axes=-1)(
         view.features, view.counts
     )

@@ -82,16 +82,16 @@ class LUCB(SamplingRule):
         stop = lanes.take(overlap, piece) <= 0
         none = jnp.full_like(state.second, -1)
         if self.pulls == 1:
-            found = LUCBState(stop, view.public, view.active_count, none)
-            return less_pulled(view, b, c), found
+            after = LUCBState(stop, view.public, view.active_count, none)
+            return less_pulled(view, b, c), after
         again = state.second >= 0
-        found = LUCBState(
+        after = LUCBState(
             stop & ~again,
             view.public,
             jnp.where(again, 0, view.active_count),
             jnp.where(again | (b == c), none, c),
         )
-        return jnp.where(again, state.second, b), found
+        return jnp.where(again, state.second, b), after
 
     def piece_tests(self, view, state):
         return state.piece_tests

@@ -98,20 +98,20 @@ class OptimisticTaS(SamplingRule):
     def fast(self, view, state):
         now = allocation.due(self.schedule, view)
         if view.family.has("design"):
-            found, holds = allocation.look(view, state.found, *self._wanted(view, now))
+            allocated, holds = allocation.look(view, state.found, *self._wanted(view, now))
         else:
             none = jnp.zeros_like(view.t)
-            found = dataclasses.replace(state.found, evaluations=none, solves=none)
+            allocated = dataclasses.replace(state.found, evaluations=none, solves=none)
             holds = ~now
-        return *self._track(view, state, found), jnp.where(holds, OK, ASK)
+        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
 
     def choose(self, view, state):
         now = allocation.due(self.schedule, view)
         if view.family.has("design"):
-            found = allocation.solve(view, state.found, *self._wanted(view, now))
+            allocated = allocation.solve(view, state.found, *self._wanted(view, now))
         else:
-            found = arm_allocation.over_box(view, state.found, now)
-        return self._track(view, state, found)
+            allocated = arm_allocation.over_box(view, state.found, now)
+        return self._track(view, state, allocated)
 
     def piece_tests(self, view, state):
         return state.found.evaluations * view.active_count
@@ -123,6 +123,8 @@ class OptimisticTaS(SamplingRule):
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
         return tolerance(self.gap, view), now, jnp.asarray(bonus)
 
-    def _track(self, view, state, found):
-        target = state.target + found.weights
-        return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(found, target)
+    def _track(self, view, state, allocated):
+        target = state.target + allocated.weights
+        return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(
+            allocated, target
+        )

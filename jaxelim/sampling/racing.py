@@ -82,12 +82,12 @@ class Racing(SamplingRule):
 
     def choose(self, view, state):
         lanes = view.lanes
-        each = index_like(view.means)
-        over = ~lanes.any(state.remaining & (each > state.last))
+        arms = index_like(view.means)
+        over = ~lanes.any(state.remaining & (arms > state.last))
         accepted, remaining = self._changed(view, state)
         accepted = jnp.where(over, accepted, state.accepted)
         remaining = jnp.where(over, remaining, state.remaining)
-        waiting = remaining & (over | (each > state.last))
+        waiting = remaining & (over | (arms > state.last))
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, RacingState(accepted, remaining, arm)
 

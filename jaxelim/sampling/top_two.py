@@ -214,45 +214,45 @@ class TopTwo(SamplingRule):
         none = jnp.full_like(i, view.means.shape[0])
 
         def again(carry):
-            tried, found = carry
+            tried, challenger = carry
             if i.ndim:
-                return self._attempts(view, i, tried, found)
+                return self._attempts(view, i, tried, challenger)
             return self._attempt(view, i, tried)
 
         def goes_on(carry):
-            tried, found = carry
-            return jnp.any((tried < REDRAWS) & (found == none))
+            tried, challenger = carry
+            return jnp.any((tried < REDRAWS) & (challenger == none))
 
-        _, found = jax.lax.while_loop(goes_on, again, (jnp.zeros_like(i), none))
-        return jnp.where(found == none, otherwise, found)
+        _, challenger = jax.lax.while_loop(goes_on, again, (jnp.zeros_like(i), none))
+        return jnp.where(challenger == none, otherwise, challenger)
 
     def _attempt(self, view, i, tried):
         """The number of draws after one more, and its best arm; K if that is i."""
         best = view.lanes.argmax(self._drawn(view, tried + 1))
         return tried + 1, jnp.where(best == i, view.means.shape[0], best).astype(i.dtype)
 
-    def _attempts(self, view, i, tried, found):
+    def _attempts(self, view, i, tried, challenger):
         """The same in lanes: those without a challenger share B draws among them evenly.
 
         So the loop is as long as all lanes need together, not as the longest of them needs.
         """
-        (arms, size), each = view.means.shape, jnp.arange(i.shape[0], dtype=i.dtype)
-        waiting = (tried < REDRAWS) & (found == arms)
+        (arms, size), index = view.means.shape, jnp.arange(i.shape[0], dtype=i.dtype)
+        waiting = (tried < REDRAWS) & (challenger == arms)
         count = jnp.maximum(jnp.sum(waiting, dtype=i.dtype), 1)
         order = jnp.argsort(~waiting, stable=True).astype(i.dtype)
         several = size // count  # draws for each waiting lane
-        lane = order[jnp.minimum(each // several, count - 1)]
-        n = tried[lane] + 1 + each % several
+        lane = order[jnp.minimum(index // several, count - 1)]
+        n = tried[lane] + 1 + index % several
         key, counts, means = view.key[lane], view.counts[:, lane], view.means[:, lane]
         playing = _playing(view)
         playing = None if playing is None else playing[:, lane]
         drawn = view.family.posterior(fold(key, n), counts, means)
         best = view.lanes.argmax(_among(playing, drawn))
-        good = (each < several * count) & (n <= REDRAWS) & (best != i[lane])
+        good = (index < several * count) & (n <= REDRAWS) & (best != i[lane])
         late = np.iinfo(np.int32).max
         first = jnp.full_like(i, late).at[lane].min(jnp.where(good, n * arms + best, late))
-        found = jnp.where(waiting & (first < late), first % arms, found)
-        return jnp.where(waiting, tried + several, tried), found
+        challenger = jnp.where(waiting & (first < late), first % arms, challenger)
+        return jnp.where(waiting, tried + several, tried), challenger
 
     def _penalised(self, view, shape, values):
         """The values, and for "tci" the log counts of the arms: [Q]."""

@@ -104,18 +104,18 @@ class TrackAndStop(SamplingRule):
     def fast(self, view, state):
         now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
         if _by_arms(view):
-            found, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
+            allocated, holds = arm_allocation.solve(view, state.found, goal, now, quick=True)
         else:
-            found, holds = allocation.look(view, state.found, goal, now)
-        return *self._track(view, state, found), jnp.where(holds, OK, ASK)
+            allocated, holds = allocation.look(view, state.found, goal, now)
+        return *self._track(view, state, allocated), jnp.where(holds, OK, ASK)
 
     def choose(self, view, state):
         now, goal = allocation.due(self.schedule, view), tolerance(self.gap, view)
         if _by_arms(view):
-            found, _ = arm_allocation.solve(view, state.found, goal, now)
+            allocated, _ = arm_allocation.solve(view, state.found, goal, now)
         else:
-            found = allocation.solve(view, state.found, goal, now)
-        return self._track(view, state, found)
+            allocated = allocation.solve(view, state.found, goal, now)
+        return self._track(view, state, allocated)
 
     def piece_tests(self, view, state):
         return state.found.evaluations * view.active_count
@@ -123,8 +123,8 @@ class TrackAndStop(SamplingRule):
     def solves(self, view, state):
         return state.found.solves
 
-    def _track(self, view, state, found):
-        lanes, counts, time, weights = view.lanes, view.counts, view.time, found.weights
+    def _track(self, view, state, allocated):
+        lanes, counts, time, weights = view.lanes, view.counts, view.time, allocated.weights
         if self.exploration == "wrapper":
             weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights
@@ -134,7 +134,7 @@ class TrackAndStop(SamplingRule):
             arm = tracking.direct(lanes, counts, time, weights)
         if self.exploration == "paper":
             arm = jnp.where(lanes.min(counts) < jnp.sqrt(time), lanes.argmin(counts), arm)
-        return arm, TrackState(found, target)
+        return arm, TrackState(allocated, target)
 
 
 def _by_arms(view):

@@ -74,9 +74,9 @@ class XYAdaptive(SamplingRule):
         object.__setattr__(self, "every", integer("every", self.every, low=1))
 
     def init(self, view):
-        one, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
+        unit, zero = jnp.ones_like(view.beta), jnp.zeros_like(view.t)
         return XYState(
-            jnp.ones_like(view.linear.candidates, bool), one, one, one * view.start, zero, zero
+            jnp.ones_like(view.linear.candidates, bool), unit, unit, unit * view.start, zero, zero
         )
 
     def fast(self, view, state):
@@ -108,10 +108,10 @@ class XYAdaptive(SamplingRule):
         the most of them needs.
         """
         lanes, linear, space = view.lanes, view.linear, view.linear.space
-        each = index_like(active)
+        index = index_like(active)
         # The index of the n-th active arm; the inactive arms follow.
         order = jnp.argsort(~active, axis=0, stable=True).astype(jnp.int32)
-        held = each < lanes.sum(active)
+        held = index < lanes.sum(active)
         norm = 1 / (1 + linear.design.g)
         along = jax.lax.map(linear.toward, order)  # [n, k]: phi_k' V^-1 phi_n
         apart = jax.lax.map(lambda c: linear.distances_from(*c), (along, order))

@@ -113,11 +113,11 @@ def _curves(family: OneParameter, means: np.ndarray) -> np.ndarray:
     mean, radius = np.broadcast_arrays(means[:, None], radius)
 
     def all_of(mean, radius):
-        d, found = family.divergence, []
+        d, sides = family.divergence, []
         for y in family.bounds(mean, radius):
             y = jnp.where(jnp.isfinite(y) & (y > family.low) & (y < family.high), y, mean)
-            found.append(jnp.stack([y, d(mean, y), d(y, mean)], 1))
-        return jnp.stack(found, 1)
+            sides.append(jnp.stack([y, d(mean, y), d(y, mean)], 1))
+        return jnp.stack(sides, 1)
 
     return family_checks._numbers(all_of, mean, radius)
 
@@ -131,10 +131,10 @@ def _check_likelihood(
     the average of W is nearly normal. Returns the errors of that mean that would be seen.
     """
     seen = []
-    for found in (_furthest(mean, x.size, cost, curve) for curve in curves):
-        if found is None:
+    for furthest in (_furthest(mean, x.size, cost, curve) for curve in curves):
+        if furthest is None:
             continue
-        y, eta, kappa, deviation = found
+        y, eta, kappa, deviation = furthest
         ratio = np.exp((eta * (x - mean) - kappa) / cost)
         error = deviation / x.size**0.5
         off = abs(ratio.mean() - 1) / error

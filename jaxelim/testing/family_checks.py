@@ -62,7 +62,7 @@ def allowed(family: OneParameter, means: np.ndarray) -> bool:
 
 
 def _allowed(family: OneParameter, means: np.ndarray) -> np.ndarray:
-    return np.array([one for one in means if allowed(family, np.array([one]))])
+    return np.array([mean for mean in means if allowed(family, np.array([mean]))])
 
 
 def of(family: OneParameter, means: Any) -> Instance:
@@ -82,11 +82,11 @@ def _inside(family: OneParameter, rng: Generator, n: int) -> np.ndarray:
 def ends(family: OneParameter) -> np.ndarray:
     """The ends of the range that are means."""
     inner = inside(family, np.random.default_rng(0), 1)[0]
-    found = []
+    means = []
     for end in (family.low, family.high):
         if np.isfinite(end) and allowed(family, np.array([end, inner])):
-            found.append(end)
-    return np.array(found)
+            means.append(end)
+    return np.array(means)
 
 
 def with_ends(family: OneParameter, rng: Generator, n: int) -> np.ndarray:
@@ -97,9 +97,9 @@ def with_ends(family: OneParameter, rng: Generator, n: int) -> np.ndarray:
     return rng.permutation(means)
 
 
-def _numbers(f: Callable, *given: Any) -> Any:
+def _numbers(f: Callable, *arrays: Any) -> Any:
     """A function of arrays, compiled; NumPy out."""
-    return jax.tree.map(np.asarray, jax.jit(f)(*map(jnp.asarray, given)))
+    return jax.tree.map(np.asarray, jax.jit(f)(*map(jnp.asarray, arrays)))
 
 
 def _natures(family: OneParameter, instance: Instance) -> Any:
@@ -307,8 +307,8 @@ def _costs(family: OneParameter, seen: Snapshot, counts: Array) -> Array:
     n, means, shape = family.precision(seen.means, counts), seen.means, seen.shape
     if isinstance(shape, Levels):
         return family.level(n, means, jnp.full_like(means, shape.level), shape.above)
-    each = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
-    i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(each)
+    index = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
+    i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(index)
     return family.pair(n[i], means[i], n[k], means[k])
 
 
@@ -328,7 +328,7 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
             now = Statistics(t=t, counts=counts, means=means, reward_sums=means * counts)
             seen = Snapshot.of(family, problem, space, now)
             evidence: Any = seen.evidence
-            each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
+            index = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
 
             def at(w):
                 return evidence.weighted(w).values()
@@ -337,7 +337,7 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
                 return (at(weights + step) - at(weights - step)) / (2 * jnp.sum(step))
 
             slopes = jax.vmap(slope)(1e-5 * jnp.diag(weights))
-            gradients = jax.vmap(evidence.weighted(weights).gradient)(each)
+            gradients = jax.vmap(evidence.weighted(weights).gradient)(index)
             values = evidence.values(), at(counts), at(weights), _costs(family, seen, counts)
             beta = 0.7 * jnp.max(jnp.where(seen.shape.exists, values[0], 0))
             refuted = values[0] > beta
@@ -350,8 +350,8 @@ def check_gradient(family: OneParameter, rng: Generator) -> str:
         for _ in range(cases):
             means, counts = with_ends(family, rng, k), np.floor(10 ** rng.uniform(0, 3, k))
             weights = rng.dirichlet(np.ones(k)) + 1e-3
-            found = look(*map(jnp.asarray, (means, counts, weights)))
-            exists, values, slopes, gradients, agree = jax.tree.map(np.asarray, found)
+            looked = look(*map(jnp.asarray, (means, counts, weights)))
+            exists, values, slopes, gradients, agree = jax.tree.map(np.asarray, looked)
             where = f"{problem!r}, means {means}, weights {weights}"
             same = np.allclose(values[0], values[1], rtol=1e-12)
             require(same, f"{where}: the evidence is not the LLR at the counts")
@@ -381,8 +381,8 @@ def check_update(family: OneParameter, rng: Generator) -> str:
     instance, problem = of(family, means), BestArm()
     space, natures = family.space(LaneOps(), jnp.eye(k), ()), _natures(family, instance)
     tables = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[0]), family.tables(instance))
-    each = jnp.arange(b, dtype=jnp.int32)
-    draw = jax.jit(lambda arm, z: family.draw(LaneOps(), natures, arm, each * 0, z))
+    lane = jnp.arange(b, dtype=jnp.int32)
+    draw = jax.jit(lambda arm, z: family.draw(LaneOps(), natures, arm, lane * 0, z))
     update = jax.jit(lambda now, *x: family.update(Snapshot.of(family, problem, space, now), *x))
 
     def drawn(arm):
@@ -397,8 +397,8 @@ def check_update(family: OneParameter, rng: Generator) -> str:
         arm, go = rng.integers(0, k, b).astype(np.int32), rng.random(b) < 0.7
         reward, before = drawn(arm), now
         now = update(now, *map(jnp.asarray, (arm, reward, go)))
-        counts[arm, each] += go
-        sums[arm, each] += np.where(go, reward, 0)
+        counts[arm, lane] += go
+        sums[arm, lane] += np.where(go, reward, 0)
         t = t + go
         _check_statistics(now, counts, sums, t, "update")
         for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(now), strict=True):
@@ -408,8 +408,8 @@ def check_update(family: OneParameter, rng: Generator) -> str:
 
 
 def _check_statistics(now: Statistics, counts, sums, t, method: str) -> None:
-    found = {"t": t, "counts": counts, "reward_sums": sums, "means": sums / counts}
-    for name, known in found.items():
+    expected = {"t": t, "counts": counts, "reward_sums": sums, "means": sums / counts}
+    for name, known in expected.items():
         ours = getattr(now, name)
         good = ours is not None and np.allclose(ours, known, rtol=1e-12, atol=0)
         have = "None" if ours is None else np.asarray(ours).tolist()

@@ -77,11 +77,11 @@ def _check_values(
         values = [family.log_mixture(counts, means, u, grid) for u in at]
         return *values, family.precision(means, counts) * family.divergence(means, low)
 
-    found = family_checks._numbers(jax.vmap(all_of), counts, means, low, high)
-    shape, have = (*means.shape, grid.size), found[0].shape
+    numbers = family_checks._numbers(jax.vmap(all_of), counts, means, low, high)
+    shape, have = (*means.shape, grid.size), numbers[0].shape
     require(have == shape, f"log_mixture returns an array of {have}; it has to be {shape}")
-    first, between, last = found[:3]
-    cost, m, u, v = (x[..., None] for x in (found[3], means, low, high))
+    first, between, last = numbers[:3]
+    cost, m, u, v = (x[..., None] for x in (numbers[3], means, low, high))
     said = f"log_mixture({pulls}, {{m:.6g}}, {{u:.6g}}) = {{value:.9g}}; "
     law(np.isfinite(first), said + "it has to be finite", m=m, u=u, value=first)
     rounding = _ROUNDING * (pulls + np.abs(first) + np.abs(last) + cost)

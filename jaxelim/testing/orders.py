@@ -28,7 +28,7 @@ def orders(problem: Problem, instance: Instance) -> list[Instance]:
         return list(instance)
     shifts = np.unique(np.linspace(0, instance.K, MOST, endpoint=False).astype(int))
     others = [rotated(instance, int(shift)) for shift in shifts if shift]
-    return [instance, *(one for one in others if accepted(problem, one))]
+    return [instance, *(other for other in others if accepted(problem, other))]
 
 
 def rotated(instance: Instance, shift: int) -> Instance:
@@ -48,7 +48,7 @@ def _in_order(family: Family, order: np.ndarray) -> Family:
     arms = len(order)
     if family.for_arms(arms + 1) == family or not dataclasses.is_dataclass(family):
         return family
-    fields = {one.name: getattr(family, one.name) for one in dataclasses.fields(family)}
+    fields = {field.name: getattr(family, field.name) for field in dataclasses.fields(family)}
     moved = {
         name: tuple(value[k] for k in order)
         for name, value in fields.items()

@@ -96,10 +96,10 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
         def look(arms, noise, w, other, walk=walk):
             seen = walk(arms, noise)
             by, at = seen.evidence.weighted(w), lambda w: seen.evidence.weighted(w).values()
-            each = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
+            index = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
             beta = jnp.median(seen.evidence.values())
             values = by.values(), at(3 * w), at(other)
-            gradients = jax.vmap(by.gradient)(each)
+            gradients = jax.vmap(by.gradient)(index)
             first, rows = jnp.zeros(0, jnp.int32), jnp.zeros(0, bool)
             if isinstance(seen.shape, Rows):
                 first = jnp.atleast_1d(seen.shape.first)
@@ -110,8 +110,8 @@ def check_evidence(family: Any, rng: np.random.Generator) -> str:
 
         for _ in range(cases):
             w, other = rng.dirichlet(np.ones(k), 2) + 1e-3
-            found = look(*_pulls(family, rng), jnp.asarray(w), jnp.asarray(other))
-            exists, values, gradients, first, rows, refuted = jax.tree.map(np.asarray, found)
+            looked = look(*_pulls(family, rng), jnp.asarray(w), jnp.asarray(other))
+            exists, values, gradients, first, rows, refuted = jax.tree.map(np.asarray, looked)
             where = f"{problem!r}, weights {w}"
             require(np.isfinite(gradients[exists]).all(), f"{where}: a gradient is not finite")
             same = np.allclose(values[1], 3 * values[0], rtol=1e-9, atol=1e-12)
@@ -136,7 +136,7 @@ def check_interval(family: Any, rng: np.random.Generator) -> str:
     def look(arms, noise):
         seen = walk(arms, noise)
         both = (family.interval(seen, seen.means, jnp.asarray(beta)) for beta in (1.0, 4.0))
-        return seen.means, *((one.lower, one.upper) for one in both)
+        return seen.means, *((interval.lower, interval.upper) for interval in both)
 
     means, (low, up), (lower, upper) = jax.tree.map(np.asarray, look(*_pulls(family, rng)))
     family_checks.law(

@@ -116,8 +116,8 @@ def _check_pieces(
     def look(arms, theta, v_inv):
         seen = _snapshot(problem, arms, theta, v_inv, jnp.int32(9))
         linear: Any = seen.evidence
-        each = jnp.arange(linear.margin.shape[0], dtype=jnp.int32)
-        products = jax.vmap(linear.along)(each)
+        index = jnp.arange(linear.margin.shape[0], dtype=jnp.int32)
+        products = jax.vmap(linear.along)(index)
         return seen.public, seen.shape.exists, linear.margin, linear.norm, products
 
     def in_many(arms, theta, v_inv):
@@ -134,17 +134,17 @@ def _check_pieces(
         inside = bool(np.any(directions @ other <= offsets))
         root = rng.normal(size=(d, d + 2))
         v_inv = np.linalg.inv(root @ root.T)
-        one, two = look(phi, theta, v_inv), look(phi, other, v_inv)
-        differs = not np.array_equal(one[0], two[0])
+        first, second = look(phi, theta, v_inv), look(phi, other, v_inv)
+        differs = not np.array_equal(first[0], second[0])
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
         require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
-        public, exists, margin, norm, products = (np.asarray(x) for x in one)
+        public, exists, margin, norm, products = (np.asarray(x) for x in first)
         require(exists.any(), f"theta = {theta}: its answer has no piece")
         width = problem.width(k)
         require(public.shape == (width,), f"public is {list(public.shape)}, width says {width}")
         if n % 4 > 1:
-            later.append((phi, theta, other, public, np.asarray(two[0]), where))
+            later.append((phi, theta, other, public, np.asarray(second[0]), where))
         ours = _ordered(np.column_stack([margin, norm, products])[exists])
         norms = np.einsum("pd,de,pe->p", directions, v_inv, directions)
         columns = [directions @ theta - offsets, norms, directions @ v_inv @ phi.T]
@@ -153,7 +153,11 @@ def _check_pieces(
         require(same, f"theta = {theta}: margins, norms or products are not those of half_spaces")
         pair = np.stack([theta, other], 1), np.stack([v_inv, v_inv], 2)
         for name, x, y, z in zip(
-            ("public", "exists", "margins", "norms"), one, two, in_many(phi, *pair), strict=False
+            ("public", "exists", "margins", "norms"),
+            first,
+            second,
+            in_many(phi, *pair),
+            strict=False,
         ):
             equal = np.allclose(np.stack([x, y], -1), z, rtol=1e-9, atol=1e-9)
             require(equal, f"{where}: {name} in lanes differ from those of one run")
@@ -225,7 +229,7 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
         for _ in range(6):
             index = int(rng.integers(3))
             point = points[index]
-            before = [np.asarray(look(pieces, one)[0]) for one in points]
+            before = [np.asarray(look(pieces, other)[0]) for other in points]
             exists = np.asarray(look(pieces, point)[2])
             refuted = exists & (rng.random(exists.shape) < 0.3)
             pieces = drop(pieces, point, refuted)
@@ -234,12 +238,12 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
             require(not lost.any(), "drop loses a piece that is not refuted")
             beta = np.array([np.quantile(rng.random(4), 0.5) * 3])
             few, more = eliminated(pieces, point, beta)
-            of_few, of_more = (np.asarray(look(one, point)[0]) for one in (few, more))
+            of_few, of_more = (np.asarray(look(left, point)[0]) for left in (few, more))
             require(
                 not (of_more & ~of_few).any(), "full elimination keeps a piece that selective drops"
             )
             pieces = few
-            after = [np.asarray(look(pieces, one)[0]) for one in points]
+            after = [np.asarray(look(pieces, other)[0]) for other in points]
             grown = any((y & ~x).any() for x, y in zip(before, after, strict=True))
             require(not grown, "the set grows")
         point = points[0]

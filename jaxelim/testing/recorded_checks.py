@@ -56,8 +56,8 @@ def check_draws(family: Recorded, rng: np.random.Generator, draws: int) -> str:
         if family.order != "bootstrap" and n <= _LONGEST:
             key, pull = (x.ravel() for x in np.meshgrid(keys[:_RUNS], np.arange(n, dtype=np.int32)))
             whole, over = map(np.asarray, rewards(at, pull, key))
-            each = np.sort(whole.reshape(n, _RUNS), 0)
-            require(not over.any() and np.allclose(each, np.sort(stack)[:, None], 1e-12),
+            ordered = np.sort(whole.reshape(n, _RUNS), 0)
+            require(not over.any() and np.allclose(ordered, np.sort(stack)[:, None], 1e-12),
                     f"{word}: {n} pulls are not its rewards, each once")  # fmt: skip
             require(rewards(at, jnp.int32(n), keys[:1])[1].all(), f"{word}: it is never used up")
     seen = (ERRORS + 3) / draws**0.5

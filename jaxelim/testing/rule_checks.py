@@ -107,12 +107,12 @@ def check_sampling_rule(
     require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
     lines = [check_repr(rule), check_docstring(type(rule))]
     try:
-        for one in natural_problems(rule) if problem is None else [problem]:
+        for of_problem in natural_problems(rule) if problem is None else [problem]:
             for structure in rule.traits.structures if instance is None else [instance.structure]:
-                on = easy_instance(one, structure) if instance is None else instance
-                lines += _check_runs(rule, one, on, runs, delta, steps, seed, ridge)
+                on = easy_instance(of_problem, structure) if instance is None else instance
+                lines += _check_runs(rule, of_problem, on, runs, delta, steps, seed, ridge)
                 if not rule.traits.uses_truth:
-                    _check_prepared(rule, one, on, ridge)
+                    _check_prepared(rule, of_problem, on, ridge)
         first = natural_problems(rule)[0] if problem is None else problem
         lines.append(_check_stress(rule, first, stress, seed))
         if rule.fast is not None:
@@ -121,8 +121,8 @@ def check_sampling_rule(
         if rule.traits.lanes_last:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
             lines.append(_check_one_lane(rule, first, on.unbatched[0], delta, seed, ridge))
-        given = type(rule).predetermined is not SamplingRule.predetermined
-        if given and not rule.traits.uses_truth:
+        own = type(rule).predetermined is not SamplingRule.predetermined
+        if own and not rule.traits.uses_truth:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
             lines.append(_check_batches(rule, first, on.unbatched[0], delta, seed, ridge))
     except RuleError as error:
@@ -141,16 +141,16 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
         """The runs of each instance: other runs of the seed, so that no two share noise."""
         share = -(-runs // len(instances))
         taken = [np.arange(i * share, (i + 1) * share) for i in range(len(instances))]
-        given = {**common, "delta": delta, "max_samples": steps, "seed": seed}
+        settings = {**common, "delta": delta, "max_samples": steps, "seed": seed}
         return [
-            simulate(one, problem, rule, runs=its, engine=wide, **given)
+            simulate(one, problem, rule, runs=its, engine=wide, **settings)
             for one, its in zip(instances, taken, strict=True)
         ]
 
-    each, close = orders(problem, instance), near(problem, instance)
+    rotations, close = orders(problem, instance), near(problem, instance)
     before = set(engine.program.values())
-    easy = run_all(each, delta, steps, seed)
-    small = run_all(each, delta / 10, steps, seed + 1)
+    easy = run_all(rotations, delta, steps, seed)
+    small = run_all(rotations, delta / 10, steps, seed + 1)
     hard, few = [], min(steps, FEW + 2 * instance.K)
     if close is not None:
         hard = run_all(orders(problem, close), delta, few, seed + 2)
@@ -167,21 +167,26 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     one, some = here // 2, np.arange(min(here, 40))
     common |= dict(delta=delta, max_samples=steps)
     alone = simulate(
-        each[0], problem, rule, runs=[one], engine=Engine(lanes=8, chunk=64, devices=1), **common
+        rotations[0],
+        problem,
+        rule,
+        runs=[one],
+        engine=Engine(lanes=8, chunk=64, devices=1),
+        **common,
     )
     same_runs(many, alone, f"{where}: a run alone and the same run in a batch", np.array([one]))
     if rule.traits.lanes_last:
         vmapped = simulate(
-            each[0], problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
+            rotations[0], problem, rule, runs=some, engine=Engine(lanes=16, vmapped=True), **common
         )
         same_runs(many, vmapped, f"{where}: lanes-last and vmapped forms", some)
     if len(stopping) > 1 and "native" in rule.traits.stopping:
-        native = simulate(each[0], problem, rule, runs=some, engine=wide,
+        native = simulate(rotations[0], problem, rule, runs=some, engine=wide,
                           **{**common, "stopping": Native()})  # fmt: skip
         what = f"{where}: the native stop alone and beside other stopping rules"
         same_runs(many, native, what, some, slice(-1, None))
-    answers = len({correct_answer(one, problem).tobytes() for one in each})
-    said = f"{where}: traced once, arms in range, alone = in a batch; {len(each)} orders"
+    answers = len({correct_answer(one, problem).tobytes() for one in rotations})
+    said = f"{where}: traced once, arms in range, alone = in a batch; {len(rotations)} orders"
     lines = [f"{said} of the arms with {answers} different right answers"]
     if answers == 1:
         lines[0] += ": a rule that always answers the same is not seen"
@@ -200,7 +205,7 @@ def _count(where: str, results: list[Result], delta: float) -> tuple[int, int, i
     Raises:
         ContractError: more errors than a rate of delta has, of all runs or of an instance's.
     """
-    wrong = np.stack([(one.stopped & ~one.correct).sum((1, 2)) for one in results])
+    wrong = np.stack([(result.stopped & ~result.correct).sum((1, 2)) for result in results])
     share = results[0].samples[0].size
     names = [stop.name for stop in results[0].stopping]
     for errors, n, on, luck in (
@@ -213,7 +218,7 @@ def _count(where: str, results: list[Result], delta: float) -> tuple[int, int, i
             f"{where}: stopped by {names[most]}, {errors[most]} errors in {n} runs at delta = "
             f"{delta:g}{on}; at most {limit} allowed",
         )
-    cut = max(sum(one.truncated[i].sum() for one in results) for i in range(len(names)))
+    cut = max(sum(result.truncated[i].sum() for result in results) for i in range(len(names)))
     return int(wrong.sum(0).max()), int(cut), share * len(results)
 
 
@@ -235,13 +240,13 @@ def _rate(errors: int, runs: int) -> str:
 
 def _check_prepared(rule: SamplingRule, problem: Problem, instance: Instance, ridge: Any) -> None:
     """Prepare for another theta too: what a rule may not know must not matter."""
-    one = instance.unbatched[0]
-    theta = one.theta[::-1] if one.structure == "unstructured" else -one.theta
+    alone = instance.unbatched[0]
+    theta = alone.theta[::-1] if alone.structure == "unstructured" else -alone.theta
     try:
-        other = Instance(one.arms, theta, None, one.name, one.family)
+        other = Instance(alone.arms, theta, None, alone.name, alone.family)
     except JaxelimError:  # out of the range of means, or recorded rewards
         return
-    both = [jax.tree.leaves(rule.prepare(two, problem, ridge)) for two in (one, other)]
+    both = [jax.tree.leaves(rule.prepare(two, problem, ridge)) for two in (alone, other)]
     same = len(both[0]) == len(both[1]) and all(map(np.array_equal, *both))
     require(same, "prepare depends on theta, and the rule's traits do not have uses_truth=True")
 
@@ -299,7 +304,7 @@ def _check_fast(rule, problem, instance, delta, seed, ridge) -> str:
         runs=FAST, delta=delta, max_samples=FASTEST, seed=seed, ridge=ridge,
         stopping=natural_stopping(rule), engine=Engine(lanes=16),
     )  # fmt: skip
-    quick, whole = (simulate(instance, problem, one, **common) for one in (rule, slow))
+    quick, whole = (simulate(instance, problem, form, **common) for form in (rule, slow))
     same_runs(quick, whole, "with `fast`, and by `choose` alone")
     return f"`fast` makes the choices of `choose` over {FAST} runs of at most {FASTEST} samples"
 

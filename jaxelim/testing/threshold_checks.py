@@ -210,9 +210,9 @@ def check_threshold(
     else:
         several = [instance]
     rates = []
-    for one in several:
+    for on in several:
         result = simulate(
-            one, problem, rule, threshold=threshold, stopping=tuple(stopping), delta=delta,
+            on, problem, rule, threshold=threshold, stopping=tuple(stopping), delta=delta,
             runs=runs, max_samples=steps, seed=seed,
         )  # fmt: skip
         wrong, cut = result.stopped & ~result.correct, result.truncated
@@ -222,7 +222,7 @@ def check_threshold(
         ):
             n, of = int(errors.sum()), errors.size
             low, high = _bounds(n, of, LUCK)
-            label = one.name or one.structure
+            label = on.name or on.structure
             rates.append(ErrorRate(label, stop.name, n, of, int(late.sum()), delta, low, high))
     worst = max(rates, key=lambda rate: rate.rate)
     of_what = several[0].family

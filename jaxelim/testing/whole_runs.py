@@ -22,30 +22,33 @@ def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
     The runs are dealt to the instance with its arms in other orders.
     """
     runs, delta, cap = 40, 0.1, 3000
-    each = orders(BestArm(), instance)
-    dealt = np.array_split(np.arange(runs), len(each))
-    given: Any = dict(
+    rotations = orders(BestArm(), instance)
+    dealt = np.array_split(np.arange(runs), len(rotations))
+    settings: Any = dict(
         delta=delta, max_samples=cap, seed=int(rng.integers(2**31)),
         stopping=(LLR(), SelectiveElimination(), FullElimination()),
         engine=Engine(lanes=16, devices=1),
     )  # fmt: skip
     job = BestArm(), Uniform()
-    many = [simulate(one, *job, runs=its, **given) for one, its in zip(each, dealt, strict=True)]
-    alone = simulate(each[-1], *job, runs=dealt[-1][:1], **given)
+    many = [
+        simulate(of_order, *job, runs=its, **settings)
+        for of_order, its in zip(rotations, dealt, strict=True)
+    ]
+    alone = simulate(rotations[-1], *job, runs=dealt[-1][:1], **settings)
     same_runs(many[-1], alone, "a run alone and the same run in a batch", np.array([0]))
-    llr, selective, full = np.concatenate([one.samples[:, 0] for one in many], -1)
+    llr, selective, full = np.concatenate([of_order.samples[:, 0] for of_order in many], -1)
     family_checks.law(
         (full <= selective) & (selective <= llr),
         "a run has tau_full = {full}, tau_selective = {selective}, tau_LLR = {llr}",
         full=full, selective=selective, llr=llr,
     )  # fmt: skip
-    wrong = sum((one.stopped & ~one.correct).sum((1, 2)) for one in many)
-    errors, ended = int(np.max(wrong)), sum(int(one.stopped[0].sum()) for one in many)
+    wrong = sum((of_order.stopped & ~of_order.correct).sum((1, 2)) for of_order in many)
+    errors, ended = int(np.max(wrong)), sum(int(of_order.stopped[0].sum()) for of_order in many)
     limit = int(binom.isf(LUCK / 10, runs, delta))
     sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
     require(errors <= limit, sentence)
     return (
-        f"{runs} runs with Uniform, the arms in {len(each)} orders, {ended} of them stopped within "
-        f"{cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
+        f"{runs} runs with Uniform, the arms in {len(rotations)} orders, {ended} of them stopped "
+        f"within {cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
         f"{errors} errors at delta = {delta}"
     )

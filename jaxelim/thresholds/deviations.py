@@ -181,7 +181,7 @@ class KaufmannKoolen:
         family = instance.family
         tested = getattr(family, "family", family)  # of recorded rewards too
         normal = getattr(tested, "stated_law", str)() == "gaussian"
-        if not normal and not family.has("divergence"):
+        if not normal and not hasattr(tested, "divergence"):
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:
