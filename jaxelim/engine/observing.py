@@ -14,7 +14,6 @@ from jaxelim.contracts.proofs import REFUTED_PAIRS
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
-from jaxelim.lanes import LaneOps
 from jaxelim.stopping.llr import Native
 from jaxelim.thresholds.piecewise import PieceThreshold
 
@@ -33,13 +32,10 @@ class Observing:
 
     spec: Spec
 
-    def lanes(self, inputs: Inputs) -> LaneOps:
-        """The primitives of this program."""
-        return self.spec.execution.lane_ops(inputs.flag)
-
     def space(self, inputs: Inputs, features: Array | None) -> ArmContext:
+        lanes = self.spec.execution.lane_ops(inputs.flag)
         features = inputs.features[0] if features is None else features
-        space = self.spec.family.space(self.lanes(inputs), features, inputs.constants)
+        space = self.spec.family.space(lanes, features, inputs.constants)
         return dataclasses.replace(space, transposed=inputs.transposed)
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
@@ -47,8 +43,8 @@ class Observing:
         # Finished lanes keep stepping. What they eliminate gets a time after their end;
         # `outcome` drops it.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
-        given = spec.family, spec.problem, self.space(inputs, lane.features), stats
-        return Snapshot.of(*given, self.piecewise, ~lane.done)
+        space = self.space(inputs, lane.features)
+        return Snapshot.of(spec.family, spec.problem, space, stats, self.piecewise, ~lane.done)
 
     @property
     def piecewise(self) -> PieceThreshold | None:
@@ -64,7 +60,7 @@ class Observing:
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)
-        native = any(isinstance(one, Native) for one in self.spec.stopping)
+        native = any(isinstance(stopping, Native) for stopping in self.spec.stopping)
         if native and self.spec.rule.native_test() != REFUTED_PAIRS:
             return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
         width = threshold.width(t.astype(self.spec.dtype), delta)
@@ -80,16 +76,16 @@ class Observing:
             out = f(jax.tree.map(lambda x: x[0], state), beta[0])
             return jax.tree.map(lambda x: x[None], out)
         if self.piecewise is not None:  # under vmap each look would cost that of all deltas
-            return jax.lax.map(lambda given: f(*given), (state, beta))
+            return jax.lax.map(lambda c: f(*c), (state, beta))
         return jax.vmap(f)(state, beta)
 
     def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
-            look, given = partial(call, stopping, "observe", seen), state
+            look, reads = partial(call, stopping, "observe", seen), state
             if seen.threshold is not None:
-                look, given = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
-            state, stop, tests = self.over_deltas(look, given, beta)
+                look, reads = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
+            state, stop, tests = self.over_deltas(look, reads, beta)
             states.append(state)
             stops.append(stop)
             tested.append(jnp.broadcast_to(tests, stop.shape))
@@ -111,19 +107,21 @@ class Observing:
 
     def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""
-        each = []
-        for rule, state in zip(self.spec.stopping, states, strict=True):
-            answer = lambda state, _, rule=rule: call(rule, "answer", seen, state)  # noqa: E731
-            each.append(self.over_deltas(answer, state, beta))
-        return jnp.stack(each)
+
+        def answer(rule: StoppingRule, state: Tree, _: Array) -> Array:
+            return call(rule, "answer", seen, state)
+
+        rules = zip(self.spec.stopping, states, strict=True)
+        answers = [self.over_deltas(partial(answer, rule), state, beta) for rule, state in rules]
+        return jnp.stack(answers)
 
     def bad_answer(self, seen: Snapshot, lane: Lane) -> tuple[Array | None, Array]:
         """An answer out of range, [B], and which lanes are live without one, [B] bool."""
-        live, found = ~lane.done, self.spec.problem.out_of_range(seen)
-        if found is None:
+        live, checked = ~lane.done, self.spec.problem.out_of_range(seen)
+        if checked is None:
             return None, live
         assert lane.bad_answer is not None
-        answer, beyond = found
+        answer, beyond = checked
         return jnp.where(live & beyond, answer, lane.bad_answer), live & ~beyond
 
     def started(self, seen: Snapshot) -> tuple[tuple, Tree]:
@@ -135,8 +133,9 @@ class Observing:
         spec, states = self.spec, []
         for stopping in spec.stopping:
             state = call(stopping, "start", seen, spec.pair_times)
-            wide = lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape))  # noqa: E731
-            states.append(jax.tree.map(wide, state))
+            states.append(
+                jax.tree.map(lambda x: jnp.broadcast_to(x, (spec.deltas, *x.shape)), state)
+            )
         if spec.elimination is None or spec.elimination.shared:
             return tuple(states), ()
         return tuple(states), spec.elimination.start(seen)
@@ -145,8 +144,8 @@ class Observing:
 def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:
     """`observe` of a state and of whether the observer is open, [B] bool: only then it looks."""
 
-    def look(given: Tree, beta: Array) -> tuple:
-        state, opened = given
+    def look(reads: Tree, beta: Array) -> tuple:
+        state, opened = reads
         live = opened if seen.live is None else opened & seen.live
         return call(stopping, "observe", dataclasses.replace(seen, live=live), state, beta)
 

@@ -108,7 +108,7 @@ class Progress:
     ):
         self._began, self._total, self._most = time.perf_counter(), total, most
         self._call = show if callable(show) else None
-        self._forecast, self._thread, self._found = forecast, None, []
+        self._forecast, self._thread, self._forecasts = forecast, None, []
         self._predicted: float | None = None
         self._bar: Any = None
         wanted = automatic() if show is None else show is True
@@ -154,13 +154,13 @@ class Progress:
         """Start the forecast, and say what it found."""
         if self._thread is None:
             # No daemon: the process would crash if it ended while a program compiles.
-            self._thread = threading.Thread(target=lambda: self._found.append(self._forecast()))
+            self._thread = threading.Thread(target=lambda: self._forecasts.append(self._forecast()))
             self._thread.start()
-        if self._found and rate > 0:
-            found = self._found.pop()
-            if found is not None:
-                self._predicted = found.total
-                for line in found.lines(rate):
+        if self._forecasts and rate > 0:
+            forecast = self._forecasts.pop()
+            if forecast is not None:
+                self._predicted = forecast.total
+                for line in forecast.lines(rate):
                     self._bar.write(line, file=sys.stderr)
 
     def _left(self, finished: int, samples: int, seconds: float) -> str:

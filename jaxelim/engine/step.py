@@ -45,30 +45,14 @@ class Ending(NamedTuple):
     still: Array  # open after this snapshot
 
 
-class Entered(NamedTuple):
-    """The samples of a step."""
-
-    stats: Statistics  # after them
-    drawn: Array  # [B] bool: whether there is one
-    reward: Array  # [B]
-
-
-class Decided(NamedTuple):
-    """The decisions of a step."""
-
-    lane: Lane
-    arm: Array  # [B] int32: the choice
-    go: Array  # [B] bool: whether the lane draws it
-    seen: Snapshot
-
-
-class Pulled(NamedTuple):
+class Taken(NamedTuple):
     """The result of a step."""
 
     lane: Lane
-    arm: Array  # [B] int32; -1: none
-    reward: Array  # [B]
+    arm: Array  # [B] int32: the choice; -1 where no reward is drawn, if any may be
+    go: Array  # [B] bool: whether the lane draws it
     seen: Snapshot
+    reward: Array  # [B]; 0 where none is drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +75,6 @@ class Step:
     def watching(self) -> Watching:
         """What finds numbers that are not finite."""
         return Watching(self.spec)
-
-    def lanes(self, inputs: Inputs) -> LaneOps:
-        """The primitives of this program."""
-        return self.observing.lanes(inputs)
 
     def noise(self, inputs: Inputs, run: Array, row: Array, start: Array, length: int) -> Array:
         """The noise for `draw`, [length, B]: of runs [B], from t = start [B] on."""
@@ -136,50 +116,43 @@ class Step:
             return close(lane.answers)
         return jax.lax.cond(jnp.any(ending.closing), close, lambda answers: answers, lane.answers)
 
-    def _reward(self, inputs: Inputs, lane: Lane, arm: Array, noise: Array) -> Array:
-        lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
-        pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-        return self.spec.source.draw(lanes, nature, arm, pull, noise)
+    def _source(self, inputs: Inputs, lane: Lane, arm: Array) -> tuple[LaneOps, Tree, Array, Array]:
+        """What the source of rewards reads: its primitives, the truth, an arm and its pulls."""
+        lanes, nature = self.spec.execution.lane_ops(inputs.flag), lane.nature
+        if nature is None:
+            nature = jax.tree.map(lambda x: x[0], inputs.nature)
+        return lanes, nature, arm, lanes.take(lane.stats.counts, arm).astype(jnp.int32)
 
     def _used_up(self, inputs: Inputs, lane: Lane, arm: Array) -> Array | None:
         """Whether an arm has no reward left, [B] bool; None: it always has."""
         if type(self.spec.source).used_up is Family.used_up:
             return None
-        lanes, nature = self.lanes(inputs), self._nature(inputs, lane)
-        pull = lanes.take(lane.stats.counts, arm).astype(jnp.int32)
-        return self.spec.source.used_up(lanes, nature, arm, pull)
+        return self.spec.source.used_up(*self._source(inputs, lane, arm))
 
-    def _nature(self, inputs: Inputs, lane: Lane) -> Tree:
-        """What `draw` needs of the truth of each lane, or of that which lanes share."""
-        return jax.tree.map(lambda x: x[0], inputs.nature) if lane.nature is None else lane.nature
-
-    def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Pulled:
+    def pull(self, inputs: Inputs, lane: Lane, noise: Array) -> Taken:
         """Take one step of every lane.
 
         An arm or an answer out of range ends a run, with observers still open. So does a
         number that is not finite.
         """
 
-        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
-            reward = self._reward(inputs, lane, arm, noise)
-            return Entered(self.spec.family.update(seen, arm, reward, go), go, reward)
+        def enter(seen: Snapshot, arm: Array, go: Array) -> tuple[Statistics, Array]:
+            reward = self.spec.source.draw(*self._source(inputs, lane, arm), noise)
+            return self.spec.family.update(seen, arm, reward, go), reward
 
-        found, entered = self._taken(inputs, lane, enter)
-        lane = self.watching.sampled(found.lane, found.go, entered.reward)
-        return Pulled(lane, jnp.where(found.go, found.arm, -1), entered.reward, found.seen)
+        taken = self._taken(inputs, lane, enter)
+        after = self.watching.sampled(taken.lane, taken.go, taken.reward)
+        return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
 
-    def decide(self, inputs: Inputs, lane: Lane) -> Decided:
+    def decide(self, inputs: Inputs, lane: Lane) -> Taken:
         """A step up to its reward: eliminate, end runs, choose the next arms."""
-
-        def enter(seen: Snapshot, arm: Array, go: Array) -> Entered:
-            return Entered(lane.stats, jnp.zeros_like(go), go)
-
-        return self._taken(inputs, lane, enter)[0]
+        return self._taken(inputs, lane, None)
 
     def _taken(
-        self, inputs: Inputs, lane: Lane, enter: Callable[[Snapshot, Array, Array], Entered]
-    ) -> tuple[Decided, Entered]:
-        """One step of every lane; `enter` gives the statistics after it."""
+        self, inputs: Inputs, lane: Lane,
+        enter: Callable[[Snapshot, Array, Array], tuple[Statistics, Array]] | None,
+    ) -> Taken:  # fmt: skip
+        """One step of every lane; `enter` gives rewards, and the statistics with them."""
         two_speed = self.spec.rule.fast is not None
         seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
         observed = self.observing.observed(seen, lane, beta)
@@ -197,7 +170,7 @@ class Step:
         asks, chosen, state = lane.asks, lane.chosen, choice.state
         if two_speed:
             asks = live & goes_on & ~choice.decided & (choice.status != OK)
-            go, asks, closing = self.lanes(inputs).materialize(lambda *x: x, go, asks, closing)
+            go, asks, closing = seen.lanes.materialize(lambda *x: x, go, asks, closing)
             state = where(go, state, lane.rule_state)
             chosen = jnp.where(go, NO_ARM, lane.chosen)
         answers = self._answers(seen, lane, observed, ending, beta)
@@ -216,17 +189,18 @@ class Step:
             now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
-        entered = enter(seen, choice.arm, go)
-        observers = observed.states
+        stats, observers = lane.stats, observed.states
+        reward = jnp.zeros(go.shape, self.spec.dtype)
+        if enter is not None:
+            stats, reward = enter(seen, choice.arm, go)
+            stats = dataclasses.replace(stats, t=lane.stats.t + go.astype(jnp.int32))
         if two_speed:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
         now = dataclasses.replace(
             lane,
-            stats=dataclasses.replace(
-                entered.stats, t=lane.stats.t + entered.drawn.astype(jnp.int32)
-            ),
+            stats=stats,
             rule_state=state,
             observers=observers,
             sampling=sampling,
@@ -250,12 +224,12 @@ class Step:
         )
         if two_speed:
             now = self.watching.answered(now, live & ~choice.decided, choice.status)
-        return Decided(now, choice.arm, go, seen), entered
+        return Taken(now, choice.arm, go, seen, reward)
 
     def failed(self, lane: Lane) -> Array:
         """Whether a run has ended as `bad_arm`, `bad_answer` or `fault` says: [] bool."""
-        found = jnp.any((lane.bad_arm != 0) | (lane.fault != 0))
-        return found if lane.bad_answer is None else found | jnp.any(lane.bad_answer != 0)
+        failed = (lane.bad_arm != 0) | (lane.fault != 0)
+        return jnp.any(failed if lane.bad_answer is None else failed | (lane.bad_answer != 0))
 
     # The start of a run.
 
@@ -304,19 +278,22 @@ class Step:
         arguments = inputs, queue, of_lanes, of_lanes, of_lanes, noise
         return Outline(*jax.eval_shape(traced, *arguments), **choices)
 
-    def start(self, *given: Any) -> Lane:
+    def start(self, *arguments: Any) -> Lane:
         """Lanes at t = n K, after n initial pulls of each arm.
 
         Args:
-            given: inputs, queue, item, run, row and noise. item: places in the
+            arguments: inputs, queue, item, run, row and noise. item: places in the
                 queue, [B]. noise: of the initial pulls, [n K, B], drawn for `run`
                 and `row`, [B].
         """
-        return self._started(*given)[0]
+        return self._started(*arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B]."""
-        lanes, zero = self.lanes(inputs), jnp.zeros(noise.shape[1:], jnp.int32)
+        lanes, zero = (
+            self.spec.execution.lane_ops(inputs.flag),
+            jnp.zeros(noise.shape[1:], jnp.int32),
+        )
         if nature is None:
             nature = jax.tree.map(lambda x: x[0], inputs.nature)
         draw = partial(self.spec.source.draw, lanes, nature)

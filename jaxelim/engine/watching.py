@@ -33,14 +33,14 @@ class Watching:
         family, any_of = self.spec.family, view.lanes.any
         if shipped(family) and shipped(unadapted(self.spec.problem)):
             return lane.fault, live
-        found = {
+        faults = {
             MEANS: ~jnp.isfinite(view.means),
             EVIDENCE: view.shape.exists & ~jnp.isfinite(view.evidence.values()),
         }
         if not shipped(family):
-            found |= {code: look() for code, look in self._asked_of_the_family(view).items()}
+            faults |= {code: look() for code, look in self._asked_of_the_family(view).items()}
         fault = lane.fault
-        for code, bad in found.items():
+        for code, bad in faults.items():
             fault = jnp.where((fault == 0) & live & any_of(bad), code, fault)
         return fault, live & (fault == 0)
 
@@ -51,8 +51,8 @@ class Watching:
 
         def interval() -> Array:
             beta = jnp.log(view.time) if view.beta is None else view.beta
-            found = family.interval(view, view.means, beta)
-            return jnp.isnan(found.lower) | jnp.isnan(found.upper)
+            interval = family.interval(view, view.means, beta)
+            return jnp.isnan(interval.lower) | jnp.isnan(interval.upper)
 
         def posterior() -> Array:
             # A rule's own first draw, where it takes its keys from `fold`.

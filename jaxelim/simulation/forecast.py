@@ -46,9 +46,9 @@ class Forecast:
         The last line says whether runs will be cut off.
         """
         low, high = self.samples.min(), self.samples.max()
-        each = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f} to {high:,.0f}"
+        of_run = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f} to {high:,.0f}"
         said = [
-            f"predicted by T* beta(t, delta), as without noise: {each} samples a run, "
+            f"predicted by T* beta(t, delta), as without noise: {of_run} samples a run, "
             f"{self.total:,.0f} in all, {in_words(self.total / rate)} at this rate"
         ]
         if high > self.cap:

@@ -16,7 +16,7 @@ class Part(NamedTuple):
     """A part of the memory that a call would hold."""
 
     argument: str  # the argument that determines it
-    given: Any  # the value of that argument
+    value: Any  # of that argument
     purpose: str  # what it is for, in words
     host: int  # bytes
     device: int = 0  # bytes, on all devices together
@@ -54,7 +54,7 @@ def _check(parts: Sequence[Part], sizes: Sequence[int], free: int | None) -> Non
     ]
     largest = max(own, key=lambda sized: sized[0])[1]
     note = f"the call would hold {gigabytes(needed)}, {gigabytes(most)} of it for {largest.purpose}"
-    raise MemoryLimitError(argument, largest.given, needed, free, note)
+    raise MemoryLimitError(argument, largest.value, needed, free, note)
 
 
 def of_a_run(arms: int, width: int, observers: int) -> int:

@@ -43,12 +43,15 @@ def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
         ArgumentError: rewards that contradict the family.
     """
     call, spec, carry = plan.call, plan.spec, ended.carry
-    raw = carry.out if spec.execution.devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
-    finished = np.atleast_1d(carry.finished)
-    used = lambda x: np.concatenate([x[d, : finished[d]] for d in range(spec.execution.devices)])  # noqa: E731
+    devices, finished = spec.execution.devices, np.atleast_1d(carry.finished)
+    raw = carry.out if devices > 1 else jax.tree.map(lambda x: x[None], carry.out)
+
+    def used(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x[d, : finished[d]] for d in range(devices)])
+
     rows = jax.tree.map(used, raw)
-    dealt = np.repeat(np.arange(spec.execution.devices), finished)
-    which, instance, row = plan.places[:, rows.item * spec.execution.devices + dealt]
+    dealt = np.repeat(np.arange(devices), finished)
+    which, instance, row = plan.places[:, rows.item * devices + dealt]
     refuse_degenerate(call, rows.degenerate, row, instance)
     missing, asked = "", call.runs.size
     if ended.cut:

@@ -347,12 +347,12 @@ def _evidence(call: CheckedCall, spec: Spec, items: int, rows: int) -> memory.Pa
     """
     assert call.evidence is not None
     execution = spec.execution
-    each = p_values.entries(call) * spec.dtype.itemsize
+    entry = p_values.entries(call) * spec.dtype.itemsize
     kept = rows * spec.observers + execution.devices * execution.lanes * (1 + spec.observers)
     looking = execution.devices * max(1, execution.lanes // looks.GROUP) * call.evidence.grid.size
     purpose = "the evidence of every pair of arms"
-    host = 2 * items * spec.observers * each
-    return memory.Part("record", call.record, purpose, host, (kept + looking) * each)
+    host = 2 * items * spec.observers * entry
+    return memory.Part("record", call.record, purpose, host, (kept + looking) * entry)
 
 
 def _bytes(tree: Any) -> int:

@@ -159,8 +159,7 @@ def test_the_switch_is_the_platform():
         here, there = spec_of(call), spec_of(call, backend="gpu")
         assert there.execution.gpu and not here.execution.gpu
         assert here.family.keeps_products and not there.family.keeps_products
-        step = engine.Program(there).loop.step
-        lanes = step.lanes(inputs_of(call, there))
+        lanes = there.execution.lane_ops(inputs_of(call, there).flag)
         assert lanes.gpu and lanes.flag is None and lanes.alone.gpu
 
 
