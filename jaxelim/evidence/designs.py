@@ -286,7 +286,10 @@ def weighted(
         packed = space.lanes.dot(columns, weights, outer)
     else:
         packed = jnp.einsum("kqb,kb->qb", outer, weights, precision="highest")
-    at = lambda x, places: x.at[places].get(mode="promise_in_bounds")  # noqa: E731
+
+    def at(x: Array, places: np.ndarray) -> Array:
+        return x.at[places].get(mode="promise_in_bounds")
+
     v_inv = space.lanes.inverse(at(packed, place) + eye)
     doubled = np.where(row == column, 1.0, 2.0).reshape((-1,) + (1,) * (weights.ndim - 1))
     flat = v_inv.reshape((-1, *v_inv.shape[2:]))

@@ -89,8 +89,7 @@ class PairEvidence(ArmEvidence):
         arms, (a, b), u = self._ends(piece)
         # Two divergences a lane: all arms but the two have slope 0.
         higher = jnp.where(a > b, a, u)
-        both = lambda a, b, u: (self.family.divergence(a, u), self.family.divergence(b, u))  # noqa: E731
-        slopes = self.space.lanes.materialize(both, higher, b, u)
+        slopes = self._divergences(higher, u, b, u)
         return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
 
     def closest(self, piece: Array) -> Array:
@@ -108,10 +107,18 @@ class PairEvidence(ArmEvidence):
         u = jnp.where(a > b, self.family.middle(n_a, jnp.maximum(a, b), n_b, b), b)
         return (i, k), (a, b), u
 
+    def _divergences(self, a: Array, x: Array, b: Array, y: Array) -> tuple[Array, Array]:
+        """d(a, x) and d(b, y)."""
+
+        def both(a: Array, x: Array, b: Array, y: Array) -> tuple[Array, Array]:
+            return self.family.divergence(a, x), self.family.divergence(b, y)
+
+        return self.space.lanes.materialize(both, a, x, b, y)
+
     def _placed(self, arms: tuple, numbers: tuple, elsewhere: Array) -> Array:
         """The two numbers at the two arms: [K]."""
-        each, (i, k) = index_like(self.means), arms
-        return jnp.where(each == i, numbers[0], jnp.where(each == k, numbers[1], elsewhere))
+        arm, (i, k) = index_like(self.means), arms
+        return jnp.where(arm == i, numbers[0], jnp.where(arm == k, numbers[1], elsewhere))
 
 
 @jax.tree_util.register_dataclass
@@ -124,8 +131,7 @@ class SlackEvidence(PairEvidence):
 
     def gradient(self, piece: Array) -> Array:
         arms, means, moved = self._moved(piece)
-        both = lambda a, x, b, y: (self.family.divergence(a, x), self.family.divergence(b, y))  # noqa: E731
-        slopes = self.space.lanes.materialize(both, means[0], moved[0], means[1], moved[1])
+        slopes = self._divergences(means[0], moved[0], means[1], moved[1])
         return self.per_cost(self._placed(arms, slopes, jnp.zeros_like(self.means)))
 
     def closest(self, piece: Array) -> Array:

@@ -15,9 +15,7 @@ full one, m its largest change of a score, always descends. Near the end the sha
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,47 +25,17 @@ from jaxelim.contracts import items
 from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
 from jaxelim.contracts.views import Evidence
+from jaxelim.evidence.boundaries import LEAST_CURVATURE, Boundaries
 from jaxelim.evidence.derivatives import Bent, product
 from jaxelim.evidence.designs import LinearContext, SquareDesign, weighted
 from jaxelim.evidence.gaussian import Coordinates, likelihood_ratio
-from jaxelim.lanes import PLAIN, cholesky, index_like
+from jaxelim.evidence.scores import divergence, forces, largest_curvature, ratio, score, sides
+from jaxelim.lanes import PLAIN, index_like
 
 STEPS = 100
 """Most Newton steps of one search. Warm searches take two or three, cold ones about five."""
 _ROUNDING = 1e-9
 """What an upper bound on an LLR is raised by, as a share."""
-_LEAST_CURVATURE = 1e-13
-"""Added to the matrix of a step, as a share of its trace: arms need not span R^d."""
-
-
-def sides(scores: Array) -> tuple[Array, Array]:
-    """The probabilities of 1 and of 0, each without cancellation; any shape."""
-    small = jnp.exp(-jnp.abs(scores))
-    large = 1 / (1 + small)
-    small = small * large
-    positive = scores >= 0
-    return jnp.where(positive, large, small), jnp.where(positive, small, large)
-
-
-def divergence(x: Array, y: Array) -> Array:
-    """d(x, y), of the means at scores x and y: any shape.
-
-    log(1 + p (exp(h) - 1)) - p h with h = y - x and p the probability of 1 at x. With
-    that of 0 and -h it is the same. The smaller probability rounds less.
-    """
-    p, q = sides(x)
-    share, h = jnp.where(p <= q, p, q), jnp.where(p <= q, y - x, x - y)
-    return jnp.maximum(jnp.log1p(share * jnp.expm1(h)) - share * h, 0)
-
-
-def largest_curvature(scores: Array) -> Array:
-    """The least b with d(x, y) <= b (y - x)^2/2 for all y, at scores x: any shape.
-
-    tanh(x/2)/(2 x). (Jaakkola & Jordan 2000.)
-    """
-    near = jnp.abs(scores) < 1e-3
-    apart = jnp.where(near, 1, scores)
-    return jnp.where(near, 0.25 - scores**2 / 48, jnp.tanh(apart / 2) / (2 * apart))
 
 
 def least(
@@ -106,22 +74,24 @@ def least(
         gradient = lanes.dot(transposed, slopes, features) + ridge * (theta - centre)
         squares = jnp.sum(features**2, 1)
         squares = squares if squares.ndim == curvatures.ndim else squares[:, None]
-        more = ridge + _LEAST_CURVATURE * jnp.sum(curvatures * squares, 0)
+        more = ridge + LEAST_CURVATURE * jnp.sum(curvatures * squares, 0)
         inverse = weighted(space, curvatures, more).v_inv
         move = -lanes.symmetric_dot(inverse, gradient)
         if side is not None:
             y, c = side
             image = lanes.symmetric_dot(inverse, y)
-            move = move + image * _ratio(c - jnp.sum(y * (theta + move), 0), jnp.sum(y * image, 0))
+            move = move + image * ratio(c - jnp.sum(y * (theta + move), 0), jnp.sum(y * image, 0))
         moves = space.over_arms(move)
         far = lanes.max(jnp.abs(moves))
-        share = _ratio(jnp.log1p(far), far)
+        share = ratio(jnp.log1p(far), far)
         if side is not None:
             share = jnp.where(n == 0, 1, share)
         share = jnp.where(left, share, 0)
         return n + 1, theta + share * move, scores + share * moves, left & (far > enough)
 
-    more = lambda carry: (carry[0] < STEPS) & jnp.any(carry[3])  # noqa: E731
+    def more(carry: tuple[Array, ...]) -> Array:
+        return (carry[0] < STEPS) & jnp.any(carry[3])
+
     carry = jnp.int32(0), theta, space.over_arms(theta), go
     return jax.lax.while_loop(more, step, carry)[1]
 
@@ -138,26 +108,12 @@ def fitted(
         theta: where to start.
         go: [] bool; elsewhere theta stays.
     """
-    slope = lambda p, q: zeros * p - ones * q  # noqa: E731
+
+    def slope(p: Array, q: Array) -> Array:
+        return zeros * p - ones * q
+
     centre = jnp.zeros_like(theta)
     return least(space, slope, ones + zeros, ridge, centre, theta, go)
-
-
-class _Boundary(NamedTuple):
-    """The boundaries of Q half-spaces, each with the theta on it that is nearest to theta_hat."""
-
-    unit: Array  # [Q, r] y/||y||; 0 where there is no piece
-    along: Array  # [Q, K, r] the parts of the features along the boundary
-    base: Array  # [Q, K] scores at that theta
-
-    def scores(self, moves: Array) -> Array:
-        """The scores [Q, K] after moves [Q, r], of which only the part along counts."""
-        return self.base + jnp.sum(self.along * moves[:, None], 2)
-
-    def pull(self, evidence: "LogisticEvidence", moves: Array) -> Array:
-        """The slope of D along the boundary: [Q, r]."""
-        forces = evidence.weights[None] * evidence._forces(*sides(self.scores(moves)))
-        return jnp.sum(self.along * forces[..., None], 1)
 
 
 @jax.tree_util.register_dataclass
@@ -250,7 +206,7 @@ class LogisticEvidence(Evidence):
         y, c = self._side(piece)
         image = self.space.lanes.symmetric_dot(metric.v_inv, y)
         far = jnp.sum(y * self.theta_hat, 0) - c
-        moved = -image * _ratio(jnp.maximum(far, 0), jnp.sum(y * image, 0))
+        moved = -image * ratio(jnp.maximum(far, 0), jnp.sum(y * image, 0))
         scores = self.scores
         moves = divergence(scores, scores + self.space.over_arms(moved))
         value = self.space.lanes.sum(self.weights * moves)
@@ -269,80 +225,15 @@ class LogisticEvidence(Evidence):
         The slope of H_p is the vector of divergences at the closest point lambda, and its
         second derivative is minus a square, by implicit differentiation of lambda.
 
-        Newton steps stay on the boundary. A value is D less nu^2 where they end, nu the
-        decrement there. In exact arithmetic that is at most H_p if nu r <= 1/2, r the
-        largest change of a score by a move of length 1 (Bach 2010, Lemma 1): so the steps
-        need not be trusted. They are of constants; one more step, with a constant matrix,
-        gives lambda its derivatives in theta, features and half-spaces.
+        See `jaxelim.evidence.boundaries` for what a value is where the steps end.
         """
-        start, inverse = jax.lax.stop_gradient(self)._search()
-        boundary = self._boundary()
-        step = inverse(inverse(boundary.pull(self, start)), transposed=True)
-        points = start - step
-        scores = boundary.scores(points)
-        pulls = self._forces(*sides(scores))
-        slopes = divergence(jnp.broadcast_to(self.scores, scores.shape), scores)
-        standard = inverse(jnp.swapaxes(boundary.along, 1, 2))  # [Q, r, K]
-        bend = jax.lax.stop_gradient(standard * pulls[:, None])
-        decrement = jnp.sum(product(bend, jax.lax.stop_gradient(self.weights)) ** 2, 1)
-        value = product(slopes, self.weights) - decrement
-        value = jnp.where(self.outside() > 0, jnp.maximum(value, 0), 0)
-        return Bent(value, slopes.T, jnp.moveaxis(bend, 2, 0))
-
-    def _forces(self, p: Array, q: Array) -> Array:
-        """dd/ds of each arm where the probabilities of 1 and 0 are p and q: p - p_hat, [.., K]."""
-        p_hat, q_hat = sides(jnp.broadcast_to(self.scores, p.shape))
-        return jnp.where(p > q, q_hat - q, p - p_hat)
-
-    def _boundary(self) -> "_Boundary":
         assert isinstance(self.shape, Directions)
         y, features = self.shape.y, self.space.features
-        square = jnp.sum(y * y, 1, keepdims=True)
-        size = jnp.sqrt(jnp.where(square > 0, square, 1))
-        unit, outside = y / size, jnp.maximum(self.outside(), 0)
-        base = self.theta_hat[None] - unit * (outside[:, None] / size)
-        along = features[None] - product(unit, features.T)[..., None] * unit[:, None]
-        return _Boundary(unit, along, product(base, features.T))
+        return Boundaries.of(y, self.outside(), features, self.theta_hat, self.weights).bent()
 
-    def _search(self) -> tuple[Array, Callable]:
-        """Closest points as moves from the boundaries' bases, [Q, r], and how to apply L^-1.
-
-        L L' is the curvature on the boundary at the closest point.
-        """
-        boundary, enough = self._boundary(), float(jnp.finfo(self.weights.dtype).eps) ** 0.375
-        outside = self.outside() > 0
-
-        def solver(moves: Array) -> Callable:
-            p, q = sides(boundary.scores(moves))
-            root = jnp.sqrt(self.weights[None] * p * q)[..., None] * boundary.along
-            curvature = jnp.einsum("qkr,qks->qrs", root, root, precision="highest")
-            size = jnp.trace(curvature, axis1=1, axis2=2)[:, None, None]
-            rest = boundary.unit[:, :, None] * boundary.unit[:, None]
-            rest = rest + _LEAST_CURVATURE * jnp.eye(rest.shape[1], dtype=rest.dtype)[None]
-            factor = cholesky(curvature + jnp.where(size > 0, size, 1) * rest)
-
-            def inverse(x: Array, transposed: bool = False) -> Array:
-                """L^-1 x or L'^-1 x, of x [Q, r] or [Q, r, K]."""
-                columns = x if x.ndim == 3 else x[..., None]
-                columns = jax.lax.linalg.triangular_solve(
-                    factor, columns, left_side=True, lower=True, transpose_a=transposed
-                )
-                return columns if x.ndim == 3 else columns[..., 0]
-
-            return inverse
-
-        def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            n, moves, left = carry
-            inverse = solver(moves)
-            full = -inverse(inverse(boundary.pull(self, moves)), transposed=True)
-            far = jnp.max(jnp.abs(jnp.sum(boundary.along * full[:, None], 2)), 1)
-            share = jnp.where(left, _ratio(jnp.log1p(far), far), 0)
-            return n + 1, moves + share[:, None] * full, left & (far > enough)
-
-        more = lambda carry: (carry[0] < STEPS) & jnp.any(carry[2])  # noqa: E731
-        none = jnp.zeros_like(boundary.unit)
-        moves = jax.lax.while_loop(more, step, (jnp.int32(0), none, outside))[1]
-        return moves, solver(moves)
+    def _forces(self, p: Array, q: Array) -> Array:
+        """The slopes of D by the scores, where the probabilities of 1 and 0 are p and q: [K]."""
+        return self.weights * forces(p, q, *sides(self.scores))
 
     def refuted(self, beta: Array) -> Array:
         return self._tested(beta, False)
@@ -369,12 +260,12 @@ class LogisticEvidence(Evidence):
             left = left & (tighter > beta)
 
         def test(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            left, found = carry
+            left, above_beta = carry
             piece = lanes.argmin(jnp.where(left, jnp.minimum(above, largest), jnp.inf))
             here = left & (index_like(left) == piece)
             exceeds = self._value(*self._side(piece), lanes.any(left)) > beta
             left = left & ~here
-            return left & exceeds if all_or_none else left, found | (here & exceeds)
+            return left & exceeds if all_or_none else left, above_beta | (here & exceeds)
 
         none = jnp.zeros_like(left)
         return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), test, (left, none))[1]
@@ -416,12 +307,9 @@ class LogisticEvidence(Evidence):
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The point of {y . theta <= c} with the least D: [d]; theta_hat if that is inside."""
 
-        def slope(p: Array, q: Array) -> Array:
-            return self.weights * self._forces(p, q)
-
         outside = jnp.sum(y * self.theta_hat, 0) > c
-        given = self.space, slope, self.weights, self.ridge, self.theta_hat, self.theta_hat
-        return least(*given, outside & go, (y, c))
+        hat, go = self.theta_hat, outside & go
+        return least(self.space, self._forces, self.weights, self.ridge, hat, hat, go, (y, c))
 
     def _value(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The least D over {y . theta <= c}: []; 0 where `go` [] bool does not hold."""
@@ -432,21 +320,11 @@ class LogisticEvidence(Evidence):
             return value
         assert self.slope is not None
         moved = theta - self.theta_hat
-        slopes = self.weights * self._forces(*sides(scores))
+        slopes = self._forces(*sides(scores))
         transposed = jnp.swapaxes(self.space.features, 0, 1)
         slopes = self.space.lanes.dot(transposed, slopes, self.space.features)
         slopes = slopes + self.ridge * moved - self.slope
-        along = slopes - y * _ratio(jnp.sum(y * slopes, 0), jnp.sum(y * y, 0))
+        along = slopes - y * ratio(jnp.sum(y * slopes, 0), jnp.sum(y * y, 0))
         value = value + self.ridge / 2 * jnp.sum(moved**2, 0) - jnp.sum(self.slope * moved, 0)
         value = jnp.maximum(value - jnp.sum(along**2, 0) / (2 * self.ridge), 0)
         return jnp.where(jnp.any(moved != 0, 0), value, 0)
-
-
-def score(mean: float) -> float:
-    """log(mean/(1 - mean)), of a number in (0, 1)."""
-    return math.log(mean) - math.log1p(-mean)
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """a/b; 1 where b is 0."""
-    return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 1)

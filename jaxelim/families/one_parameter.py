@@ -163,11 +163,7 @@ class OneParameter(MeanMixtures):
         self, features: Array | None, theta: Array, scales: Array, directions: Array,
         offsets: Array, slack: bool,
     ) -> SidesEvidence:  # fmt: skip
-        return self.sides(Sides.of(directions, offsets, slack), theta, scales)
-
-    def sides(self, shape: Sides, means: Array, scales: Array) -> SidesEvidence:
-        """`truth` about pairs and levels: of independent arms of means [K] and scales [K]."""
-        return SidesEvidence.of(self, shape, means, scales)
+        return SidesEvidence.of(self, Sides.of(directions, offsets, slack), theta, scales)
 
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array

@@ -177,11 +177,7 @@ class GaussianUnknownVariance(Family):
         self, features: Array | None, theta: Array, scales: Array, directions: Array,
         offsets: Array, slack: bool,
     ) -> SidesEvidence:  # fmt: skip
-        return self.sides(Sides.of(directions, offsets, slack), theta, scales)
-
-    def sides(self, shape: Sides, means: Array, scales: Array) -> SidesEvidence:
-        """`truth` about pairs and levels: of independent arms of means [K] and scales [K]."""
-        return SidesEvidence.of_sides(shape, means, scales)
+        return SidesEvidence.of_sides(Sides.of(directions, offsets, slack), theta, scales)
 
     def log_mixture(
         self, counts: Array, means: Array, variances: Array, at: Array, grid: Grid

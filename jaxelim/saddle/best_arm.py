@@ -121,7 +121,7 @@ def best_arm_weights(
     if steps is None:
         s = _bisected(family, lanes, arms, s, unsolved)
 
-    found = _terms(family, lanes, arms, s)
+    terms = _terms(family, lanes, arms, s)
     largest = jnp.maximum(lanes.max(jnp.where(other, s, -jnp.inf)), 0)
     x = jnp.where(other, jnp.exp(s - largest), 0)
     x = jnp.where(index_like(means) == best, jnp.exp(-largest), x)
@@ -129,11 +129,11 @@ def best_arm_weights(
     even = tied.astype(means.dtype) / ties.astype(means.dtype)
     several = ties > 1
     weights = jnp.where(several, even, c * x / total)
-    least = lanes.min(jnp.where(other, found.v, jnp.inf))
+    least = lanes.min(jnp.where(other, terms.v, jnp.inf))
     value = jnp.where(several, 0, least * (jnp.exp(-largest) / total))
     enough = max(_ENOUGH, 10 * close)
-    uneven = lanes.max(jnp.where(other, found.v, 0)) > least * (1 + enough)
-    solved = (jnp.abs(lanes.sum(found.r) - 1) < enough) & ~uneven
+    uneven = lanes.max(jnp.where(other, terms.v, 0)) > least * (1 + enough)
+    solved = (jnp.abs(lanes.sum(terms.r) - 1) < enough) & ~uneven
     if steps is not None:
         return ArmWeights(weights, value, s, ~unsolved)
     return ArmWeights(weights, value, s, solved | ~going)
@@ -191,11 +191,11 @@ def _newton(
 
     def body(carry):
         i, s, going = carry
-        found = _terms(family, lanes, arms, s)
-        short = 1 - lanes.sum(found.r)
-        y = (short + lanes.sum(found.pull * found.v)) / lanes.sum(found.pull)
-        step = jnp.clip((y - found.v) / found.rate, -1, 1)
-        apart = lanes.max(jnp.where(arms.other, jnp.abs(found.v - y), 0))
+        terms = _terms(family, lanes, arms, s)
+        short = 1 - lanes.sum(terms.r)
+        y = (short + lanes.sum(terms.pull * terms.v)) / lanes.sum(terms.pull)
+        step = jnp.clip((y - terms.v) / terms.rate, -1, 1)
+        apart = lanes.max(jnp.where(arms.other, jnp.abs(terms.v - y), 0))
         last = (jnp.abs(short) < close) & (apart < close * y)
         moved = jnp.where(arms.other, jnp.clip(s + step, -most, most), 0)
         moved = jnp.where(i == _STEPS - 1, again, moved)
@@ -222,13 +222,13 @@ def _bisected(family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array, goi
         first, last = phase == 0, phase == _HALVINGS + 1
         t = start + (end - start) / 2
         at = jnp.where(first, t, jnp.where(last, high, low + (high - low) / 2))
-        found = _terms(family, lanes, arms, at)
-        y = jnp.where(first, lanes.take(found.v, runner), y)
-        less = found.v < y
+        terms = _terms(family, lanes, arms, at)
+        y = jnp.where(first, lanes.take(terms.v, runner), y)
+        less = terms.v < y
         inner = ~first & ~last
         low = jnp.where(first, -most, jnp.where(inner & less, at, low))
         high = jnp.where(first, t, jnp.where(inner & ~less, at, high))
-        below = lanes.sum(found.r) < 1
+        below = lanes.sum(terms.r) < 1
         start = jnp.where(last & below, t, start)
         end = jnp.where(last & ~below, t, end)
         return i + 1, start, end, y, low, high
@@ -238,5 +238,5 @@ def _bisected(family: "OneParameter", lanes: LaneOps, arms: _Arms, s: Array, goi
 
     ends = jnp.full_like(arms.best, -most), jnp.full_like(arms.best, most)
     carry = (jnp.int32(0), *ends, jnp.zeros_like(arms.best), s, s)
-    found = jax.lax.while_loop(unfinished, body, carry)[-1]
-    return jnp.where(arms.other & going, found, s)
+    solved = jax.lax.while_loop(unfinished, body, carry)[-1]
+    return jnp.where(arms.other & going, solved, s)

@@ -88,7 +88,10 @@ def gaussian_weights(
         return i + 1, jnp.where(going, moved, u), going & ~last
 
     u = jnp.maximum(jnp.zeros_like(low) if start is None else start, least)
-    more = lambda carry: (carry[0] < _STEPS) & jnp.any(carry[2])  # noqa: E731
+
+    def more(carry):
+        return (carry[0] < _STEPS) & jnp.any(carry[2])
+
     _, u, _ = jax.lax.while_loop(more, body, (jnp.int32(0), u, going))
     z = per_cost(1 / (scaled * u - 1))
     equal = (counted & (gap * gap == 0)).astype(means.dtype)

@@ -52,10 +52,10 @@ class Pair:
 
 def start(arms: Array, pieces: Array) -> Pair:
     """No pair yet: uniform weights; arms [K] and pieces [P] give the shapes, in float64."""
-    one = jnp.zeros_like(arms[0]) + 1
+    unit = jnp.zeros_like(arms[0]) + 1
     zero = jnp.zeros_like(pieces)
     w = jnp.zeros_like(arms) + 1 / arms.shape[0]
-    return Pair(w, jnp.ones_like(arms), zero, zero + 1, one, one, zero + 1, zero, one + 0 * arms)
+    return Pair(w, jnp.ones_like(arms), zero, zero + 1, unit, unit, zero + 1, zero, unit + 0 * arms)
 
 
 def certificate(
@@ -78,8 +78,8 @@ def certificate(
     return jnp.where(known, reached, jnp.inf)
 
 
-class Given(NamedTuple):
-    """One problem."""
+class SaddleProblem(NamedTuple):
+    """One problem of one run."""
 
     evidence: HalfSpaceEvidence  # gaps are positive where live
     live: Array  # [P] bool, at least one
@@ -87,7 +87,9 @@ class Given(NamedTuple):
     lanes: LaneOps = PLAIN
 
 
-def solve(given: Given, pair: Pair, goal: Array, pieces: int) -> tuple[Pair, Array, Array]:
+def solve(
+    problem: SaddleProblem, pair: Pair, goal: Array, pieces: int
+) -> tuple[Pair, Array, Array]:
     """Solve one run's problem to the relative duality gap `goal` [].
 
     Newton's matrix takes the `pieces` of least information, the certificate all. Where
@@ -95,7 +97,7 @@ def solve(given: Given, pair: Pair, goal: Array, pieces: int) -> tuple[Pair, Arr
     first where there is no pair, starts from the centre with all.
 
     Args:
-        given: the problem.
+        problem: what is maximised.
         pair: of the same pieces at other gaps; `pull` all 0: only its weights count.
         goal: in (0, 1).
         pieces: number of pieces in Newton's matrix.
@@ -104,19 +106,21 @@ def solve(given: Given, pair: Pair, goal: Array, pieces: int) -> tuple[Pair, Arr
         The pair; its certified gap, inf where it failed; the number of evaluations of
         the pieces, int32.
     """
-    count = given.live.shape[0]
+    count = problem.live.shape[0]
 
     def again(carry):
         n, pair, _, looks = carry
-        warm = (jnp.sum(jnp.where(given.live, pair.pull, 0)) > 0) & (n < _ROUNDS - 1)
-        found = jax.lax.cond(
+        warm = (jnp.sum(jnp.where(problem.live, pair.pull, 0)) > 0) & (n < _ROUNDS - 1)
+        attempted = jax.lax.cond(
             warm,
-            lambda: _attempt(given, pair, goal, min(pieces, count), False, _STEPS, looks),
-            lambda: _attempt(given, pair, goal, count, True, _FRESH_STEPS, looks),
+            lambda: _attempt(problem, pair, goal, min(pieces, count), False, _STEPS, looks),
+            lambda: _attempt(problem, pair, goal, count, True, _FRESH_STEPS, looks),
         )
-        return jnp.where(warm, n + 1, _ROUNDS).astype(jnp.int32), *found
+        return jnp.where(warm, n + 1, _ROUNDS).astype(jnp.int32), *attempted
 
-    unsolved = lambda carry: (carry[0] < _ROUNDS) & ~(carry[2] <= goal)  # noqa: E731
+    def unsolved(carry):
+        return (carry[0] < _ROUNDS) & ~(carry[2] <= goal)
+
     first = jnp.int32(0), pair, jnp.full_like(goal, jnp.inf), jnp.int32(0)
     return jax.lax.while_loop(unsolved, again, first)[1:]
 
@@ -142,14 +146,14 @@ class _Matrix(NamedTuple):
 
 
 def _attempt(
-    given: Given, pair: Pair, goal: Array, nb: int, fresh: bool, steps: int, taken: Array
+    problem: SaddleProblem, pair: Pair, goal: Array, nb: int, fresh: bool, steps: int, taken: Array
 ) -> tuple[Pair, Array, Array]:
     """Newton steps on w_k z_k = q_p r_p = mu and the other optimality conditions."""
-    gaps, live, arms = given.evidence.gaps, given.live, pair.w.shape[0]
-    bonus = jnp.zeros_like(pair.w) if given.bonus is None else given.bonus
+    gaps, live, arms = problem.evidence.gaps, problem.live, pair.w.shape[0]
+    bonus = jnp.zeros_like(pair.w) if problem.bonus is None else problem.bonus
     mu = _CENTRED * goal / (nb + arms)
     w = (pair.w + 1 / arms) / 2 if fresh else pair.w
-    look = given.evidence.weighted(w).standard(given.lanes) if fresh else None
+    look = problem.evidence.weighted(w).standard(problem.lanes) if fresh else None
     norm = pair.norm if look is None else look.norm
     level = jnp.where(live, gaps * gaps / (2 * norm), jnp.inf)
     # The pieces of least information.
@@ -163,7 +167,7 @@ def _attempt(
 
     def seen(w: Array, q: Array) -> _Seen:
         """The information at weights w [K] and mixture q [n]."""
-        look = given.evidence.weighted(w).standard(given.lanes)
+        look = problem.evidence.weighted(w).standard(problem.lanes)
         level = jnp.where(live, unit * unit / (2 * look.norm), jnp.inf)
         at = look.derivatives(pieces.here(unit[idx], 0), idx)
         high, more = jnp.max(product(at.gradient, q) / jnp.sum(q) + bonus), product(bonus, w)
@@ -172,7 +176,7 @@ def _attempt(
 
     def body(carry):
         state, last, n = carry
-        state = newton(state, last.at, pieces.on, bonus, mu, lanes=given.lanes, near=True)
+        state = newton(state, last.at, pieces.on, bonus, mu, lanes=problem.lanes, near=True)
         return state, seen(state.w, state.q), n + 1
 
     def more(carry):
@@ -183,7 +187,10 @@ def _attempt(
     first = state, seen(state.w, state.q), taken + 1
     (w, s, r, q, z, nu), last, n = jax.lax.while_loop(more, body, first)
     pull = q / jnp.sum(q) * pieces.here(gaps[idx] / last.norm[idx], 0) ** 2 / 2
-    put = lambda old, x: jnp.full(live.shape, old, w.dtype).at[idx].set(x)  # noqa: E731
+
+    def put(old: float, x: Array) -> Array:
+        return jnp.full(live.shape, old, w.dtype).at[idx].set(x)
+
     slope = product(last.at.cross * last.at.cross, pull)
     new = Pair(w, z, put(0, q), put(1, r), s, nu, last.norm, put(0, pull), slope)
     return new, jnp.where(jnp.isfinite(last.gap), last.gap, jnp.inf), n

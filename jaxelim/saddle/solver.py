@@ -108,11 +108,11 @@ def solve(
     live = jnp.tile(jnp.where(jnp.any(live), live, True), evidence.parts)
     start = _first_order(evidence, live, bonus, warm) / 2 + 1 / (2 * K)
     unknown = jnp.zeros(live.shape, dtype)
-    found = climb(evidence, live, bonus, start, unknown, gap, max_iterations, solvable)
-    value = jnp.where(solvable, found.value, 0)
-    reached = jnp.where(solvable, found.gap, jnp.inf)
-    mixture = jnp.sum(found.mixture.reshape(evidence.parts, -1), 0)
-    return found._replace(mixture=mixture, value=value, gap=reached, converged=reached <= gap)
+    end = climb(evidence, live, bonus, start, unknown, gap, max_iterations, solvable)
+    value = jnp.where(solvable, end.value, 0)
+    reached = jnp.where(solvable, end.gap, jnp.inf)
+    mixture = jnp.sum(end.mixture.reshape(evidence.parts, -1), 0)
+    return end._replace(mixture=mixture, value=value, gap=reached, converged=reached <= gap)
 
 
 def climb(
@@ -201,17 +201,22 @@ def climb(
         state = State(start, s, r, mixed, nu - slope, nu)
         # A pair near the boundary can shorten all steps; most solves from the centre take 10 to 15.
         most_steps = jnp.where(warm & ~again, min(_WARM, max_iterations), max_iterations)
-        more = lambda c: go & (c.gap > gap) & (c.iterations - iterations < most_steps)  # noqa: E731
-        found = jax.lax.while_loop(
-            more, body, _Carry(state, inside, w, q, value, reached, iterations)
-        )
-        return tries + 1, (found.w, found.q, found.value, found.gap, found.iterations)
+
+        def more(carry: _Carry) -> jax.Array:
+            return go & (carry.gap > gap) & (carry.iterations - iterations < most_steps)
+
+        first = _Carry(state, inside, w, q, value, reached, iterations)
+        last = jax.lax.while_loop(more, body, first)
+        return tries + 1, (last.w, last.q, last.value, last.gap, last.iterations)
 
     best = (weights, known, low, reached, jnp.int32(0))
-    unsolved = lambda c: go & (c[1][3] > gap) & (c[0] < jnp.where(warm, 2, 1))  # noqa: E731
-    w, q, value, reached, iterations = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))[
-        1
-    ]
+
+    def unsolved(carry):
+        tries, (_, _, _, reached, _) = carry
+        return go & (reached > gap) & (tries < jnp.where(warm, 2, 1))
+
+    _, best = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))
+    w, q, value, reached, iterations = best
     return Solution(w, q / jnp.sum(q), value * scale, reached, iterations, reached <= gap)
 
 

@@ -21,7 +21,7 @@ def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
     """The certificate of the pair given; a solve from it; the certificate of the new pair."""
     bonus = bonus if optimistic else None
     evidence = HalfSpaceEvidence(phi, y, jnp.zeros(D), gaps, pair.w)
-    given = centred_pair.Given(evidence, live, bonus)
+    given = centred_pair.SaddleProblem(evidence, live, bonus)
     before = centred_pair.certificate(LaneOps(), pair, gaps, live, bonus)
     new, gap, looks = centred_pair.solve(given, pair, goal, 6)
     return before, new, gap, looks, centred_pair.certificate(LaneOps(), new, gaps, live, bonus)

@@ -25,6 +25,7 @@ from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
 from jaxelim.saddle import pair as centred_pair
 from jaxelim.saddle.pair import Pair
+from jaxelim.sampling.parts.runs import by_run, wide
 
 _FINE = 1e-5
 """From here on a solve goes to a quarter of the tolerance, so that the pair holds for a while."""
@@ -99,10 +100,10 @@ def due(schedule: str | int, view: View) -> Array:
 def frames(instance: Instance) -> Frame:
     """Host: the frame of an instance; a batch has a leading axis."""
     features = instance.arms.reshape(-1, instance.K, instance.d)
-    each, lost = zip(*map(_frame, features), strict=True)
+    every, lost = zip(*map(_frame, features), strict=True)
     if any(lost):
-        each = [_exact_frame(arms, frame) for arms, frame in zip(features, each, strict=True)]
-    return jax.tree.map(lambda *x: np.stack(x), *each) if instance.batched else each[0]
+        every = [_exact_frame(arms, frame) for arms, frame in zip(features, every, strict=True)]
+    return jax.tree.map(lambda *x: np.stack(x), *every) if instance.batched else every[0]
 
 
 def _frame(arms: np.ndarray) -> tuple[Frame, bool]:
@@ -111,10 +112,10 @@ def _frame(arms: np.ndarray) -> tuple[Frame, bool]:
     reached = s > max(arms.shape) * EPS * s[0]
     u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
     d, rank = arms.shape[1], s.size
-    wide = lambda x: np.concatenate([x, np.zeros((len(x), d - rank))], 1)  # noqa: E731
+    unit, map = (np.pad(x, ((0, 0), (0, d - rank))) for x in (u, basis.T))
     idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
     lost = d * EPS * np.max(np.abs(arms) @ np.abs(basis.T))
-    return Frame(wide(u), wide(basis.T), idle), bool(lost > _LOST)
+    return Frame(unit, map, idle), bool(lost > _LOST)
 
 
 def _exact_frame(arms: np.ndarray, frame: Frame) -> Frame:
@@ -156,8 +157,7 @@ def _looked(
     view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
 ) -> tuple[Allocation, Array, _Aligned]:
     at, lanes = _aligned(view, last.answer), view.lanes
-    wide = None if bonus is None else bonus.astype(jnp.float64)
-    reached = centred_pair.certificate(lanes, last.pair, at.gaps, at.live, wide)
+    reached = centred_pair.certificate(lanes, last.pair, at.gaps, at.live, wide(bonus))
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
     weights = last.pair.w.astype(view.means.dtype)
     if bonus is not None:
@@ -186,22 +186,25 @@ def solve(
     """
     kept, holds, at = _looked(view, last, tolerance, now, bonus)
     goal = jnp.where(tolerance < _FINE, tolerance, tolerance / 4)
-    several, space = view.means.ndim > 1, view.linear.space
-    constants = jax.tree.map(
-        lambda x: x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x,
-        space.constants,
-    )
+    space, features = view.linear.space, wide(view.features)
+    frame = jax.tree.map(jnp.asarray, wide(view.prepared))
+    constants, shared = wide(space.constants), features.ndim == 2
+    if shared and view.means.ndim > 1:
+        frame = jax.tree.map(lambda x: x[..., 0], frame)
 
-    def one(features, frame, at, bonus, kept, holds, goal):
-        run = LinearContext(space.lanes.alone, features, constants, space.cancellation_safe)
-        pieces = _pieces(at.shape, *frame.unit.shape)
+    def of_run(own, at, bonus, kept, holds, goal):
+        phi, coordinates = (features, frame) if shared else own
+        run = LinearContext(space.lanes.alone, phi, constants, space.cancellation_safe)
+        pieces = _pieces(at.shape, *coordinates.unit.shape)
 
         def solved():
-            y = _directions(run, frame, at.shape)
-            evidence = HalfSpaceEvidence(frame.unit, y, frame.idle, at.gaps, kept.pair.w)
-            given = centred_pair.Given(evidence, at.live, bonus, run.lanes)
+            y = _directions(run, coordinates, at.shape)
+            evidence = HalfSpaceEvidence(
+                coordinates.unit, y, coordinates.idle, at.gaps, kept.pair.w
+            )
+            problem = centred_pair.SaddleProblem(evidence, at.live, bonus, run.lanes)
             old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
-            pair, gap, looks = centred_pair.solve(given, old, goal, pieces)
+            pair, gap, looks = centred_pair.solve(problem, old, goal, pieces)
             new = Allocation(
                 weights=pair.w.astype(kept.weights.dtype),
                 pair=pair,
@@ -215,31 +218,14 @@ def solve(
 
         return jax.lax.cond(holds, lambda: kept, solved)
 
-    frame = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), view.prepared)
-    features = view.features.astype(jnp.float64)
-    wide = None if bonus is None else bonus.astype(jnp.float64)
-    given = at, wide, kept, holds, goal
-    if not several:
-        return one(features, frame, *given)
-    shared = features.ndim == 2
-    if shared:
-        frame = jax.tree.map(lambda x: x[..., 0], frame)
-    own = None if shared else -1
-    if view.lanes.flag is None:
-        return jax.vmap(one, in_axes=(own, own, *(-1 for _ in given)), out_axes=-1)(
-            features, frame, *given
-        )
-
-    def each(i):
-        of_run = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[..., i], tree)  # noqa: E731
-        return one(*((features, frame) if shared else of_run((features, frame))), *of_run(given))
-
-    return view.lanes.one_by_one(each, kept)
+    own = () if shared else (features, frame)
+    return by_run(view.lanes, of_run, kept, own, at, wide(bonus), kept, holds, goal)
 
 
 def _arrays(shape: Shape) -> tuple:
     """The arrays of a shape that say which pieces it has."""
-    named = {one.name: getattr(shape, one.name) for one in dataclasses.fields(shape)}  # type: ignore[arg-type]
+    fields = dataclasses.fields(shape)  # type: ignore[arg-type]
+    named = {field.name: getattr(shape, field.name) for field in fields}
     named.pop("exists", None)
     return tuple(x for x in named.values() if isinstance(x, jax.Array))
 
@@ -258,10 +244,10 @@ def _aligned(view: View, answer: tuple) -> _Aligned:
 
         def moved(x, rows=shape):
             apart = rows.apart(x)
-            found = [
+            aligned = [
                 jnp.where(same, _selected(match[r], apart), apart[r]) for r in range(then.shape[0])
             ]
-            return rows.flat(jnp.stack(found))
+            return rows.flat(jnp.stack(aligned))
 
         gaps, live = moved(gaps), moved(live)
         shape = dataclasses.replace(shape, first=jnp.where(same, then, now))
@@ -276,10 +262,10 @@ def _aligned(view: View, answer: tuple) -> _Aligned:
 
 def _selected(match: Array, rows: Array) -> Array:
     """The row where `match` [m] holds, of rows [m, K]: one pass, as a gather goes by entries."""
-    found = rows[0]
+    row = rows[0]
     for r in range(1, rows.shape[0]):
-        found = jnp.where(match[r], rows[r], found)
-    return found
+        row = jnp.where(match[r], rows[r], row)
+    return row
 
 
 def _directions(run: LinearContext, frame: Frame, shape: Shape) -> Array:

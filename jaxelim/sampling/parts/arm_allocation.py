@@ -17,15 +17,16 @@ from jax import Array
 
 from jaxelim.contracts import Problem
 from jaxelim.contracts.shapes import Levels, Rows
-from jaxelim.contracts.sides import Sides
-from jaxelim.contracts.views import Estimate, View
+from jaxelim.contracts.views import Estimate, Evidence, View
 from jaxelim.families.one_parameter import OneParameter
 from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.lanes import where as where_
 from jaxelim.saddle.best_arm import best_arm_weights
+from jaxelim.saddle.closed import kind_of_shape
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
 from jaxelim.saddle.solver import climb
+from jaxelim.sampling.parts.runs import by_run, wide
 
 QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
@@ -55,14 +56,13 @@ def exact(instance: Instance, problem: Problem) -> bool:
     """
     if instance.structure != "unstructured":
         return False
-    one = instance.unbatched[0]
+    first = instance.unbatched[0]
 
-    def shape(means, theta):
+    def traced(means, theta):
         seen = Estimate(LaneOps(), means, theta, problem.constants())
         return problem.shape(seen, problem.answer(seen))
 
-    found = jax.eval_shape(shape, one.means, one.theta)
-    return type(found) is Levels or (type(found) is Rows and not found.several)
+    return kind_of_shape(jax.eval_shape(traced, first.means, first.theta)) != "any"
 
 
 def start(view: View) -> ArmAllocation:
@@ -72,7 +72,7 @@ def start(view: View) -> ArmAllocation:
     if view.evidence.parts > 1 and not isinstance(view.shape, Levels):
         dual = jnp.concatenate([dual] * view.evidence.parts)
     none = jnp.zeros_like(view.t)
-    return ArmAllocation(uniform, _wide(jnp.zeros_like(dual)), none, none)
+    return ArmAllocation(uniform, wide(jnp.zeros_like(dual)), none, none)
 
 
 def _secular(view: View) -> bool:
@@ -109,22 +109,20 @@ def solve(
     Returns:
         The allocation, and whether it is solved, [] bool; the latter holds but for `quick`.
     """
-    if view.shape.slack:
+    solved = jnp.ones_like(now)
+    if view.shape.slack or _by_interior_point(view):
         if quick:
             return _idle(view, last), ~now
-        found, solved = _with_slack(view, last, gap, now), jnp.ones_like(now)
-    elif _by_interior_point(view):
-        if quick:
-            return _idle(view, last), ~now
-        found, solved = _by_steps(view, last, gap, now), jnp.ones_like(now)
+        by_lane = _of_answers if view.shape.slack else _of_pieces
+        new = _by_lane(view, by_lane, last, gap, now)
     elif isinstance(view.shape, Levels):
-        found, solved = _signs(view, last), jnp.ones_like(now)
+        new = _signs(view, last)
     elif _secular(view):
-        found, solved = _gaussian_best_arm(view, last), jnp.ones_like(now)
+        new = _gaussian_best_arm(view, last)
     else:
-        found, solved = _best_arm(view, last, quick)
+        new, solved = _best_arm(view, last, quick)
     go = now & view.lanes.any(view.active)
-    return where_(go, found, _idle(view, last)), solved | ~go
+    return where_(go, new, _idle(view, last)), solved | ~go
 
 
 def _idle(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -141,23 +139,20 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     """
     lanes, c, among = view.lanes, view.evidence.costs, counted(view)
     interval = view.family.interval(view, view.means, jnp.log(view.time))
-    lower, upper = _wide(interval.lower), _wide(interval.upper)
+    lower, upper = wide(interval.lower), wide(interval.upper)
     highest = lanes.max(jnp.where(among, lower, -jnp.inf))
-    each = index_like(view.means)
 
     def body(k, best):
         weights, value = best
         allowed = among[k] & (upper[k] > highest)
-        at = jnp.where((each == k) & allowed, upper, lower)
-        found = best_arm_weights(
-            _family(view), at, None if c is None else _wide(c), counted=among, lanes=lanes
-        )
+        at = jnp.where((index_like(lower) == k) & allowed, upper, lower)
+        new = best_arm_weights(_family(view), at, wide(c), counted=among, lanes=lanes)
         # An arm must do better by more than rounding, so that the lowest of equals stays.
-        better = allowed & (found.value > value * (1 + 1e-12))
-        return jnp.where(better, found.weights, weights), jnp.where(better, found.value, value)
+        better = allowed & (new.value > value * (1 + 1e-12))
+        return jnp.where(better, new.weights, weights), jnp.where(better, new.value, value)
 
     arms = view.means.shape[0]
-    start = _wide(last.weights), jnp.zeros_like(_wide(view.time))
+    start = wide(last.weights), jnp.zeros_like(wide(view.time))
     weights, _ = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
     go = now & lanes.any(view.active)
     once = jnp.where(go, 1, jnp.zeros_like(view.t))
@@ -175,38 +170,28 @@ def counted(view: View) -> Array:
     return view.active | (index_like(view.active) == Rows.of(view.shape).first)
 
 
-def _wide(tree: Any) -> Any:
-    """In float64: Newton's method needs its digits."""
-
-    def wide(x: Array) -> Array:
-        return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-    return jax.tree.map(wide, tree)
-
-
 def _rounded(weights: Array, like: Array) -> Array:
     return (jnp.round(weights * _GRID) / _GRID).astype(like.dtype)
 
 
+def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -> ArmAllocation:
+    """The allocation of a closed form, or of equations of its own."""
+    once = jnp.ones_like(view.t)
+    return ArmAllocation(_rounded(weights, last.weights), dual, once, once)
+
+
 def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
-    c = view.evidence.costs
-    found = best_arm_weights(
-        _family(view), _wide(view.means), None if c is None else _wide(c), last.dual,
+    new = best_arm_weights(
+        _family(view), wide(view.means), wide(view.evidence.costs), last.dual,
         counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
     )  # fmt: skip
-    once = jnp.ones_like(view.t)
-    weights = _rounded(found.weights, last.weights)
-    return ArmAllocation(weights, found.log_x, once, once), found.converged
+    return _by_equation(view, last, new.weights, new.log_x), new.converged
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    c = view.evidence.costs
-    found = gaussian_weights(
-        view.lanes, _wide(view.means), Rows.of(view.shape).first, counted(view),
-        None if c is None else _wide(c), last.dual,
-    )  # fmt: skip
-    once = jnp.ones_like(view.t)
-    return ArmAllocation(_rounded(found.weights, last.weights), found.root, once, once)
+    best, costs = Rows.of(view.shape).first, wide(view.evidence.costs)
+    new = gaussian_weights(view.lanes, wide(view.means), best, counted(view), costs, last.dual)
+    return _by_equation(view, last, new.weights, new.root)
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
@@ -215,87 +200,74 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     least = lanes.min(jnp.where(view.active, slope, jnp.inf))
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
-    weights = _rounded(weights / lanes.sum(weights), last.weights)
-    once = jnp.ones_like(view.t)
-    return ArmAllocation(weights, last.dual, once, once)
+    return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
 
 
-def _by_steps(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
-    """Pieces without a closed form, by the interior-point method."""
-    lanes, space = view.lanes, view.space
-    shared = space.features.ndim == 2
-
-    def of_run(evidence, features, active, last, gap, now):
-        features = space.features if shared else features
-        alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
-        evidence = _wide(dataclasses.replace(evidence, space=alone)).with_derivatives()
-        ahead = evidence.outside() > 0
-        solvable = jnp.all(ahead | ~active) & jnp.any(active)
-        live = active & ahead
-        live = jnp.tile(jnp.where(jnp.any(live), live, ahead), evidence.parts)
-        solution: Any = climb(
-            evidence, live, jnp.zeros_like(last.weights), last.weights, last.dual, gap, _MOST,
-            now & solvable, lanes.alone,
-        )  # fmt: skip
-        once = jnp.ones_like(last.evaluations)
-        return where_(
-            solvable,
-            ArmAllocation(
-                solution.allocation,
-                solution.mixture,
-                jnp.add(solution.iterations, 1),
-                jnp.minimum(solution.iterations, 1),
-            ),
-            dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once)),
-        )
-
-    wide = _wide(last)
-    bare = dataclasses.replace(view.evidence, space=None)  # type: ignore[arg-type]
-    features = () if shared else space.features
-    new = _by_lane(lanes, of_run, wide, bare, features, view.active, wide, gap, now)
-    return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))
+def _of_pieces(
+    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
+) -> ArmAllocation:
+    """The allocation of one run for pieces without a closed form, from the last one."""
+    evidence = evidence.with_derivatives()
+    ahead = evidence.outside() > 0
+    solvable = jnp.all(ahead | ~active) & jnp.any(active)
+    live = active & ahead
+    live = jnp.tile(jnp.where(jnp.any(live), live, ahead), evidence.parts)
+    solution: Any = climb(
+        evidence, live, jnp.zeros_like(last.weights), last.weights, last.dual, gap, _MOST,
+        now & solvable, lanes,
+    )  # fmt: skip
+    steps, once = solution.iterations, jnp.ones_like(last.evaluations)
+    new = ArmAllocation(
+        solution.allocation, solution.mixture, jnp.add(steps, 1), jnp.minimum(steps, 1)
+    )
+    kept = dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once))
+    return where_(solvable, new, kept)
 
 
-def _with_slack(view: View, last: ArmAllocation, gap: Array, now: Array) -> ArmAllocation:
+def _of_answers(
+    evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
+) -> ArmAllocation:
     """The allocation of the right answer of largest H*; ties within the gap to the lowest index.
 
     Each answer is solved from uniform weights, so that the result is a function of the
     estimates.
     """
-    lanes, slack, arms = view.lanes, view.shape.slack, view.means.shape[0]
-    family = _family(view)
+    means, shape = evidence.means, Rows.of(evidence.shape)
+    arms, zero = index_like(means), jnp.zeros_like(means)
+    even = jnp.full_like(means, 1 / len(means))
 
-    def one(means, c, last, gap, now):
-        even, each = jnp.full_like(means, 1 / arms), np.arange(arms, dtype=np.int32)
+    def body(i, best):
+        weights, value, evaluations = best
+        others = arms != i
+        pieces = evidence.about(dataclasses.replace(shape, first=i, exists=others))
+        pieces = pieces.with_derivatives()
+        go = now & (means[i] + shape.slack > jnp.max(means))
+        live = jnp.where(go, others, others & (pieces.outside() > 0))
+        solution: Any = climb(pieces, live, zero, even, zero, gap, _MOST, go, lanes)
+        better = go & (solution.value > value * (1 + gap))
+        more = jnp.where(go, jnp.add(solution.iterations, 1), 0)
+        weights = jnp.where(better, solution.allocation, weights)
+        return weights, jnp.where(better, solution.value, value), evaluations + more
 
-        def body(i, best):
-            weights, value, evaluations = best
-            live, zero = each != i, jnp.zeros_like(means)
-            pairs = Sides.pairs(i, arms, jnp.full_like(means[0], -slack), True)
-            evidence = family.sides(pairs, means, c)
-            go = now & (means[i] + slack > jnp.max(means))
-            live = jnp.where(go, live, live & (evidence.outside() > 0))
-            found: Any = climb(evidence, live, zero, even, zero, gap, _MOST, go, lanes.alone)
-            better = go & (found.value > value * (1 + gap))
-            more = jnp.where(go, jnp.add(found.iterations, 1), 0)
-            weights = jnp.where(better, found.allocation, weights)
-            return weights, jnp.where(better, found.value, value), evaluations + more
-
-        start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
-        found = jax.lax.fori_loop(np.int32(0), np.int32(arms), body, start)
-        once = jnp.ones_like(last.solves)
-        return ArmAllocation(_rounded(found[0], means), last.dual, found[2], once)
-
-    wide = dataclasses.replace(last, weights=_wide(last.weights))
-    given = _wide(view.means), _wide(view.evidence.scales), wide, gap, now
-    found = _by_lane(lanes, one, wide, *given)
-    return dataclasses.replace(found, weights=found.weights.astype(last.weights.dtype))
+    start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
+    weights, _, steps = jax.lax.fori_loop(np.int32(0), np.int32(len(means)), body, start)
+    return ArmAllocation(_rounded(weights, means), last.dual, steps, jnp.ones_like(last.solves))
 
 
-def _by_lane(lanes: LaneOps, one: Callable, like: ArmAllocation, *given: Any) -> ArmAllocation:
-    """one(*given) in each lane."""
-    if like.weights.ndim == 1:
-        return one(*given)
-    if lanes.flag is None:
-        return jax.vmap(one, in_axes=-1, out_axes=-1)(*given)
-    return lanes.one_by_one(lambda i: one(*jax.tree.map(lambda x: x[..., i], given)), like)
+def _by_lane(
+    view: View, solve: Callable, last: ArmAllocation, gap: Array, now: Array
+) -> ArmAllocation:
+    """solve(evidence, active, last, gap, now, lanes) of each run, in float64."""
+    lanes, space = view.lanes, view.space
+    shared = space.features.ndim == 2
+
+    def of_run(evidence, features, *rest):
+        features = space.features if shared else features
+        alone = dataclasses.replace(space, lanes=lanes.alone, features=features, transposed=None)
+        evidence = wide(dataclasses.replace(evidence, space=alone))
+        return solve(evidence, *rest, lanes.alone)
+
+    bare: Any = dataclasses.replace(view.evidence, space=None)  # type: ignore[arg-type]
+    features = () if shared else space.features
+    new = by_run(lanes, of_run, wide(last), bare, features, view.active, wide(last), gap, now)
+    return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))

@@ -35,8 +35,10 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
     def together(values, size):
         return games.solve(lanes, *_payoffs(evidence, values, arms, size)).strategy
 
-    def one(values, lane):
-        pick = lambda tree: jax.tree.map(lambda x: x[..., lane], tree)  # noqa: E731
+    def of_lane(values, lane):
+        def pick(tree):
+            return jax.tree.map(lambda x: x[..., lane], tree)
+
         features = space.features
         features = features if features.ndim == 2 else pick(features)
         alone = dataclasses.replace(space, lanes=lanes.alone, features=features)
@@ -46,8 +48,8 @@ def play(evidence: Evidence, values: Array, rows: Array) -> Array:
 
     def apart():
         large = lanes.sum(rows) > _BATCHED_ROWS[-1]
-        each = jnp.arange(rows.shape[1], dtype=jnp.int32)
-        own = jax.lax.map(partial(one, jnp.where(large, values, jnp.inf)), each)
+        every = jnp.arange(rows.shape[1], dtype=jnp.int32)
+        own = jax.lax.map(partial(of_lane, jnp.where(large, values, jnp.inf)), every)
         others = together(jnp.where(large, jnp.inf, values), _BATCHED_ROWS[-1])
         return jnp.where(large, jnp.moveaxis(own, 0, -1), others)
 
@@ -76,7 +78,10 @@ def _payoffs(evidence: Evidence, values: Array, arms: int, size: int) -> tuple[A
         there = value < jnp.inf
         row = jnp.where(there, evidence.gradient(piece) - value, 0)
         left = jnp.where(index_like(left) == piece, jnp.inf, left)
-        put = lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, n, 0)  # noqa: E731
+
+        def put(x, row):
+            return jax.lax.dynamic_update_index_in_dim(x, row, n, 0)
+
         return left, put(payoffs, row), put(mask, there)
 
     lane = values.shape[1:]

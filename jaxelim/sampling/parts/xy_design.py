@@ -62,7 +62,10 @@ def xy_design(
 
     uniform = jnp.full_like(view.means, 1 / view.means.shape[0])
     start = (jnp.ones((), view.means.dtype), uniform, jnp.ones_like(view.beta), begins)
-    more = lambda c: (c[0] <= steps) & jnp.any(c[3])  # noqa: E731
+
+    def more(c):
+        return (c[0] <= steps) & jnp.any(c[3])
+
     _, w, rho, _ = jax.lax.while_loop(more, body, start)
     w = jnp.where(w < SMALL, 0, w)
     return w / lanes.sum(w), rho
