@@ -31,7 +31,7 @@ PARTS: dict[int, tuple[str, ...]] = {
         "benchmarks/test_benchmarks.py", "benchmarks/test_one_kernel.py", "figures/", "results/",
         "stopping/", "store/", "thresholds/test_deviations.py",
     ),
-    2: ("experiments/", "faces/", "lower_bound/"),
+    2: ("experiments/", "faces/", "lower_bound/", "saddle/"),
     3: ("engine/", "foundations/", "testing/"),
     4: (
         "benchmarks/test_command.py", "cluster/", "contracts/", "live/", "mixtures/",

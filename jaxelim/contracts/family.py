@@ -83,7 +83,7 @@ class Family:
         """Refuse arms that the settings do not fit, such as another number of them."""
 
     def mean(self, scores: np.ndarray) -> np.ndarray:
-        """Host: the means of arms with these scores phi_k . theta, any shape; increasing."""
+        """The means of arms with scores phi_k . theta, any shape; increasing. JAX or NumPy."""
         return scores
 
     def link(self, means: np.ndarray) -> np.ndarray:

@@ -109,6 +109,10 @@ class Shape:
         """The direction y of every place, for one run: [Q, d]; traced."""
         raise TypeError(f"{type(self).__name__} does not define directions")
 
+    def offsets(self, dtype: Any) -> Array:
+        """The offset c of every place, for one run: [Q]; traced. 0 for pairs without slack."""
+        return jnp.full(self.exists.shape, -self.slack, dtype)
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Host, one run: the directions [P, d] and offsets [P] of the pieces that exist."""
         raise TypeError(f"{type(self).__name__} does not define half_spaces")
@@ -262,6 +266,9 @@ class Levels(Shape):
     def directions(self, space: "LinearContext") -> Array:
         return jnp.where(self.above[:, None], space.features, -space.features)
 
+    def offsets(self, dtype: Any) -> Array:
+        return jnp.where(self.above, self.level, -self.level).astype(dtype)
+
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         exists = np.asarray(self.exists)
         sign = np.where(np.asarray(self.above), 1.0, -1.0)[exists]
@@ -297,6 +304,9 @@ class Directions(Shape):
 
     def directions(self, space: "LinearContext") -> Array:
         return self.y
+
+    def offsets(self, dtype: Any) -> Array:
+        return self.c.astype(dtype)
 
     def half_spaces(self, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         exists = np.asarray(self.exists)

@@ -82,8 +82,9 @@ class Logistic(Family):
 
     def mean(self, scores: np.ndarray) -> np.ndarray:
         """1/(1 + exp(-scores))."""
-        small = np.exp(-np.abs(scores))
-        return np.where(scores >= 0, 1, small) / (1 + small)
+        numbers: Any = jnp if isinstance(scores, Array) else np
+        small = numbers.exp(-numbers.abs(scores))
+        return numbers.where(scores >= 0, 1, small) / (1 + small)
 
     def link(self, means: np.ndarray) -> np.ndarray:
         """log(means/(1 - means))."""

@@ -22,18 +22,22 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxelim import checks, scope
-from jaxelim.contracts import Family
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.shapes import Levels, Shape
+from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.derivatives import product
+from jaxelim.evidence.designs import LinearContext
 from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
+from jaxelim.lanes import PLAIN
 from jaxelim.lower_bound import derivatives, solves
 from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
 from jaxelim.lower_bound.derivatives import GAP, GAUSSIAN, Inputs
 from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
-from jaxelim.lower_bound.pieces import combinations, half_spaces, half_spaces_of, pieces_of
+from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_slack
 from jaxelim.lower_bound.solves import Truth, solve_arms
-from jaxelim.saddle.closed import kind_of
+from jaxelim.saddle import closed
 
 _GAP_FLOAT32 = 3e-5
 # Where a weight and its slack are both below this, rounding could change the active set.
@@ -157,14 +161,14 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
                 "features [K, d] of one instance; use jax.vmap, or complexity, for many",
             )
         extra = None if bonus is None else checks.real_array("bonus", bonus, shape=(instance.K,))
+        wide = None if extra is None else extra[None]
         if family is not None:
-            found = solve_arms(instance, pieces, None if extra is None else extra[None], gap)
+            solution = solve_arms(instance, pieces, wide, gap)
         else:
-            wide = None if extra is None else extra[None]
-            found, _ = certified(instance, problem, pieces, wide, gap)
-        return {_value: found.value, _time: 1 / found.value, _allocation: found.allocation}[
-            function
-        ][0]
+            solution, _ = certified(instance, problem, pieces, wide, gap)
+        value = solution.value[0]
+        numbers = {_value: value, _time: 1 / value, _allocation: solution.allocation[0]}
+        return numbers[function]
     dtype = jnp.dtype(precision)
     if precision == "float64" and not jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
         name = traced[0]
@@ -179,73 +183,41 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
             "arms", arms.shape, "features [K, d] and theta [d]", f"theta has shape {theta.shape}"
         )
     noise_std = jnp.asarray(noise_std, dtype)
-    directions, offsets = traced_half_spaces(problem, arms, theta, family)
+    shape, space = traced_shape(problem, arms, theta, family)
+    directions, offsets = shape.directions(space), shape.offsets(dtype)
     extra = jnp.zeros(arms.shape[0], dtype) if bonus is None else jnp.asarray(bonus, dtype)
     if family is None or family.linear:
         units = theta / noise_std, directions, offsets / noise_std
         inputs = Inputs.linear(arms, *units, extra, family or GAUSSIAN)
     else:
-        point = np.random.default_rng(0).random(len(theta))
-        kind = kind_of(half_spaces(problem, np.eye(len(theta)), point)[0])
         costs = family.scales(jax.lax.stop_gradient(theta))
-        kind = kind if bonus is None else "any"
-        given = theta, costs, directions, offsets, extra
-        inputs = Inputs(family.plain(), None, *given, kind)
-    return function(
-        inputs,
-        jnp.ones(offsets.shape, dtype),
-        gap if precision == "float64" else max(gap, _GAP_FLOAT32),
-    )
+        kind = "any" if bonus is not None else closed.kind_of_shape(shape)
+        inputs = Inputs(family.plain(), None, theta, costs, directions, offsets, extra, kind)
+    gap = gap if precision == "float64" else max(gap, _GAP_FLOAT32)
+    return function(inputs, shape.exists.astype(dtype), gap)
 
 
-def traced_half_spaces(problem: Any, arms, theta, family: Family | None):
-    """Directions [P, d] and offsets [P] of a traced instance, in the dtype of `arms`.
+def traced_shape(problem: Any, arms, theta, family: Family | None) -> tuple[Shape, LinearContext]:
+    """The pieces of a traced instance, and the features [K, d] that their directions move with.
 
-    A callback computes the pieces on the host; which ones exist is locally constant.
-    Directions that are combinations of features move with them (best arm, top m,
-    thresholding).
+    Which pieces exist is locally constant. A level is one of scores.
 
     Raises:
-        ArgumentError: the problem has no pieces; in the callback, a number of pieces
-            that depends on the answer.
+        UnsupportedError: an object with half-spaces that is no `Problem`.
     """
-    K, d = arms.shape
-    rng = np.random.default_rng(0)
-    like, point = rng.standard_normal((K, d)), rng.standard_normal(d)
-    rows = combinations(problem, like, point)
-    P = len(half_spaces(problem, like, point)[1])
-    dtype = np.dtype(arms.dtype)
-    words = dtype.itemsize // 4
-
-    # Numbers are passed as bits: the callback's thread does not see a scoped x64 mode.
-    def bits(x):
-        return jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(*x.shape, words)
-
-    def number(x):
-        return jax.lax.bitcast_convert_type(x if words > 1 else x[..., 0], dtype)
-
-    def ask(features, parameter):
-        features, parameter = (
-            np.ascontiguousarray(x).view(dtype)[..., 0] for x in (features, parameter)
-        )
-        given = features.astype(np.float64), parameter.astype(np.float64)
-        directions, offsets = half_spaces_of(family, problem, *given)
-        if len(offsets) != P:
-            raise ArgumentError(
-                "problem", problem, "the same number of pieces for every answer, when traced"
-            )
-        return tuple(x.astype(dtype)[..., None].view(np.uint32) for x in (directions, offsets))
-
-    width = K if rows is not None else d
-    shapes = tuple(jax.ShapeDtypeStruct((*shape, words), np.uint32) for shape in ((P, width), (P,)))
-    basis = jnp.eye(K, dtype=dtype) if rows is not None else arms
-    point = product(arms, theta) if rows is not None else theta
-    fixed = jax.lax.stop_gradient((basis, point))
-    directions, offsets = jax.pure_callback(
-        ask, shapes, *map(bits, fixed), vmap_method="sequential"
-    )
-    directions, offsets = number(directions), number(offsets)
-    return (product(directions, arms) if rows is not None else directions), offsets
+    refuse_slack(problem)
+    if not isinstance(problem, Problem):
+        allowed = "a jaxelim.Problem under a transformation; complexity_gradients takes others"
+        raise UnsupportedError("problem", problem, allowed)
+    features, theta = jax.lax.stop_gradient((arms, theta))
+    scores: Any = product(features, theta)
+    constants = jax.tree.map(lambda x: jnp.asarray(x, arms.dtype), problem.constants())
+    means: Any = scores if family is None else family.mean(scores)
+    seen = Estimate(PLAIN, means, theta, constants)
+    shape = problem.shape(seen, problem.answer(seen))
+    if isinstance(shape, Levels) and family is not None:
+        shape = dataclasses.replace(shape, level=float(family.link(np.asarray(shape.level))))
+    return shape, LinearContext(PLAIN, arms, constants)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ conditions, with the mixture q_a ~ c_a/d(m_a, u_a). (Garivier & Kaufmann 2016, s
 import jax.numpy as jnp
 import numpy as np
 
+from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.evidence.derivatives import product
 from jaxelim.saddle.best_arm import best_arm_weights
@@ -29,6 +30,13 @@ def kind_of(directions: np.ndarray) -> str:
     if not pair.any() and (np.abs(directions).sum(0) <= 1).all():
         return "levels"
     return "any"
+
+
+def kind_of_shape(shape: Shape) -> str:
+    """The same of a shape."""
+    if isinstance(shape, Levels):
+        return "levels"
+    return "best-arm" if type(shape) is Rows and not shape.several else "any"
 
 
 def optimum(evidence, kind: str, valid, bonus, gap, max_iterations: int = 100) -> Solution:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxelim.errors import ArgumentError, TieError
+from jaxelim.errors import ArgumentError, TieError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
     PrecisionError,
@@ -18,7 +18,7 @@ from jaxelim.lower_bound import (
     optimal_allocation,
     optimal_information,
 )
-from jaxelim.problems import BestArm, Thresholding, TopM
+from jaxelim.problems import BestArm, HalfSpaces, Thresholding, TopM
 from tests.lower_bound.complexity_cases import Box
 
 RNG = np.random.default_rng(12)
@@ -183,8 +183,12 @@ def test_fixed_directions_do_not_depend_on_features():
         1e-4,
     )
     np.testing.assert_allclose(found.value_arms.ravel(), numeric, rtol=1e-6, atol=1e-9)
+    directions, offsets = (x[None] for x in Box().half_spaces(ARMS, theta))
+    box = HalfSpaces(lambda theta: jnp.zeros((), jnp.int32), directions, offsets)
     with jax.enable_x64(True):
-        slope = jax.grad(lambda a: optimal_information(a, theta, Box()))(jnp.asarray(ARMS))
+        slope = jax.grad(lambda a: optimal_information(a, theta, box))(jnp.asarray(ARMS))
+        with pytest.raises(UnsupportedError, match="jaxelim.Problem under a transformation"):
+            jax.grad(lambda a: optimal_information(a, theta, Box()))(jnp.asarray(ARMS))
     np.testing.assert_allclose(slope, found.value_arms, rtol=1e-9, atol=1e-12)
 
 
