@@ -111,12 +111,12 @@ class HostLoop:
     now: _Counts  # at the last poll
     took: float  # seconds between the last two polls
     pace: float  # seconds a sample of a live lane meanwhile
+    drawn: int  # samples meanwhile
 
     def __init__(self, plan: Plan, bar: Progress, interrupts: Interrupts):
         self.plan, self.bar, self.interrupts = plan, bar, interrupts
         self.began = time.perf_counter()
         self.compiling = self.processor = 0.0  # seconds of compilation
-        self.drawn = 0  # samples so far
         self.computed = 0  # samples, those of lanes that wait or are done among them
         self.chunks = 1  # until the next poll
         self.waits = plan.spec.rule.fast is not None and plan.call.engine.lanes is None
@@ -169,15 +169,15 @@ class HostLoop:
         self.now, lanes = _Counts.of(self.stage.carry), self.stage.spec.execution.lanes
         self.took = time.perf_counter() - last
         self.computed += int(np.sum(self.now.steps - before.steps)) * lanes
+        self.drawn = int(np.sum(self.now.samples - before.samples))
         self.pace = _pace(self.took, lanes, before, self.now)
 
     def show(self) -> None:
         """Tell the progress, and choose the time of the next poll."""
-        costs, drawn = self.stage.program.costs, int(np.sum(self.now.samples)) - self.drawn
+        costs, full = self.stage.program.costs, np.any(self._waiting() > 0)
         costs.paced(self.pace)
-        if drawn > 0 and (self.stage.spec.execution.single or np.any(self._waiting() > 0)):
-            costs.worked(self.took, drawn)
-        self.drawn += drawn
+        if self.stage.spec.execution.single or full:
+            costs.worked(self.took, self.drawn)
         self._choose_chunks()
         with self.interrupts.noted():
             finished = int(np.sum(self.stage.carry.finished))

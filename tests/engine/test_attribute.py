@@ -51,6 +51,7 @@ def test_a_folder_that_cannot_be_written(asked, tmp_path):
 
 
 def test_the_child_compiles_a_tagged_call():
+    """Its unread arguments, constants and empty arrays end the process with the bare tag."""
     assert attribute.tried() is True
 
 

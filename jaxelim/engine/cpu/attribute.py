@@ -47,7 +47,7 @@ def tried() -> bool | None:
     """
     child = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     child |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _CHILD]
+    command = [sys.executable or "python", "-c", _CHILD]
     try:
         done = subprocess.run(command, env=child, capture_output=True, timeout=SECONDS)
     except (OSError, subprocess.SubprocessError):
