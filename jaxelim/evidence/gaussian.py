@@ -111,8 +111,8 @@ class LinearEvidence(Evidence):
 
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
-        given = self.space, self.shape, design, self.means, self.theta_hat, self.margin
-        return _measured(*given, None)
+        kept = self.space, self.shape, design, self.means, self.theta_hat, self.margin
+        return _measured(*kept, None)
 
     def weighted(self, weights: Array) -> "LinearEvidence":
         """The same pieces in the metric of V_w (no ridge), weights [K]."""
@@ -194,8 +194,8 @@ class ItemEvidence(LinearEvidence):
 
     def pairs(self, arms: ArmBlock) -> list[tuple[Array, Array, Array]]:
         """For each item of a block: i, `margins(i)` [P] and `distances(i)` [P]."""
-        each = [arms.first + r for r in range(arms.m)]
-        return [(i, self.margins(i), self.distances(i)) for i in each]
+        indices = [arms.first + r for r in range(arms.m)]
+        return [(i, self.margins(i), self.distances(i)) for i in indices]
 
 
 def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEvidence:

@@ -202,8 +202,8 @@ class StudentEvidence(Evidence):
         return self.of(self.space, shape, self.means, self.variances, self.freedom)
 
     def pair(self, i: Array, k: Array) -> Array:
-        lanes, given = self.space.lanes, (self.freedom, self.means, self.variances)
-        own, other = ([lanes.take(x, j) for x in given] for j in (i, k))
+        lanes, arrays = self.space.lanes, (self.freedom, self.means, self.variances)
+        own, other = ([lanes.take(x, j) for x in arrays] for j in (i, k))
         return pair(*own, *other)  # type: ignore[call-arg]
 
 
@@ -214,8 +214,8 @@ class PairEvidence(StudentEvidence):
 
     def values(self) -> Array:
         lanes, shape = self.space.lanes, Rows.of(self.shape)
-        given = self.freedom, self.means, self.variances
-        sides = [shape.sides(lanes, x) for x in given]
+        arrays = self.freedom, self.means, self.variances
+        sides = [shape.sides(lanes, x) for x in arrays]
         of_a, of_b = ([side[end] for side in sides] for end in (0, 1))
         values = lanes.materialize(pair, *of_a, *of_b)
         return shape.flat(values) if shape.several else values
@@ -223,13 +223,13 @@ class PairEvidence(StudentEvidence):
     def gradient(self, piece: Array) -> Array:
         lanes = self.space.lanes
         i, k = self.shape.pair(lanes, piece)
-        given = self.freedom, self.means, self.variances
-        (f_a, a, v_a), (f_b, b, v_b) = ([lanes.take(x, j) for x in given] for j in (i, k))
+        arrays = self.freedom, self.means, self.variances
+        (f_a, a, v_a), (f_b, b, v_b) = ([lanes.take(x, j) for x in arrays] for j in (i, k))
         costs = (a > b) & (v_a > 0) & (v_b > 0)
         gap, v_a, v_b = (jnp.where(costs, x, 1) for x in (a - b, v_a, v_b))
         of_i, of_k = (jnp.where(costs, x, 0) for x in closest(f_a, v_a, f_b, v_b, gap))
-        each = index_like(self.means)
-        return jnp.where(each == i, of_i, jnp.where(each == k, of_k, 0))
+        arms = index_like(self.means)
+        return jnp.where(arms == i, of_i, jnp.where(arms == k, of_k, 0))
 
 
 @jax.tree_util.register_dataclass
@@ -275,8 +275,8 @@ class SidesEvidence(StudentEvidence):
         shape, outside = self.shape, self.outside()
         live, both = outside > 0, shape.sign == 0
         gap = jnp.where(live, outside, 1)
-        given = self.freedom, jnp.where(self.variances > 0, self.variances, 1)
-        (w_a, v_a), (w_b, v_b) = ([x[i] for x in given] for i in (shape.first, shape.second))
+        arrays = self.freedom, jnp.where(self.variances > 0, self.variances, 1)
+        (w_a, v_a), (w_b, v_b) = ([x[i] for x in arrays] for i in (shape.first, shape.second))
         x = jnp.stack(minima(w_a, v_a, w_b, v_b, gap))  # u = m_b + gap x
         pair, line = (live & both)[None], (live & ~both)[None]
         w_a, v_a, w_b, v_b, gap = (z[None] for z in (w_a, v_a, w_b, v_b, gap))

@@ -166,10 +166,10 @@ class Logistic(Family):
         evidence, out = seen.evidence, []
         kind = Items if isinstance(seen.shape, Items) else Rows
         candidates = seen.shape.exists if kind is Items else seen.means
-        each = index_like(candidates)
+        places = index_like(candidates)
         for r in range(arms.m):
             i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            exists = jnp.broadcast_to(each != i, candidates.shape)
+            exists = jnp.broadcast_to(places != i, candidates.shape)
             shape = kind(i, exists, candidates.shape[0] - 1)
             out.append((arms.first + r, evidence.about(shape).refuted(beta)))
         return out

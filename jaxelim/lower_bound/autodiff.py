@@ -138,15 +138,15 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
         raise ArgumentError("family", family, allowed)
     precision = checks.choice("precision", precision, ("float64", "float32"))
     gap = checks.real("gap", gap, low=0, open=True)
-    given = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
+    arguments = {"arms": arms, "theta": theta, "noise_std": noise_std} | (
         {} if bonus is None else {"bonus": bonus}
     )
-    traced = [name for name, x in given.items() if isinstance(x, Tracer)]
+    traced = [name for name, x in arguments.items() if isinstance(x, Tracer)]
     if arms is None:
         if not isinstance(theta, Tracer):
             theta = checks.real_array("theta", theta, ndim=1)
         arms = np.eye(theta.shape[-1])
-        del given["arms"]
+        del arguments["arms"]
     elif family is not None and not family.linear:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
     if family is not None and (isinstance(noise_std, Tracer) or noise_std != 1.0):
@@ -176,7 +176,9 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
             "float64 under a transformation: switch on jax_enable_x64, or ask for "
             "precision='float32'"
         )
-        raise PrecisionError(name, given[name].dtype, allowed, "complexity_gradients needs neither")
+        raise PrecisionError(
+            name, arguments[name].dtype, allowed, "complexity_gradients needs neither"
+        )
     arms, theta = jnp.asarray(arms, dtype), jnp.asarray(theta, dtype)
     if arms.ndim != 2 or theta.shape != arms.shape[1:]:
         raise ArgumentError(
@@ -335,7 +337,7 @@ def _collected(instance: Instance, parts: list, noise_std: float) -> Gradients:
     fields["stable"] = (
         (fields["margin"] > _LEAST_MARGIN) & (condition < _WORST_CONDITION) & np.isfinite(condition)
     )
-    absent = [one.name for one in dataclasses.fields(Gradients) if one.name not in fields]
+    absent = [field.name for field in dataclasses.fields(Gradients) if field.name not in fields]
     fields |= dict.fromkeys(absent)
     if not instance.batched:
         fields = {name: None if array is None else array[0] for name, array in fields.items()}
@@ -362,10 +364,10 @@ def _gradients(inputs: Inputs, moves, marks, gap, jacobian):
         directions = product(moves, arms) + inputs.directions
         return dataclasses.replace(inputs, theta=theta, features=arms, directions=directions)
 
-    each = tuple(range(len(at)))
+    positions = tuple(range(len(at)))
     best = derivatives.optimum(moved(*at), marks, gap)
     value, slopes = jax.value_and_grad(
-        lambda *x: derivatives.value(moved(*x), marks, gap), argnums=each
+        lambda *x: derivatives.value(moved(*x), marks, gap), argnums=positions
     )(*at)
     system = derivatives.conditions(moved(*at), best.allocation, best.mixture, marks > 0)
     fields = dict(
@@ -375,7 +377,7 @@ def _gradients(inputs: Inputs, moves, marks, gap, jacobian):
     fields |= {f"value_{name}": slope for name, slope in zip(names, slopes, strict=True)}
     if jacobian:
         both = jax.jacfwd(
-            lambda *x: derivatives.optimum(moved(*x), marks, gap).allocation, argnums=each
+            lambda *x: derivatives.optimum(moved(*x), marks, gap).allocation, argnums=positions
         )(*at)
         fields |= {f"allocation_{name}": rows for name, rows in zip(names, both, strict=True)}
     return fields

@@ -85,14 +85,14 @@ def kl_samples_at(delta, value, answers: int = 1):
     return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
 
 
-def _information(given) -> np.ndarray:
+def _information(information) -> np.ndarray:
     """H* of a `Complexity`, or of numbers that can be H* rather than T*."""
-    if isinstance(given, Complexity):
-        return given.value
-    value = checks.real_array("information", given)
+    if isinstance(information, Complexity):
+        return information.value
+    value = checks.real_array("information", information)
     if (value <= 0).any() or (value > 1).any():
         allowed = "a Complexity, or H* per sample in (0, 1]; not T* = 1/H*"
-        raise ArgumentError("information", given, allowed)
+        raise ArgumentError("information", information, allowed)
     return value
 
 
@@ -232,10 +232,10 @@ def elimination_bounds(
     H = region.value
 
     def R(t: float) -> float:
-        given = 0.0 if regret is None else float(regret(t))
-        if not (math.isfinite(given) and given >= 0):
-            raise ArgumentError("regret", regret, "finite values >= 0", f"{given} at t = {t}")
-        return given
+        regret_t = 0.0 if regret is None else float(regret(t))
+        if not (math.isfinite(regret_t) and regret_t >= 0):
+            raise ArgumentError("regret", regret, "finite values >= 0", f"{regret_t} at t = {t}")
+        return regret_t
 
     def roots(t: int) -> float:
         return _sum_of_roots(threshold, t, delta)
@@ -315,15 +315,15 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
     refuse_slack(problem)
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
-    found = complexity(instance, problem, gap)
+    optimum = complexity(instance, problem, gap)
     if by_arm:
         # Arms e_k/std_k with noise of standard deviation 1 give the same information.
-        costs = Truth.of(instance, found.pieces).scales[0]
-        arms, theta, unit = np.diag(1 / np.sqrt(costs))[None], instance.means[None], found.pieces
+        costs = Truth.of(instance, optimum.pieces).scales[0]
+        arms, theta, unit = np.diag(1 / np.sqrt(costs))[None], instance.means[None], optimum.pieces
     else:
-        arms, theta, unit = conditioned(instance, problem, found.pieces)
+        arms, theta, unit = conditioned(instance, problem, optimum.pieces)
     return Region(
-        arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(found.value), found.allocation
+        arms[0], theta[0], Pieces(*(x[0] for x in unit)), float(optimum.value), optimum.allocation
     )
 
 

@@ -66,7 +66,7 @@ def rounded_space(
     gaps_error = (d + 3) * EPS * (magnitude[..., 0] + np.abs(pieces.offsets))
     _, s, vt = np.linalg.svd(np.sqrt(weights)[..., None] * arms, full_matrices=False)
     kept = s > max(K, d) * EPS * s[:, :1]
-    whole = np.array([one.all() or _all(x, one.sum()) for x, one in zip(arms, kept, strict=True)])
+    whole = np.array([row.all() or _all(x, row.sum()) for x, row in zip(arms, kept, strict=True)])
     move = np.swapaxes(vt, 1, 2) * (kept / np.where(kept, s, 1))[:, None]
     abs_move = np.abs(move)
     phi, phi_error = arms @ move, d * EPS * (np.abs(arms) @ abs_move)
@@ -88,8 +88,8 @@ def _all(arms: np.ndarray, count: int) -> bool:
 def exact_space(instance: ExactInstance, weights: np.ndarray) -> Space:
     """The coordinates of an exact instance, for weights [K] above 0; with a leading axis 1."""
     at = instance.whitened(weights)
-    given = (at.arms.rounded(), at.directions.rounded(), at.gram(weights).rounded(), at.margins)
-    phi, y, design, gaps = (one[None] for one in given)
+    rounded = (at.arms.rounded(), at.directions.rounded(), at.gram(weights).rounded(), at.margins)
+    phi, y, design, gaps = (x[None] for x in rounded)
     phi_error, y_error, design_error, gaps_error = (EPS * np.abs(x) for x in (phi, y, design, gaps))
     return Space(
         phi, phi_error, y, y_error, design, design_error, gaps, gaps_error, np.ones(1, bool)
@@ -116,10 +116,10 @@ def bounds(
     parts = []
     for start in range(0, size, step):
         part = slice(start, start + step)
-        given = {name: None if x is None else x[part] for name, x in some.items()}
-        one = Space(*(x[part] for x in space))
+        more = {name: None if x is None else x[part] for name, x in some.items()}
+        own = Space(*(x[part] for x in space))
         with np.errstate(all="ignore"):
-            parts.append(_bounds(one, valid[part], weights[part], noise_std=noise_std, **given))
+            parts.append(_bounds(own, valid[part], weights[part], noise_std=noise_std, **more))
     return Bounds(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 

@@ -36,12 +36,12 @@ def exact_instance(instance: Instance, problem: Any, pieces: Pieces, i: int) -> 
     valid = pieces.valid[i]
     directions, offsets = pieces.directions[i][valid], pieces.offsets[i][valid]
     rows = combinations(problem, arms, theta)
-    found = ExactInstance.of(arms, theta, directions, offsets, rows)
-    if (found.margins <= 0).any():
-        note = f"{label}a tie, H* = 0: theta is in piece {int(np.argmin(found.margins))}"
+    exact = ExactInstance.of(arms, theta, directions, offsets, rows)
+    if (exact.margins <= 0).any():
+        note = f"{label}a tie, H* = 0: theta is in piece {int(np.argmin(exact.margins))}"
         allowed = "an instance with one correct answer, off the boundary of every piece"
         raise TieError("instance", instance, allowed, note)
-    return found
+    return exact
 
 
 def _stacked(instance: Instance) -> tuple[np.ndarray, np.ndarray]:
@@ -90,18 +90,18 @@ def certified(
         ArgumentError: rounding decides the rank of the features.
         TieError: theta is in a piece or on its boundary, without rounding.
     """
-    found = solve_many(*scaled(instance, pieces), bonus, gap)
-    w, q, std = np.array(found.allocation), np.array(found.mixture), instance.noise_std
+    solution = solve_many(*scaled(instance, pieces), bonus, gap)
+    w, q, std = np.array(solution.allocation), np.array(solution.mixture), instance.noise_std
     sure = bounds(rounded_space(*_stacked(instance), pieces, w), pieces.valid, w, q, bonus, std)
     sure = Bounds(*(np.array(x) for x in sure))
-    iterations = np.array(found.iterations)
+    iterations = np.array(solution.iterations)
     again = np.flatnonzero(~(sure.upper - sure.lower <= gap * sure.lower))
     if again.size:
         exact = [exact_instance(instance, problem, pieces, int(i)) for i in again]
         P = pieces.valid.shape[1]
-        given = [rounded_instance(one, instance.d, P, std) for one in exact]
-        arms, theta = (np.stack([one[n] for one in given]) for n in (0, 1))
-        unit = Pieces(*(np.stack(x) for x in zip(*(one[2] for one in given), strict=True)))
+        rounded = [rounded_instance(case, instance.d, P, std) for case in exact]
+        arms, theta = (np.stack([case[n] for case in rounded]) for n in (0, 1))
+        unit = Pieces(*(np.stack(x) for x in zip(*(case[2] for case in rounded), strict=True)))
         extra = None if bonus is None else bonus[again]
         new = solve_many(arms, theta, unit, extra, gap / 2, like=len(w))
         for n, i in enumerate(again):
@@ -148,8 +148,8 @@ def conditioned(
     for i in ill:
         exact = exact_instance(instance, problem, pieces, int(i))
         P = pieces.valid.shape[1]
-        arms[i], theta[i], one = rounded_instance(exact, instance.d, P, instance.noise_std)
-        for old, new in zip(unit, one, strict=True):
+        arms[i], theta[i], own = rounded_instance(exact, instance.d, P, instance.noise_std)
+        for old, new in zip(unit, own, strict=True):
             old[i] = new
     return arms, theta, unit
 
@@ -170,14 +170,14 @@ def least_values(
         TieError: theta is in a piece or on its boundary, without rounding.
     """
     space = rounded_space(*_stacked(instance), pieces, weights)
-    found = bounds(space, pieces.valid, weights, noise_std=instance.noise_std)
-    low, high = found.low.min(1), np.min(np.where(pieces.valid, found.high, np.inf), 1)
+    limits = bounds(space, pieces.valid, weights, noise_std=instance.noise_std)
+    low, high = limits.low.min(1), np.min(np.where(pieces.valid, limits.high, np.inf), 1)
     arms, theta, unit = scaled(instance, pieces)
     values = np.zeros(len(low))
     for i, w in enumerate(weights):
         if high[i] - low[i] <= _WIDTH * low[i]:
-            one = Pieces(*(x[i] for x in unit))
-            values[i] = information_of(w, arms[i], theta[i], one).min()
+            own = Pieces(*(x[i] for x in unit))
+            values[i] = information_of(w, arms[i], theta[i], own).min()
             continue
         exact = exact_instance(instance, problem, pieces, i)
         if reached(arms[i][w > 0]) is None:
@@ -199,8 +199,8 @@ def _least_value(exact: ExactInstance, weights: np.ndarray, noise_std: float) ->
             raise ArgumentError("weights", weights, _SPAN)
         exact = exact.moved(Integers.of(basis.T))
     valid, w = np.ones((1, len(y)), bool), weights[some]
-    found = bounds(exact_space(exact.among(some), w), valid, w[None], noise_std=noise_std)
-    low, high = found.low.min(), found.high.min()
+    limits = bounds(exact_space(exact.among(some), w), valid, w[None], noise_std=noise_std)
+    low, high = limits.low.min(), limits.high.min()
     if not high - low <= _WIDTH * low:
         raise ArgumentError("weights", weights, "weights for which V_w can be inverted")
     return float(low + (high - low) / 2)

@@ -55,8 +55,8 @@ class Inputs:
         return Inputs(family, arms, theta, jnp.ones_like(bonus), directions, offsets, bonus)
 
     def _evidence(self) -> Evidence:
-        given = self.features, self.theta, self.scales, self.directions, self.offsets
-        return self.family.truth(*given, False)
+        arrays = self.features, self.theta, self.scales, self.directions, self.offsets
+        return self.family.truth(*arrays, False)
 
     def solve(self, valid, gap: float) -> Solution:
         """Solve for the saddle point."""
@@ -163,8 +163,8 @@ def optimum(inputs: Inputs, marks, gap: float = GAP) -> Optimum:
         marks: [P] 1 on pieces, 0 on padding, in the dtype of the inputs.
         gap: relative duality gap of the solve.
     """
-    found = inputs.solve(marks > 0, gap)
-    return Optimum(found.allocation, found.mixture, found.gap)
+    solution = inputs.solve(marks > 0, gap)
+    return Optimum(solution.allocation, solution.mixture, solution.gap)
 
 
 @optimum.defjvp

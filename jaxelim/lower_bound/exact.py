@@ -147,8 +147,8 @@ class ExactInstance:
         first = Integers.of(y.rounded() @ inverse)
         more = Integers.of((y - first @ design).rounded() @ inverse)
         least = min(first.power, more.power)
-        one, other = (x.whole << (x.power - least) for x in (first, more))
-        v, some = Integers(one + other, least), Integers.of(weights)
+        coarse, fine = (x.whole << (x.power - least) for x in (first, more))
+        v, some = Integers(coarse + fine, least), Integers.of(weights)
         cross = v @ Integers(self.arms.whole.T, self.arms.power)
         return v.rounded(), Integers(cross.whole * some.whole, cross.power + some.power)
 

@@ -76,18 +76,18 @@ def moved_back(
     left = (Integers.of(rows) - shares).rounded()
     moved = np.einsum("p,pk,d->kd", by_gap, rows, theta)
     moved = moved - np.einsum("p,pk,pd->kd", by_norm, left, images)
-    found = dict(
+    gradients = dict(
         part, value=sure.lower[0], gap=sure.upper[0] / sure.lower[0] - 1 + 4 * EPS,
         value_theta=by_gap @ directions[:count][active], value_arms=moved,
     )  # fmt: skip
     if "allocation_theta" in part:
         map, back = exact.map.rounded(), _back(exact, arms)
         inner = np.asarray(part["allocation_arms"])[..., : len(back)]
-        found["allocation_theta"] = np.asarray(part["allocation_theta"])[:, : len(back)] @ back
-        found["allocation_arms"] = inner @ map.T
+        gradients["allocation_theta"] = np.asarray(part["allocation_theta"])[:, : len(back)] @ back
+        gradients["allocation_arms"] = inner @ map.T
         # Of the change of weights with the relative change of a feature.
-        change = np.abs(found["allocation_arms"]).max() * np.abs(arms).max()
+        change = np.abs(gradients["allocation_arms"]).max() * np.abs(arms).max()
         error = _ROUNDED * max(np.abs(inner).max(), 1) * np.abs(map).max() * np.abs(arms).max()
         if not error <= _LOST * max(change, 1):
-            found["condition"] = np.inf
-    return found
+            gradients["condition"] = np.inf
+    return gradients

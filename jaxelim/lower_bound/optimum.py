@@ -110,29 +110,29 @@ def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
     """
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    for one in instance.unbatched:
-        problem.check_arms(one.arms)
-        problem.check(one.arms, one.theta)
+    for single in instance.unbatched:
+        problem.check_arms(single.arms)
+        problem.check(single.arms, single.theta)
     instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-    most = max(len(inner_answers(problem, one.means)) for one in instance.unbatched)
+    most = max(len(inner_answers(problem, single.means)) for single in instance.unbatched)
     return [_Answer(problem, rank) for rank in range(most)]
 
 
-def _largest(each: list[Complexity], gap: float) -> Complexity:
+def _largest(complexities: list[Complexity], gap: float) -> Complexity:
     """Of complexities of several answers, the one of largest H* in each instance.
 
     The bound on H* is the largest of theirs.
     """
-    values = np.stack([one.value for one in each])
-    upper = np.max([one.value * (1 + one.gap) for one in each], axis=0)
+    values = np.stack([solution.value for solution in complexities])
+    upper = np.max([solution.value * (1 + solution.gap) for solution in complexities], axis=0)
     at = np.argmax(values, axis=0)
     chosen: dict[str, Any] = {}
     for field in fields(Complexity):
         if field.name != "pieces":
-            stacked = np.stack([getattr(one, field.name) for one in each])
+            stacked = np.stack([getattr(solution, field.name) for solution in complexities])
             chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
     index, rank = np.arange(np.size(at)), np.atleast_1d(at)
-    stacked = map(np.stack, zip(*(one.pieces for one in each), strict=True))
+    stacked = map(np.stack, zip(*(solution.pieces for solution in complexities), strict=True))
     pieces = Pieces(*(x[rank, index] for x in stacked))
     chosen["gap"] = upper / chosen["value"] - 1
     return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, pieces=pieces)
@@ -154,8 +154,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
 
     Args:
         instance: one instance or a batch (one compile serves the batch).
-        problem: what to identify: an object with half_spaces(arms, theta). Families other
-            than the Gaussian of one variance take pairs of arms and levels. The items of
+        problem: what to identify: an object with half_spaces(arms, theta). Families of
+            independent arms alone take pairs of arms and levels. The items of
             `BestArm(items=..)` stay as they are where features change, as in derivatives.
         gap: the relative duality gap to reach, > 0; 1e-10 is within reach.
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
@@ -179,7 +179,9 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     gap = checks.real("gap", gap, low=0, open=True)
     if getattr(problem, "epsilon", 0):
         of_answers = answers_of(instance, problem)
-        return _largest([complexity(instance, one, gap, bonus=bonus) for one in of_answers], gap)
+        return _largest(
+            [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
+        )
     pieces = pieces_of(instance, problem)
     if bonus is not None:
         shape = (len(pieces.offsets), instance.K)
@@ -195,14 +197,14 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         information = arm_information(instance, pieces, weights)[:, 0]
     else:
         solution, information = certified(instance, problem, pieces, bonus, gap)
-    found = dict(
+    numbers = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
         information=information,
     )  # fmt: skip
     if not instance.batched:
-        found = {name: array[0] for name, array in found.items()}
-    return Complexity(**found, pieces=pieces)
+        numbers = {name: array[0] for name, array in numbers.items()}
+    return Complexity(**numbers, pieces=pieces)
 
 
 def oracle_weights(
@@ -234,8 +236,10 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
         ArgumentError: weights off the simplex, and as `complexity`.
     """
     if getattr(problem, "epsilon", 0):
-        each = [allocation_value(instance, one, weights) for one in answers_of(instance, problem)]
-        return np.max(each, axis=0)
+        values = [
+            allocation_value(instance, answer, weights) for answer in answers_of(instance, problem)
+        ]
+        return np.max(values, axis=0)
     pieces = pieces_of(instance, problem)
     batched = instance.batched and np.ndim(weights) == 2
     weights = weights_on_simplex(

@@ -139,16 +139,16 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
         for pair in zip(arms, theta, strict=True):
             problem.check_arms(pair[0])
             problem.check(*pair)  # names items where the checks below name pieces
-    each = [half_spaces_of(instance.family, problem, *x) for x in zip(arms, theta, strict=True)]
-    for index, (directions, offsets) in enumerate(each):
+    spaces = [half_spaces_of(instance.family, problem, *x) for x in zip(arms, theta, strict=True)]
+    for index, (directions, offsets) in enumerate(spaces):
         label = f"instance {index}: " if instance.batched else ""
         _refuse_ties(label, problem, instance, arms[index], theta[index], directions, offsets)
         _refuse_out_of_reach(label, instance, arms[index], directions)
-    most = max(len(offsets) for _, offsets in each)
-    directions = np.zeros((len(each), most, instance.d))
-    offsets = np.zeros((len(each), most))
-    valid = np.zeros((len(each), most), dtype=bool)
-    for index, (y, c) in enumerate(each):
+    most = max(len(offsets) for _, offsets in spaces)
+    directions = np.zeros((len(spaces), most, instance.d))
+    offsets = np.zeros((len(spaces), most))
+    valid = np.zeros((len(spaces), most), dtype=bool)
+    for index, (y, c) in enumerate(spaces):
         directions[index, : len(c)], offsets[index, : len(c)], valid[index, : len(c)] = y, c, True
     pieces = Pieces(directions, offsets, valid)
     if not instance.family.linear:

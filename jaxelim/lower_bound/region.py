@@ -96,10 +96,10 @@ def maximise(
 
 @jax.jit
 def _maximise_lanes(arms, theta, directions, offsets, valid, value, start, objectives, levels):
-    def one(objective, level):
+    def of_objective(objective, level):
         return maximise(arms, theta, directions, offsets, valid, value, start, objective, level)
 
-    return jax.vmap(one)(objectives, levels)
+    return jax.vmap(of_objective)(objectives, levels)
 
 
 class Region(NamedTuple):
@@ -133,11 +133,11 @@ class Region(NamedTuple):
             ]
             for first in range(0, len(eps), _LANES):
                 index = np.minimum(np.arange(first, first + _LANES), len(eps) - 1)
-                each = (
+                arrays = (
                     jnp.asarray((objectives / size)[index]),
                     jnp.asarray(self.value - eps[index]),
                 )
-                w, upper = jax.device_get(_maximise_lanes(*shared, *each))
+                w, upper = jax.device_get(_maximise_lanes(*shared, *arrays))
                 weights.append(w)
                 bounds.append(upper)
         weights, bounds = np.concatenate(weights)[: len(eps)], np.concatenate(bounds)[: len(eps)]

@@ -57,7 +57,7 @@ def information_regret(
     """
     _refuse_batch(instance)
     refuse_slack(problem)
-    found = complexity(instance, problem, 1e-10)
+    optimum = complexity(instance, problem, 1e-10)
     arms = np.asarray(getattr(trace, "arms", trace))
     if arms.ndim != 1 or arms.size == 0 or arms.dtype.kind not in "iu":
         raise ArgumentError("trace", trace, "the arms pulled: integers [T], T >= 1, or a trace")
@@ -79,8 +79,8 @@ def information_regret(
     steps = np.searchsorted(times, np.arange(1, times[-1] + 1))
     np.add.at(counts, (steps, arms[: times[-1]]), 1)
     counts = np.cumsum(counts, axis=0)
-    gathered = np.min(informations(instance, problem, found.pieces, counts[None])[0], axis=-1)
-    value = float(found.value)
+    gathered = np.min(informations(instance, problem, optimum.pieces, counts[None])[0], axis=-1)
+    value = float(optimum.value)
     return InformationRegret(times, times * value - gathered, value)
 
 

@@ -62,11 +62,14 @@ def sensitivity(instance: Instance, problem: Any, gap: float = 1e-10) -> Sensiti
     """
     _refuse_others(instance)
     refuse_slack(problem)
-    found = complexity(instance, problem, gap)
-    gaps = found.pieces.directions[0] @ instance.theta - found.pieces.offsets[0]
-    relative = -2 * found.mixture
+    optimum = complexity(instance, problem, gap)
+    gaps = optimum.pieces.directions[0] @ instance.theta - optimum.pieces.offsets[0]
+    relative = -2 * optimum.mixture
     return Sensitivity(
-        float(found.time), found.allocation * found.time, relative * found.time / gaps, relative
+        float(optimum.time),
+        optimum.allocation * optimum.time,
+        relative * optimum.time / gaps,
+        relative,
     )
 
 
@@ -132,8 +135,8 @@ def hardest_instance(
     (shift,), (times,) = _search(
         instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach
     )
-    found = Instance(instance.arms, (centre + shift) * instance.noise_std, instance.noise_std)
-    return _report(instance, found, problem, times)
+    moved = Instance(instance.arms, (centre + shift) * instance.noise_std, instance.noise_std)
+    return _report(instance, moved, problem, times)
 
 
 def design_features(
@@ -221,14 +224,14 @@ def best_extra_arm(
     starts, steps = checks.integer("starts", starts, low=1), checks.integer("steps", steps, low=1)
     norm = float(np.max(np.linalg.norm(instance.arms, axis=1))) if norm is None else norm
     norm = checks.real("norm", norm, low=0, open=True)
-    found = complexity(instance, problem, 1e-10)
+    optimum = complexity(instance, problem, 1e-10)
     pieces = pieces_of(instance, problem)
     # Start from the main axes of the directions, weighted by the optimal mixture.
     inverse = np.linalg.pinv(
-        instance.arms.T @ (found.allocation[:, None] * instance.arms), hermitian=True
+        instance.arms.T @ (optimum.allocation[:, None] * instance.arms), hermitian=True
     )
     images = pieces.directions[0] @ inverse
-    shares = np.sqrt(found.mixture / np.sum(images * pieces.directions[0], axis=1))
+    shares = np.sqrt(optimum.mixture / np.sum(images * pieces.directions[0], axis=1))
     _, _, axes = np.linalg.svd(images * shares[:, None], full_matrices=False)
     random = np.random.default_rng(seed).standard_normal((starts, instance.d))
     candidates = np.concatenate([axes, random])[:starts]
@@ -248,7 +251,7 @@ def best_extra_arm(
     arms, theta, unit = scaled(instance, pieces)
     solved = solve_many(np.concatenate([arms, row[None, None]], axis=1), theta, unit, gap=1e-10)
     return ExtraArm(
-        float(found.time), float(1 / solved.value[0]), row, float(solved.allocation[0, -1]), times
+        float(optimum.time), float(1 / solved.value[0]), row, float(solved.allocation[0, -1]), times
     )
 
 
@@ -267,8 +270,8 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
-        given = arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)
-        phi, point, y, offsets, bonus = map(jnp.asarray, given)
+        arrays = arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)
+        phi, point, y, offsets, bonus = map(jnp.asarray, arrays)
         base = Inputs.linear(phi, point, y, offsets, bonus)
         marks = jnp.ones(len(base.offsets))
         rows = starts.shape[1] if starts.ndim > 2 else 1
@@ -298,7 +301,7 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
 
 
 def _report(before: Instance, after: Instance, problem, times) -> Search:
-    first, last = (float(complexity(one, problem, 1e-10).time) for one in (before, after))
+    first, last = (float(complexity(instance, problem, 1e-10).time) for instance in (before, after))
     return Search(first, last, after, times)
 
 

@@ -77,18 +77,18 @@ def kind_of(instance: Instance, pieces: Pieces, bonus: np.ndarray | None) -> str
     """The kind of the pieces where all instances have one with a closed form, else "any"."""
     if not instance.family.has("divergence") or bonus is not None or has_slack(pieces):
         return "any"
-    each = zip(pieces.directions, pieces.valid, strict=True)
-    kinds = {closed.kind_of(y[valid]) for y, valid in each}
+    answers = zip(pieces.directions, pieces.valid, strict=True)
+    kinds = {closed.kind_of(y[valid]) for y, valid in answers}
     return kinds.pop() if len(kinds) == 1 else "any"
 
 
 @functools.partial(jax.jit, static_argnames=("family", "kind", "slack", "max_iterations"))
 def _solve_lanes(family, kind, slack, truth, valid, bonus, gap, max_iterations) -> Solution:
-    def one(truth, valid, bonus):
+    def of_instance(truth, valid, bonus):
         evidence = family.truth(*truth, slack)
         return closed.optimum(evidence, kind, valid, bonus, gap, max_iterations)
 
-    return jax.vmap(one)(truth, valid, bonus)
+    return jax.vmap(of_instance)(truth, valid, bonus)
 
 
 def solve_truth(
@@ -118,9 +118,9 @@ def solve_truth(
     with scope.float64():
         for start in range(0, size, lanes):
             index = np.minimum(np.arange(start, start + lanes), size - 1)
-            given = truth.at(index), jnp.asarray(valid[index]), jnp.asarray(bonus[index])
+            arrays = truth.at(index), jnp.asarray(valid[index]), jnp.asarray(bonus[index])
             unit = jnp.asarray(gap, jnp.float64)
-            parts.append(_solve_lanes(family, kind, slack, *given, unit, max_iterations))
+            parts.append(_solve_lanes(family, kind, slack, *arrays, unit, max_iterations))
         parts = jax.device_get(parts)
     return Solution(
         *(
@@ -156,13 +156,13 @@ def solve_arms(instance: Instance, pieces: Pieces, bonus=None, gap: float = 1e-6
     """
     truth, family, slack = Truth.of(instance, pieces), instance.family.plain(), has_slack(pieces)
     kind, valid = kind_of(instance, pieces, bonus), pieces.valid
-    found = solve_truth(family, truth, valid, bonus, gap, kind=kind, slack=slack)
+    solution = solve_truth(family, truth, valid, bonus, gap, kind=kind, slack=slack)
     if family.has("divergence"):
-        return found
+        return solution
     # Where a piece has several smooth parts, steps may cycle between two of them.
-    for i in np.flatnonzero(~found.converged & (found.value > 0)):
-        _finish(found, int(i), family, truth, valid[i], bonus, gap)
-    return found
+    for i in np.flatnonzero(~solution.converged & (solution.value > 0)):
+        _finish(solution, int(i), family, truth, valid[i], bonus, gap)
+    return solution
 
 
 @functools.partial(jax.jit, static_argnames="family")
@@ -171,24 +171,24 @@ def _cuts(family, truth, weights):
     return at.value, at.gradient
 
 
-def _finish(found, i: int, family: Family, truth: Truth, valid, bonus, gap: float) -> None:
+def _finish(solution, i: int, family: Family, truth: Truth, valid, bonus, gap: float) -> None:
     """Solve instance i of a batch by cutting planes, in place."""
-    start = np.asarray(found.allocation[i])
+    start = np.asarray(solution.allocation[i])
     own = np.zeros(len(start)) if bonus is None else bonus[i]
 
     def cuts(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = jax.device_get(_cuts(family, one, jnp.asarray(weights)))
+        values, slopes = jax.device_get(_cuts(family, single, jnp.asarray(weights)))
         known = np.resize(valid, len(values))
         return values[known], slopes.T[known] + own
 
     with scope.float64():
-        one = truth.at(i)
+        single = truth.at(i)
         weights, mixture, value, reached = cutting_planes(cuts, own, start, gap)
-    if reached < found.gap[i]:
+    if reached < solution.gap[i]:
         parts = mixture.reshape(-1, valid.sum()).sum(0)
-        found.mixture[i][valid] = parts
-        found.allocation[i], found.value[i], found.gap[i] = weights, value, reached
-        found.converged[i] = reached <= gap
+        solution.mixture[i][valid] = parts
+        solution.allocation[i], solution.value[i], solution.gap[i] = weights, value, reached
+        solution.converged[i] = reached <= gap
 
 
 @functools.partial(jax.jit, static_argnames=("family", "slack"))
@@ -208,8 +208,8 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
     truth, family, out = Truth.of(instance, pieces), instance.family.plain(), []
     with scope.float64():
         for i, w in enumerate(weights):
-            given = truth.at(i), jnp.asarray(w)
-            out.append(jax.device_get(_information_lanes(family, has_slack(pieces), *given)))
+            arrays = truth.at(i), jnp.asarray(w)
+            out.append(jax.device_get(_information_lanes(family, has_slack(pieces), *arrays)))
     return np.where(pieces.valid[:, None], np.stack(out), np.inf)
 
 

@@ -143,15 +143,15 @@ def _spread(lanes: LaneOps, amounts: Array, places: Array, size: int) -> Array:
     Places out of range are left out.
     """
     kept = jnp.where((places >= 0) & (places < size), jnp.maximum(amounts, 0), 0)
-    each = index_like(jnp.zeros((size, *places.shape)))
+    index = index_like(jnp.zeros((size, *places.shape)))
     if places.shape[0] <= _WIDEST:
-        held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == each, kept, 0), 1)
+        held = jnp.sum(jnp.where(jnp.expand_dims(places, 0) == index, kept, 0), 1)
     else:
-        each = each[:, 0]
+        index = index[:, 0]
         held = jax.lax.fori_loop(
             0,
             places.shape[0],
-            lambda n, held: held + jnp.where(places[n][None] == each, kept[n][None], 0),
+            lambda n, held: held + jnp.where(places[n][None] == index, kept[n][None], 0),
             jnp.zeros((size, *places.shape[1:]), amounts.dtype),
         )
     return held / lanes.sum(kept)  # one place of each, if any

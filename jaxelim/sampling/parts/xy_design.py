@@ -20,11 +20,11 @@ def farthest(view: View, active: Array) -> tuple[Array, Array, Array]:
     Of items, z takes the place of phi.
     """
     lanes, linear = view.lanes, view.linear
-    each = index_like(active)
+    index = index_like(active)
 
     def body(i, c):
         best, first = c
-        distance = jnp.where(active & active[i] & (each > i), linear.distances(i), -jnp.inf)
+        distance = jnp.where(active & active[i] & (index > i), linear.distances(i), -jnp.inf)
         return jnp.where(distance > best, distance, best), jnp.where(distance > best, i, first)
 
     arms = active.shape[0]
@@ -45,7 +45,7 @@ def xy_design(
     uniform weights, until ||step||/||w|| < accuracy or after `steps`. It runs in lanes where
     `begins` [] bool holds. rho is that of the weights which the last step started from.
     """
-    lanes, each = view.lanes, index_like(view.means)
+    lanes, index = view.lanes, index_like(view.means)
 
     def body(c):
         n, w, rho, runs = c
@@ -55,7 +55,7 @@ def xy_design(
         arm = lanes.argmax(along**2)
         # The order matters: where arms tie exactly in turn, rounding decides between them.
         step = -w * 2 / (n + 2)
-        step = step + jnp.where(each == arm, 2 / (n + 2), 0)
+        step = step + jnp.where(index == arm, 2 / (n + 2), 0)
         after = w + step
         more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= accuracy
         return n + 1, *where(runs, (after, far), (w, rho)), runs & more
@@ -79,7 +79,7 @@ def efficiently_rounded(
     Efficient rounding (Pukelsheim & Rieder 1992). `support` [] is the number of positive
     weights; nothing is rounded where `begins` [] bool does not hold.
     """
-    each = index_like(weights)
+    index = index_like(weights)
     held = weights > 0
     some = jnp.where(held, weights, 1)
 
@@ -90,7 +90,7 @@ def efficiently_rounded(
         long = lanes.argmax(jnp.where(held, (real - 1) / some, -jnp.inf))
         change = jnp.sign(missing)
         arm = jnp.where(missing > 0, short, long)
-        return n + jnp.where(each == arm, change, 0), missing - change
+        return n + jnp.where(index == arm, change, 0), missing - change
 
     target = samples.astype(weights.dtype) - support.astype(weights.dtype) / 2
     n = jnp.ceil(target * weights).astype(jnp.int32)
