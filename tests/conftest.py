@@ -56,10 +56,15 @@ def chosen(config, item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark the rows of slow_rows.txt; a row that no longer exists is an error."""
+    """Mark the rows of slow_rows.txt; a row that no longer exists is an error.
+
+    The fast tests of a file go to one worker, as they share fixtures and programs.
+    """
     for item in items:
         if item.nodeid in SLOW_ROWS:
             item.add_marker(pytest.mark.slow)
+        if not any(item.get_closest_marker(name) for name in ("slow", "shipped", "xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     files = {Path(path).resolve() for path in config.args}
     missing = SLOW_ROWS - {item.nodeid for item in items}
     if HERE in files and missing:
