@@ -48,9 +48,8 @@ reproduce: install
 	for one in $(TABLES) $(FIGURES) two_dimensional; do $(MAKE) --no-print-directory -j1 $$one || exit 1; done
 
 # The fast suite is mostly compiling. LLVM's level 0, XLA's plainer emitter of loops, one LLVM
-# module a program, no expensive passes, and none that only look for what a program of ours can
-# spare, divide that by three. Tests marked `shipped`, the slow suite and the digests run what
-# ships.
+# module a program, no expensive passes, and none that programs here can spare, more than halve
+# it. Tests marked `shipped`, the slow suite and the digests run what ships.
 comma := ,
 space := $(subst ,, )
 PASSES := simplify-while-loops while-loop-invariant-code-motion while-loop-constant-sinking \
