@@ -120,33 +120,27 @@ class Block:
             data, attributes = parsed(contents)
             version = int(np.ravel(attributes["jaxelim_block"])[0])
         except Exception as error:  # HDF5 raises almost any exception for a damaged file
-            raise DamagedFileError(
-                path, f"it is no readable NetCDF block ({type(error).__name__})"
-            ) from error
+            kind = type(error).__name__
+            raise DamagedFileError(path, f"it is no readable NetCDF block ({kind})") from error
         if version > FORMAT:
-            raise StoreError(
-                path, f"its format is {version}; this version of jaxelim reads up to {FORMAT}"
-            )
+            newer = f"its format is {version}; this version of jaxelim reads up to {FORMAT}"
+            raise StoreError(path, newer)
         try:
             name, work = str(attributes["name"]), str(attributes["work"])
             block = Block(name, json.loads(attributes["settings"]), data, json.loads(work), path)
+            written = "do not have the checksum that was written with them"
             if block.checksum != attributes["checksum"]:
-                raise DamagedFileError(
-                    path, "its arrays do not have the checksum that was written with them"
-                )
+                raise DamagedFileError(path, f"its arrays {written}")
             if _label_checksum(name, work) != attributes["label_checksum"]:
-                raise DamagedFileError(
-                    path, "its attributes do not have the checksum that was written with them"
-                )
+                raise DamagedFileError(path, f"its attributes {written}")
             named = _NAME.fullmatch(path.name)
             if named is None or path.name.split(".", 1)[1] != block.filename.split(".", 1)[1]:
                 raise DamagedFileError(path, "its name does not go with its contents")
         except DamagedFileError:
             raise
         except Exception as error:
-            raise DamagedFileError(
-                path, f"its attributes cannot be read ({type(error).__name__})"
-            ) from error
+            kind = type(error).__name__
+            raise DamagedFileError(path, f"its attributes cannot be read ({kind})") from error
         return block
 
 

@@ -10,6 +10,8 @@ import xarray as xr
 from jaxelim.errors import ConflictError, DamagedFileError
 from jaxelim.store.block import Block
 
+_COLUMNS = ("stopping", "delta", "cut off", "mean tau", "sd", "wrong")
+
 
 @dataclasses.dataclass(frozen=True)
 class Held:
@@ -51,41 +53,25 @@ class Stored:
         data = self.held.data
         shared = {"cell": self.name, "runs": ranges(self.held.runs)}
         if data is None or not {"samples", "stopped", "correct"} <= set(data.data_vars):
-            return [
-                {
-                    **shared,
-                    "stopping": "",
-                    "delta": "",
-                    "cut off": "",
-                    "mean tau": "",
-                    "sd": "",
-                    "wrong": "",
-                }
-            ]
-        rows = []
-        lead = [("", data)]
-        if "instance" in data.dims:
-            lead = [(f"[{i}]", data.isel(instance=i)) for i in range(data.sizes["instance"])]
-        observers = list(
-            itertools.product(enumerate(data["stopping"].values), enumerate(data["delta"].values))
+            return [shared | dict.fromkeys(_COLUMNS, "")]
+        batched = "instance" in data.dims
+        places = itertools.product(
+            range(data.sizes["instance"]) if batched else [0],
+            enumerate(data["stopping"].values),
+            enumerate(data["delta"].values),
         )
-        for label, of_instance in lead:
-            for (s, stopping), (k, delta) in observers:
-                runs = of_instance.isel(stopping=s, delta=k)
-                stopped = runs["stopped"].values
-                tau = runs["samples"].values[stopped].astype(float)
-                rows.append(
-                    {
-                        **shared,
-                        "cell": self.name + label,
-                        "stopping": str(stopping),
-                        "delta": float(delta),
-                        "cut off": int((~stopped).sum()),
-                        "mean tau": float(tau.mean()) if tau.size else float("nan"),
-                        "sd": float(tau.std(ddof=1)) if tau.size > 1 else float("nan"),
-                        "wrong": f"{int((~runs['correct'].values[stopped]).sum())}/{tau.size}",
-                    }
-                )
+        rows = []
+        for i, (s, stopping), (k, delta) in places:
+            where = {"stopping": s, "delta": k} | ({"instance": i} if batched else {})
+            runs = data.isel(where)
+            stopped = runs["stopped"].values
+            tau = runs["samples"].values[stopped].astype(float)
+            wrong = int((~runs["correct"].values[stopped]).sum())
+            mean = float(tau.mean()) if tau.size else float("nan")
+            sd = float(tau.std(ddof=1)) if tau.size > 1 else float("nan")
+            numbers = str(stopping), float(delta), int((~stopped).sum()), mean, sd
+            row = dict(zip(_COLUMNS, (*numbers, f"{wrong}/{tau.size}"), strict=True))
+            rows.append(shared | row | ({"cell": f"{self.name}[{i}]"} if batched else {}))
         return rows
 
 
