@@ -12,14 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.contracts import Problem
-from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.families import OneParameter
 from jaxelim.instances.instance import Instance
-from jaxelim.lanes import ArmBlock, LaneOps
-from jaxelim.problems import BestArm, Thresholding, TopM
+from jaxelim.lanes import LaneOps
+from jaxelim.problems import BestArm
 from jaxelim.testing.report import require
 
 Generator = np.random.Generator
@@ -300,76 +298,6 @@ def _before(end: float, upper: bool) -> float:
     """The last number inside, before an end of the range; not a subnormal one."""
     away = -1 if upper else 1
     return away * 1e-300 if end == 0 else float(np.nextafter(end, away * np.inf))
-
-
-def _costs(family: OneParameter, seen: Snapshot, counts: Array) -> Array:
-    """The evidence of all pieces by `pair` and `level`: [Q]."""
-    n, means, shape = family.precision(seen.means, counts), seen.means, seen.shape
-    if isinstance(shape, Levels):
-        return family.level(n, means, jnp.full_like(means, shape.level), shape.above)
-    index = jnp.arange(shape.exists.shape[0], dtype=jnp.int32)
-    i, k = jax.vmap(lambda piece: shape.pair(seen.lanes, piece))(index)
-    return family.pair(n[i], means[i], n[k], means[k])
-
-
-def check_gradient(family: OneParameter, rng: Generator) -> str:
-    """The evidence about the shipped problems' pieces."""
-    k, cases = 4, 12
-    family = family.for_arms(k)
-    space = family.space(LaneOps(), jnp.eye(k), ())
-    problems: tuple[Problem, ...] = (
-        BestArm(), TopM(2), Thresholding(float(inside(family, rng, 1)[0])),
-    )  # fmt: skip
-    for problem in problems:
-
-        @jax.jit
-        def look(means, counts, weights, problem=problem):
-            t = jnp.sum(counts).astype(jnp.int32)
-            now = Statistics(t=t, counts=counts, means=means, reward_sums=means * counts)
-            seen = Snapshot.of(family, problem, space, now)
-            evidence: Any = seen.evidence
-            index = jnp.arange(seen.shape.exists.shape[0], dtype=jnp.int32)
-
-            def at(w):
-                return evidence.weighted(w).values()
-
-            def slope(step):
-                return (at(weights + step) - at(weights - step)) / (2 * jnp.sum(step))
-
-            slopes = jax.vmap(slope)(1e-5 * jnp.diag(weights))
-            gradients = jax.vmap(evidence.weighted(weights).gradient)(index)
-            values = evidence.values(), at(counts), at(weights), _costs(family, seen, counts)
-            beta = 0.7 * jnp.max(jnp.where(seen.shape.exists, values[0], 0))
-            refuted = values[0] > beta
-            if isinstance(seen.shape, Rows):
-                pairs = family.refuted_pairs(seen, ArmBlock(jnp.int32(0), k), beta)
-                rows = jnp.stack([row for _, row in pairs])
-                refuted = rows[jnp.atleast_1d(seen.shape.first)].reshape(-1)
-            return seen.shape.exists, values, slopes.T, gradients, refuted == (values[0] > beta)
-
-        for _ in range(cases):
-            means, counts = with_ends(family, rng, k), np.floor(10 ** rng.uniform(0, 3, k))
-            weights = rng.dirichlet(np.ones(k)) + 1e-3
-            looked = look(*map(jnp.asarray, (means, counts, weights)))
-            exists, values, slopes, gradients, agree = jax.tree.map(np.asarray, looked)
-            where = f"{problem!r}, means {means}, weights {weights}"
-            same = np.allclose(values[0], values[1], rtol=1e-12)
-            require(same, f"{where}: the evidence is not the LLR at the counts")
-            known = values[3][exists]
-            off = np.abs(values[0][exists] - known) > 1e-9 * known + 1e-12
-            require(not off.any(), f"{where}: the evidence is not that of pair or level")
-            require(agree[exists].all(), f"{where}: refuted_pairs differs from the evidence")
-            finite = np.isfinite(gradients[exists]).all()
-            require(finite, f"{where}: a gradient of the evidence is not finite")
-            size = np.abs(values[2])[:, None] / weights + np.abs(gradients)
-            allowed = 1e-5 * size + 1e-12 * (1 + np.abs(means).max()) / weights
-            right = np.abs(slopes - gradients) <= allowed
-            sentence = "the evidence's gradient is not that of its values in the weights"
-            require(right[exists].all(), f"{where}: {sentence}")
-    return (
-        f"{3 * cases} answers: the evidence is that of pair and level, as refuted_pairs has it; "
-        "its gradient is that of its values in the weights"
-    )
 
 
 def check_update(family: OneParameter, rng: Generator) -> str:

@@ -14,6 +14,7 @@ from jaxelim.errors import JaxelimError, in_words
 from jaxelim.families import OneParameter, Recorded, noise
 from jaxelim.testing import (
     draw_checks,
+    evidence_checks,
     family_checks,
     mixture_checks,
     other_family_checks,
@@ -77,7 +78,7 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         ("bracket", family_checks.check_bounds),
         ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
         ("start or update", family_checks.check_update),
-        ("the evidence", family_checks.check_gradient),
+        ("the evidence", evidence_checks.check_evidence),
         ("a run", _check_family_runs),
     )
     if family.has("log_mixture"):
@@ -93,8 +94,8 @@ def _check_other_family(family: Any, seed: int, draws: int) -> Report:
     parts = (
         ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
         ("start or update", family_checks.check_update),
-        ("the evidence", other_family_checks.check_evidence),
-        ("interval", other_family_checks.check_interval),
+        ("the evidence", evidence_checks.check_evidence),
+        ("interval", evidence_checks.check_interval),
         ("a run", other_family_checks.check_runs),
     )
     return _checked_by(parts, family, seed)

@@ -11,7 +11,14 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.evidence.exponential import PairEvidence, evidence_of
 from jaxelim.families.divergences import poisson
-from jaxelim.testing import ContractError, check_family, draw_checks, family_checks, whole_family
+from jaxelim.testing import (
+    ContractError,
+    check_family,
+    draw_checks,
+    family_checks,
+    whole_family,
+)
+from jaxelim.testing.evidence_checks import check_evidence
 from tests.families.family_cases import Binomial, Faces, Geometric, Textbook
 
 SLOW = pytest.mark.slow
@@ -274,9 +281,9 @@ INHERITED = {
     "start": (family_checks.check_update, dict(start=_starts_at_0), "after start counts"),
     "go": (family_checks.check_update, dict(update=_goes_on), "after update"),
     "sums": (family_checks.check_update, dict(update=_forgets), "after update"),
-    "gradient": (family_checks.check_gradient, dict(evidence=_doubled), "gradient is not that of"),
+    "gradient": (check_evidence, dict(evidence=_doubled), "gradient is not that of"),
     "counts": (
-        family_checks.check_gradient,
+        check_evidence,
         dict(evidence=_more_counts),
         "not the LLR at the counts",
     ),

@@ -8,7 +8,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.testing import ContractError, draw_checks, family_checks
+from jaxelim.testing import ContractError, draw_checks, evidence_checks
 from tests.testing.faults import ALL, FAMILIES, PROBLEMS, RULES
 
 FAST = ("stops at t = 20, answers arm 0", "reads theta in prepare", "two answers where means tie",
@@ -63,7 +63,7 @@ def test_families(name):
     if name not in FAST:
         found(je.testing.check_family, fault)
         return
-    part = family_checks.check_gradient
+    part = evidence_checks.check_evidence
     if "evidence" not in name:
         part = lambda it, rng: draw_checks.check_draws(it, rng, 100_000)  # noqa: E731
     with scope.engine():
