@@ -232,6 +232,7 @@ class StoppingRule:
     eliminates: ClassVar[bool] = False
     shared: ClassVar[bool] = True  # as elimination at sampling: uses the stopping rule's set
     full: ClassVar[bool] = False  # tests the pieces of all answers
+    native: ClassVar[bool] = False  # the sampling rule's own test ends runs
 
     def start(self, seen: Snapshot, pair_times: bool = False) -> Tree:
         """The state before the first check."""

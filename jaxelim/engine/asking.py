@@ -26,7 +26,6 @@ from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
 from jaxelim.families import noise as random
 from jaxelim.lanes import saturated, where
-from jaxelim.stopping.llr import Native
 
 
 class Choice(NamedTuple):
@@ -137,12 +136,12 @@ class Asking:
         rule, stopping = self.spec.rule, self.spec.stopping
         # Another threshold's proof does not cover the rule's own test.
         always = rule.traits.always_native and self.observing.piecewise is None
-        if not (always or any(isinstance(s, Native) for s in stopping)):
+        if not (always or any(s.native for s in stopping)):
             return None
         natively, verdict = self.ask("native", view, state)
         now = still & natively
         if not always:
-            now = now & np.array([isinstance(s, Native) for s in stopping])[:, None, None]
+            now = now & np.array([s.native for s in stopping])[:, None, None]
         return now, verdict
 
     def choose(self, inputs: Inputs, lane: Lane) -> Lane:

@@ -14,7 +14,6 @@ from jaxelim.contracts.proofs import REFUTED_PAIRS
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
-from jaxelim.stopping.llr import Native
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 
@@ -60,7 +59,7 @@ class Observing:
         threshold = self.piecewise
         if threshold is None:
             return self.beta(t, delta)
-        native = any(isinstance(stopping, Native) for stopping in self.spec.stopping)
+        native = any(stopping.native for stopping in self.spec.stopping)
         if native and self.spec.rule.native_test() != REFUTED_PAIRS:
             return jnp.asarray(threshold.arm_levels(stats.counts, delta), self.spec.dtype)
         width = threshold.width(t.astype(self.spec.dtype), delta)

@@ -31,6 +31,7 @@ class Native(StoppingRule):
     """Stop by the native test of the sampling rule, for rules that have one."""
 
     name: ClassVar[str] = "native"
+    native: ClassVar[bool] = True
 
     def observe(self, seen: Snapshot, state: Tree, beta: Array) -> tuple[Tree, Array, Array]:
         return state, jnp.zeros_like(beta, bool), jnp.zeros_like(beta, jnp.int32)
