@@ -180,8 +180,11 @@ class Step:
             log_e_at = jnp.where(ended, log_e[None, None], log_e_at)
         estimates_at = lane.estimates_at
         if estimates_at:
-            kept = lambda now, before: jnp.where(closing[:, :, None], now, before)  # noqa: E731
-            estimates_at = jax.tree.map(kept, records.estimates(lane.stats), estimates_at)
+            estimates_at = jax.tree.map(
+                lambda now, before: jnp.where(closing[:, :, None], now, before),
+                records.estimates(lane.stats),
+                estimates_at,
+            )
         counted = closing | (ending.still & go)
         tests_now = self.asking.ask("piece_tests", view, state)
         solves, solves_at = lane.solves, lane.solves_at

@@ -163,8 +163,8 @@ class CheckedCall:
         record = _record(record)
         for features in instance.arms if instance.batched else (instance.arms,):
             problem.check_arms(features)
-        for alone in instance.truth.unbatched if instance.truth else ():
-            problem.check(*alone.compared(problem))
+        for single in instance.truth.unbatched if instance.truth else ():
+            problem.check(*single.compared(problem))
         family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
         if engine.precision == "float32" and instance.truth is not None:
             refusals.check_float32(instance.truth, problem)

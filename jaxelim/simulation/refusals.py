@@ -185,8 +185,8 @@ def check_float32(instance: Instance, problem: Problem) -> None:
     """Refuse float32 where it rounds away the margins y . theta - c that decide the answer."""
     if type(problem).half_spaces is Problem.half_spaces:  # a user's problem without half-spaces
         return
-    for i, alone in enumerate(instance.unbatched):
-        arms, theta = alone.compared(problem)
+    for i, single in enumerate(instance.unbatched):
+        arms, theta = single.compared(problem)
         directions, offsets = problem.half_spaces(arms, theta)
         # A mean is a sum of rounded terms. Best arm, best item and top m compare means.
         size = np.abs(directions) @ np.abs(theta) + np.abs(offsets)
