@@ -146,7 +146,7 @@ def solve_many(
 
 
 def solve_arms(instance: Instance, pieces: Pieces, bonus=None, gap: float = 1e-6) -> Solution:
-    """Solve I instances of independent arms; float64 NumPy. A gap leaves out rounding.
+    """Solve I instances of rewards without a design; float64 NumPy. A gap leaves out rounding.
 
     Args:
         instance: one instance or a batch, of a family without a design.
@@ -198,7 +198,7 @@ def _information_lanes(family, slack, truth, weights):
 
 
 def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> np.ndarray:
-    """H_p(w) of independent arms, inf on padding, float64 NumPy: [I, n, P].
+    """H_p(w) of rewards without a design, inf on padding, float64 NumPy: [I, n, P].
 
     Args:
         instance: one instance or a batch.
@@ -209,7 +209,11 @@ def arm_information(instance: Instance, pieces: Pieces, weights: np.ndarray) -> 
     with scope.float64():
         for i, w in enumerate(weights):
             arrays = truth.at(i), jnp.asarray(w)
-            out.append(jax.device_get(_information_lanes(family, has_slack(pieces), *arrays)))
+            values = jax.device_get(_information_lanes(family, has_slack(pieces), *arrays))
+            if truth.features is not None:  # 0 for directions that no arm with weight tells
+                features, y = truth.features[i], truth.directions[i]
+                values = values * np.array([standard(x, features, y)[2] for x in w])
+            out.append(values)
     return np.where(pieces.valid[:, None], np.stack(out), np.inf)
 
 

@@ -177,6 +177,11 @@ def test_means_items_and_features_of_lower_rank():
         je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm(items=ARMS), 1e-9
     )
     np.testing.assert_allclose(items.value, one.value, rtol=1e-8)
+    blind = [0.5, 0.5, 0.0, 0.0, 0.0]  # two arms do not tell the best from others in R^3
+    assert (
+        je.allocation_value(je.Instance(ARMS, THETA, family=je.Logistic()), je.BestArm(), blind)
+        == 0
+    )
     tied = je.Instance(np.eye(2), [0.5, 0.5], family=je.Logistic())
     with pytest.raises(je.TieError, match="0.622459"):
         je.complexity(tied, je.BestArm())
