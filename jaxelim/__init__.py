@@ -56,6 +56,7 @@ from jaxelim.errors import UnsupportedError as UnsupportedError
 from jaxelim.errors import WorkerMismatch as WorkerMismatch
 from jaxelim.errors import WorkersLost as WorkersLost
 from jaxelim.families import Bernoulli as Bernoulli
+from jaxelim.families import Bounded as Bounded
 from jaxelim.families import Exponential as Exponential
 from jaxelim.families import Gaussian as Gaussian
 from jaxelim.families import GaussianUnknownVariance as GaussianUnknownVariance

@@ -22,7 +22,9 @@ UNKNOWN_VARIANCE = "gaussian of unknown variance"
 """Law of rewards: Gaussian, of unknown variances."""
 ONE_PARAMETER = "one-parameter"
 """Law of rewards: a one-parameter exponential family."""
-LAWS = (GAUSSIAN, UNKNOWN_VARIANCE, ONE_PARAMETER)
+BOUNDED = "bounded"
+"""Law of rewards: any, in an interval."""
+LAWS = (GAUSSIAN, UNKNOWN_VARIANCE, ONE_PARAMETER, BOUNDED)
 
 LLR, SELECTIVE, FULL = "llr", "selective", "full"
 """Stops that end a run once every piece of the answer was refuted."""

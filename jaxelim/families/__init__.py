@@ -7,6 +7,7 @@ from typing import Any
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.families.bernoulli import Bernoulli
+from jaxelim.families.bounded import Bounded
 from jaxelim.families.exponential import Exponential
 from jaxelim.families.gaussian import Gaussian
 from jaxelim.families.logistic import Logistic
@@ -22,6 +23,7 @@ KINDS = (
     Exponential,
     GaussianUnknownVariance,
     Logistic,
+    Bounded,
 )
 _BY_ARM = "gaussian-by-arm"
 
@@ -74,6 +76,7 @@ def settings_of(family: Family) -> dict[str, Any] | None:
 
 __all__ = [
     "Bernoulli",
+    "Bounded",
     "Exponential",
     "Gaussian",
     "GaussianUnknownVariance",

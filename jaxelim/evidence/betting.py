@@ -1,0 +1,312 @@
+"""Evidence from bounded rewards of any distribution: what bets against a mean have won.
+
+Rewards are scaled to [0, 1]. A bet b > 0 against "the mean is u" multiplies its stake by
+1 + b (x - u) at each reward x, with b u < 1, or by 1 - b (x - u), with b (1 - u) < 1. The
+first wins where the mean is above u, the second where it is below. At the true mean each
+stake is a martingale of mean 1. The best bet wins N KL_inf in the limit. (Honda & Takemura
+2010; Waudby-Smith & Ramdas 2024; Orabona & Jun 2024)
+
+An arm keeps the sums of four powers of its rewards. With T_i = sum (x - u)^i and
+edge = b u, a stake's logarithm is at least
+
+    b T_1 - b^2 T_2/2 + b^3 T_3/3 - kappa(edge) b^4 T_4,
+
+where kappa(e) = 1/4 + e/5 + e^2/(6 (1 - e)) is above the remainder's coefficient
+1/4 + e/5 + e^2/6 + ..: the remainder over z^4 rises with z, and z = b (x - u) >= -edge. It is
+also at least that of N rewards of 0 and 1 with the same mean m, as a logarithm lies above its
+chords: the best bet wins N kl(m, u) or more. Every value here is the larger of these two lower
+bounds, and needs no grid of means.
+
+Of n rewards without replacement the next has mean q (u - S/n), q = n/(n - N), where S is
+the sum of the N that were drawn. Bets against it have z = b q (x' - u), with
+x' = x/q + S/n. So T_i = sum q^i (x' - u)^i, and edge = b u times the largest q.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.views import ArmContext, Evidence
+from jaxelim.lanes import index_like
+
+POWERS = 4
+LARGEST_EDGE = 0.98
+"""The largest share of a stake that one reward may lose."""
+BETS = 2.0 ** np.arange(-12, 6, 0.5)
+"""The bets of the mixture."""
+_APART = 14
+"""How many places apart in `BETS` the bets on two arms may be."""
+_KEPT = -math.log(64)
+"""The share of the stakes on one arm alone, as a logarithm: of each of the two."""
+_TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
+"""The share of a product of two equal bets, as a logarithm: sum 2^(-|d|/2) = 3 + 2^(3/2)."""
+_LEAST = -1e300
+_NEWTON = 2
+"""Newton steps from the bet of the second order to the best bet."""
+_POINTS, _ROUNDS = 5, 2
+"""Points of a round of the search for a common mean, and rounds, before a parabola."""
+_WAY = np.linspace(0, 1, 25) ** 2
+OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
+"""Common means between which a pair's e-value is bounded: shares of the way to each mean."""
+
+
+class Wins(NamedTuple):
+    """What the rewards of arms say: arrays of one shape, [..]."""
+
+    counts: Array  # N, above 0
+    means: Array  # in [0, 1]
+    powers: tuple[Array, ...]  # sum y^i, y = x' - 1/2; or sum q^i y^j, j <= i, by i and j
+    most: Array | None  # the largest q; None: 1
+
+    def at(self, u: Array) -> tuple[Array, ...]:
+        """T_1, .., T_4 at means u."""
+        r = 0.5 - u
+        if self.most is None:
+            sums = (self.counts, *self.powers)
+            rows = [sums[: i + 1] for i in range(1, POWERS + 1)]
+        else:
+            ends = np.cumsum([0, *range(2, POWERS + 2)])
+            rows = [self.powers[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        return tuple(_shifted(row, r) for row in rows)
+
+    def edge(self, u: Array, up: bool) -> Array:
+        """What a unit bet may lose at most."""
+        edge = u if up else 1 - u
+        return edge if self.most is None else self.most * edge
+
+    def map(self, f: Any) -> "Wins":
+        """f of every array."""
+        return jax.tree.map(f, self)
+
+
+def _shifted(sums: tuple[Array, ...], r: Array) -> Array:
+    """sum w (y + r)^i from sums of w y^j, j = 0 .. i."""
+    order = len(sums) - 1
+    total = sums[0]
+    for j in range(1, order + 1):  # Horner's rule in r
+        total = total * r + math.comb(order, j) * sums[j]
+    return total
+
+
+def _kappa(edge: Array) -> Array:
+    """Above 1/4 + edge/5 + edge^2/6 + .., for an edge in [0, 1)."""
+    return 0.25 + edge * (0.2 + edge / (6 * (1 - edge)))
+
+
+def _logarithm(t: tuple[Array, ...], bet: Array, edge: Array, up: bool) -> Array:
+    """The lower bound on a stake's logarithm; edge of the bet, below 1."""
+    sign = 1.0 if up else -1.0
+    inner = t[2] * (sign / 3) - bet * (_kappa(edge) * t[3])
+    return bet * (sign * t[0] + bet * (bet * inner - t[1] / 2))
+
+
+def best(wins: Wins, u: Array, up: bool) -> Array:
+    """The largest logarithm of a stake, at least 0, at means u: [..]."""
+    t, unit = wins.at(u), wins.edge(u, up)
+    sign = 1.0 if up else -1.0
+    gain = sign * t[0]
+    wins_some = (gain > 0) & (t[1] > 0)
+    t = tuple(jnp.where(wins_some, x, sign if i % 2 == 0 else 1) for i, x in enumerate(t))
+    highest = LARGEST_EDGE / jnp.maximum(unit, 1e-12)
+    second = jnp.minimum(sign * t[0] / t[1], highest)
+    bet = second
+    for _ in range(_NEWTON):
+        kappa = _kappa(bet * unit)
+        slope = sign * t[0] + bet * (bet * (sign * t[2] - 4 * bet * (kappa * t[3])) - t[1])
+        curve = bet * (2 * sign * t[2] - 12 * bet * (kappa * t[3])) - t[1]
+        step = slope / jnp.minimum(curve, -0.2 * t[1])
+        bet = jnp.clip(bet - step, 0.2 * second, jnp.minimum(5 * second, highest))
+    found = jnp.maximum(*(_logarithm(t, x, x * unit, up) for x in (bet, 0.8 * second)))
+    if wins.most is None:
+        found = jnp.maximum(found, wins.counts * _divergence(wins.means, u))
+    return jnp.where(wins_some, jnp.maximum(found, 0), 0)
+
+
+def _divergence(m: Array, u: Array) -> Array:
+    """kl(m, u) of Bernoulli rewards, finite where u is an end."""
+    inside, rest = jnp.clip(u, 1e-300, 1), jnp.clip(1 - u, 1e-16, 1)
+    yes = m * jnp.log(jnp.where(m > 0, m, 1) / inside)
+    return yes + (1 - m) * jnp.log(jnp.where(m < 1, 1 - m, 1) / rest)
+
+
+def stakes(wins: Wins, u: Array, up: bool) -> Array:
+    """The logarithms of the stakes of all bets, at most; -inf where they are not made: [J, ..]."""
+    t, unit = wins.at(u), wins.edge(u, up)
+    bets = BETS.reshape((-1,) + (1,) * jnp.ndim(t[0]))
+    edges = bets * unit
+    made = edges <= LARGEST_EDGE
+    edges = jnp.where(made, edges, 0)
+    value = _logarithm(t, bets, edges, up)
+    if wins.most is None:
+        share = wins.means if up else 1 - wins.means
+        lost, won = jnp.log1p(-edges), jnp.log1p(jnp.where(made, bets - edges, 0))
+        value = jnp.maximum(value, wins.counts * ((1 - share) * lost + share * won))
+    return jnp.where(made, value, -jnp.inf)
+
+
+def mixed(wins: Wins, u: Array, up: bool) -> Array:
+    """The logarithm of the mean of all stakes: at most log e, [..]."""
+    return jax.nn.logsumexp(stakes(wins, u, up), axis=0) - math.log(len(BETS))
+
+
+def mixed_pair(of_a: Array, of_b: Array) -> Array:
+    """The logarithm of the mean of products of two arms' stakes [J, ..]: [..].
+
+    Bets that are d places apart have 2^(-|d|/2) of the stakes: with equal counts the best
+    bets on both arms are equal, and with other counts their ratio is that of the counts.
+    """
+    most = [jnp.maximum(jnp.max(x, 0), _LEAST) for x in (of_a, of_b)]
+    a, b = (jnp.exp(x - top) for x, top in zip((of_a, of_b), most, strict=True))
+    total = sum(
+        jnp.sum(a[max(0, -d) : len(BETS) - max(0, d)] * b[max(0, d) : len(BETS) + min(0, d)], 0)
+        * 2.0 ** (-abs(d) / 2)
+        for d in range(-_APART, _APART + 1)
+    )
+    return most[0] + most[1] + jnp.log(total) + _TOGETHER
+
+
+class Common(NamedTuple):
+    """A pair's closest point: u of arm a, u + slack of arm b, and what each arm's bet wins."""
+
+    u: Array
+    of_a: Array
+    of_b: Array
+
+
+def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
+    """The u in [m_b - slack, m_a] of the least w_a + w_b times the best wins a reward.
+
+    Args:
+        a, b: of the two arms.
+        w_a, w_b: weights or counts.
+        slack: of {mu_b >= mu_a + slack}, scaled.
+    """
+    low = jnp.clip(b.means - slack, 0, 1)
+    high = jnp.clip(a.means, low, 1)
+    shares = (w_a / a.counts, w_b / b.counts)
+    steps = (np.arange(_POINTS) / (_POINTS - 1)).reshape((-1,) + (1,) * jnp.ndim(high))
+
+    def value(u: Array) -> Array:
+        return shares[0] * best(a, u, True) + shares[1] * best(b, u + slack, False)
+
+    def narrowed(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        step = (high - low) / (_POINTS - 1)
+        place = jnp.argmin(value(low + (high - low) * steps), 0).astype(low.dtype)
+        lower, upper = low + (place - 1) * step, low + (place + 1) * step
+        return jnp.maximum(lower, low), jnp.minimum(upper, high)
+
+    low, high = jax.lax.fori_loop(0, _ROUNDS, narrowed, (low, high))
+    half = (high - low) / 2
+    left, middle, right = value(jnp.stack([low, low + half, high]))
+    bend = left - 2 * middle + right
+    move = (left - right) / jnp.where(bend > 0, 2 * bend, 1)
+    u = low + half * (1 + jnp.where(bend > 0, jnp.clip(move, -1, 1), 0))
+    return Common(u, shares[0] * best(a, u, True), shares[1] * best(b, u + slack, False))
+
+
+def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
+    """log e of {mu_b >= mu_a + slack}: [Q]; the least over cells of means.
+
+    A stake of a falls with u, one of b rises. So in a cell of u their product is at least
+    that of a's at the cell's upper end and b's at the lower.
+    """
+    low, high = b.means - slack, a.means
+    spread = [wins.at(wins.means)[1] / wins.counts + 1e-4 for wins in (a, b)]
+    n_a, n_b = a.counts / spread[0], b.counts / spread[1]
+    middle = low + (high - low) * (n_a / (n_a + n_b))
+    offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
+    u = jnp.where(offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle))
+    of_a = stakes(a, jnp.clip(u, 0, 1), True)
+    of_b = stakes(b, jnp.clip(u + slack, 0, 1), False)
+    inside = mixed_pair(of_a[:, 1:], of_b[:, :-1])
+    # Beyond the first and the last u a stake on one arm alone has won enough.
+    alone = [jax.nn.logsumexp(x, axis=0) for x in (of_a[:, 0], of_b[:, -1])]
+    ends = jnp.minimum(*alone) - math.log(len(BETS)) + _KEPT
+    value = jnp.minimum(jnp.min(inside, 0), ends)
+    return jnp.where(high > low, value, -jnp.inf)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BettingEvidence(Evidence):
+    """The evidence about pieces of one shape, under counts or weights."""
+
+    space: ArmContext
+    shape: Shape
+    means: Array  # [K]
+    weights: Array  # [K] pulls or weights, positive
+    wins: Wins  # [K], scaled to [0, 1]
+    low: float = dataclasses.field(default=0.0, metadata={"static": True})
+    width: float = dataclasses.field(default=1.0, metadata={"static": True})
+
+    def weighted(self, weights: Array) -> "BettingEvidence":
+        return dataclasses.replace(self, weights=weights)
+
+    def about(self, shape: Shape) -> "BettingEvidence":
+        return dataclasses.replace(self, shape=shape)
+
+    def pair(self, i: Array, k: Array) -> Array:
+        common = self.common(i, k)
+        return common.of_a + common.of_b
+
+    def values(self) -> Array:
+        lanes, shape = self.space.lanes, self.shape
+        if isinstance(shape, Levels):
+            return self.weights * self._of_levels()
+        rows = Rows.of(shape)
+        leaves, tree = jax.tree.flatten((self.wins, self.weights))
+        sides = [rows.sides(lanes, leaf) for leaf in leaves]
+        slack = shape.slack / self.width
+
+        def of_pairs(*ends: Array) -> Array:
+            ends = jnp.broadcast_arrays(*ends)
+            (a, w_a), (b, w_b) = (tree.unflatten(ends[side::2]) for side in (0, 1))
+            common = closest(a, b, w_a, w_b, slack)
+            return common.of_a + common.of_b
+
+        values = lanes.materialize(of_pairs, *(end for side in sides for end in side))
+        return rows.flat(values) if rows.several else values
+
+    def gradient(self, piece: Array) -> Array:
+        each = index_like(self.means)
+        if isinstance(self.shape, Levels):
+            return jnp.where(each == piece, self._of_levels(), 0)
+        i, k = self.shape.pair(self.space.lanes, piece)
+        common, take = self.common(i, k), self.space.lanes.take
+        slopes = common.of_a / take(self.weights, i), common.of_b / take(self.weights, k)
+        return jnp.where(each == i, slopes[0], jnp.where(each == k, slopes[1], 0))
+
+    def closest(self, piece: Array) -> Array:
+        each = index_like(self.means)
+        if isinstance(self.shape, Levels):
+            level = jnp.asarray(self.shape.level, self.means.dtype)
+            return jnp.where(each == piece, level, self.means)
+        i, k = self.shape.pair(self.space.lanes, piece)
+        u = self.common(i, k).u * self.width + self.low
+        outside = self.space.lanes.take(self.outside(), piece) > 0
+        moved = jnp.where(each == i, u, jnp.where(each == k, u + self.shape.slack, self.means))
+        return jnp.where(outside, moved, self.means)
+
+    def common(self, i: Array, k: Array) -> Common:
+        """Of two arms []."""
+        take = self.space.lanes.take
+        (a, w_a), (b, w_b) = (
+            jax.tree.map(lambda x, arm=arm: take(x, arm), (self.wins, self.weights))
+            for arm in (i, k)
+        )
+        return closest(a, b, w_a, w_b, self.shape.slack / self.width)
+
+    def _of_levels(self) -> Array:
+        """The best wins a reward against the level: [K]."""
+        shape = Levels.of(self.shape)
+        level = (jnp.asarray(shape.level, self.means.dtype) - self.low) / self.width
+        level = jnp.broadcast_to(level, self.means.shape)
+        above = best(self.wins, level, True), best(self.wins, level, False)
+        return jnp.where(shape.above, *above) / self.wins.counts

@@ -1,0 +1,409 @@
+"""Rewards in an interval, of any distribution."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import special
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem
+from jaxelim.contracts.proofs import BOUNDED
+from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
+from jaxelim.contracts.slack import SlackRows
+from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.evidence import betting
+from jaxelim.evidence.betting import BettingEvidence, Wins
+from jaxelim.evidence.discrete import DiscreteEvidence
+from jaxelim.families.mean_mixtures import both_sides
+from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.mixtures.grid import Grid
+from jaxelim.thresholds.basic import refuse_linear
+
+if TYPE_CHECKING:
+    from jaxelim.instances.arms import Arms
+    from jaxelim.instances.instance import Instance
+
+MOST_POINTS = 1000
+"""The largest number of points of a distribution: a draw compares with every one."""
+CELLS = 4096
+"""Cells of equal probability that a Beta distribution is drawn from."""
+LARGEST_STEP = 4.0
+"""The largest q = n/(n - N) at which rewards without replacement still enter the bets."""
+_BISECTIONS = 50
+_SUM = 1e-9
+"""How far probabilities may sum from 1, and means be from those of the distribution."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BoundedStatistics(Statistics):
+    """The statistics of bounded rewards: 64 bytes an arm, 152 without replacement."""
+
+    powers: tuple[Array, ...]  # [K] each, as of `Wins`
+    most: Array | None = None  # [K], as of `Wins`
+    sizes: Array | None = None  # [K] the numbers n of rewards that are drawn from
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Bounded(Family):
+    """Rewards from `low` to `high` of any distribution; each arm has its own mean.
+
+    Nothing but the interval is assumed. The evidence is what the best bets against a mean
+    have won, N KL_inf in the limit; `Mixture` tests what the mean of all bets has won. See
+    `jaxelim.evidence.betting`. A live run needs no more than the interval. A simulation
+    draws from a distribution: given points, a Beta, `Recorded` rewards; without any of
+    these from the two ends, the widest distribution of its mean.
+
+    (Honda & Takemura 2010; Waudby-Smith & Ramdas 2024.)
+
+    Args:
+        low, high: the ends of the interval, finite, in the units of the rewards.
+        support: the points that rewards may be: [S] for all arms, or [K, S].
+        probabilities: [K, S], of each arm's points; with `support` alone.
+        beta: [K, 2] the numbers (a, b) of each arm's Beta distribution on [low, high],
+            each above 0. Rewards are drawn uniformly from cells between 4096 quantiles.
+
+    Raises:
+        ArgumentError: an argument is out of range, or probabilities do not sum to 1.
+
+    Example:
+        >>> stars = Bounded(1, 5, support=[1, 3, 5], probabilities=[[0, .5, .5], [.5, .5, 0]])
+        >>> stars.means.tolist()
+        [4.0, 2.0]
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    support: Any = None
+    probabilities: Any = None
+    beta: Any = None
+    name: ClassVar[str] = "bounded"
+    shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
+
+    def __post_init__(self) -> None:
+        low, high = (checks.real(name, getattr(self, name)) for name in ("low", "high"))
+        if not low < high or not np.isfinite(high - low):
+            raise ArgumentError("high", self.high, f"a finite number above low = {low:g}")
+        own = {"low": low, "high": high}
+        if (self.support is None) != (self.probabilities is None):
+            name = "probabilities" if self.support is None else "support"
+            raise ArgumentError(name, getattr(self, name), "support and probabilities together")
+        if self.support is not None and self.beta is not None:
+            raise ArgumentError("beta", self.beta, "None where support is given")
+        if self.support is not None:
+            own["support"], own["probabilities"] = _points(self, low, high)
+        if self.beta is not None:
+            own["beta"] = _betas(self.beta)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def width(self) -> float:
+        """high - low."""
+        return self.high - self.low
+
+    @property
+    def means(self) -> np.ndarray:
+        """The means of the given distributions: [K].
+
+        Raises:
+            ArgumentError: none were given.
+        """
+        if self.support is not None:
+            return np.sum(np.asarray(self.support) * np.asarray(self.probabilities), 1)
+        if self.beta is None:
+            raise ArgumentError("support", None, "points, or beta: else an instance has the means")
+        edges = _quantiles(np.asarray(self.beta))
+        return self.low + self.width * ((edges[:, 1:] + edges[:, :-1]) / 2).mean(1)
+
+    def for_arms(self, arms: int) -> "Bounded":
+        own = {
+            name: tuple(getattr(self, name)[i % len(getattr(self, name))] for i in range(arms))
+            for name in ("support", "probabilities", "beta")
+            if getattr(self, name) is not None
+        }
+        return dataclasses.replace(self, **own)
+
+    def law(self) -> str:
+        return BOUNDED
+
+    def recorded_law(self, order: str) -> str:
+        """Draws from stacks are bounded; without replacement bets are against what is left."""
+        return BOUNDED if order != "given" else super().recorded_law(order)
+
+    # Checks.
+
+    def check_arms(self, arms: "Arms") -> None:
+        for name in ("probabilities", "beta"):
+            own = getattr(self, name)
+            if own is not None and len(own) != arms.K:
+                allowed = f"one row for each of the {arms.K} arms"
+                raise ArgumentError(name, own, allowed, f"it has {len(own)}")
+
+    def check(self, instance: "Instance") -> None:
+        means = instance.means
+        bad = means[(means < self.low) | (means > self.high)]
+        if bad.size:
+            allowed = f"means from {self.low:g} to {self.high:g} for {self!r}"
+            raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
+        if self.support is None and self.beta is None:
+            return
+        if not np.allclose(means, self.means, rtol=0, atol=_SUM * self.width):
+            allowed = f"the means of the distributions, {self.means.tolist()}: `family.means`"
+            raise ArgumentError("theta", means, allowed)
+
+    def check_shape(self, problem: Problem, shape: Shape) -> None:
+        super().check_shape(problem, shape)
+        if isinstance(shape, Levels) and not self.low < shape.level < self.high:
+            allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
+            raise ArgumentError("level", shape.level, allowed)
+        if shape.slack and not shape.slack < self.width:
+            allowed = f"a number below {self.width:g} for {self!r}"
+            raise ArgumentError("epsilon", problem.epsilon, allowed, "else every arm is right")
+
+    def check_runs(self, runs: np.ndarray, initial_pulls: int, precision: str) -> None:
+        if precision != "float64":
+            allowed = f"'float64' for {self!r}: sums of powers lose their digits in float32"
+            raise UnsupportedError("precision", precision, allowed)
+
+    def check_noise(self, noise: np.ndarray, precision: str) -> None:
+        bad = noise[(noise < 0) | (noise >= 1)]
+        if bad.size:
+            allowed = f"uniforms, at least 0 and below 1, for {self!r}"
+            raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
+
+    def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
+        refuse_linear(threshold, self)
+        return super().ridge_of(ridge, instance, threshold)
+
+    # A run.
+
+    def settled(self, **job: Any) -> "Bounded":
+        """The family without its distributions, which are nature's."""
+        return Bounded(self.low, self.high)
+
+    def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
+        """Points and distribution functions [I, K, S], or quantiles [I, K, CELLS + 1]."""
+        own, means = instance.family, instance.means.reshape(-1, instance.K)
+        assert isinstance(own, Bounded)
+        if own.beta is not None:
+            return {"quantiles": self.low + self.width * _quantiles(np.asarray(own.beta))[None]}
+        support, probabilities = own._distribution(means)
+        below = np.minimum(np.cumsum(probabilities, -1), 1.0)
+        below[..., -1] = 1.0
+        return {"support": support, "below": below}
+
+    def _distribution(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Points and probabilities of arms with these means [..]: [.., S] each."""
+        if self.support is not None:
+            shape = (*means.shape, len(self.support[0]))
+            return tuple(  # type: ignore[return-value]
+                np.broadcast_to(np.asarray(x), shape).copy()
+                for x in (self.support, self.probabilities)
+            )
+        share = (means - self.low) / self.width
+        ends = np.broadcast_to([self.low, self.high], (*means.shape, 2)).copy()
+        return ends, np.stack([1 - share, share], -1)
+
+    def draw(self, lanes: LaneOps, nature: dict, arm: Array, pull: Array, noise: Array) -> Array:
+        """The inverse of the distribution function at the noise, uniform on [0, 1)."""
+        if "quantiles" in nature:
+            place = jnp.minimum(jnp.floor(noise * CELLS), CELLS - 1)
+            edges, cell = nature["quantiles"], place.astype(jnp.int32)
+            lower, upper = edges[arm, cell], edges[arm, cell + 1]
+            return lower + (upper - lower) * (noise * CELLS - place)
+        support, below = (lanes.row(nature[name], arm) for name in ("support", "below"))
+        reached = jnp.concatenate([jnp.ones_like(below[:1], bool), noise >= below[:-1]])
+        place = jnp.sum(reached, 0, dtype=jnp.int32) - 1
+        return jnp.sum(jnp.where(index_like(support) == place, support, 0), 0)
+
+    def tables(self, instance: "Arms") -> Any:
+        """The sizes of stacks that are drawn from without replacement: [1, K]; else nothing."""
+        sizes = getattr(instance.family, "sizes", None)
+        return () if sizes is None else np.asarray(sizes, float)[None]
+
+    def start(
+        self, space: ArmContext, problem: Problem, tables: Any, rewards: Array
+    ) -> BoundedStatistics:
+        zero = jnp.zeros_like(rewards)
+        sizes = None
+        if not isinstance(tables, tuple):
+            sizes = jnp.broadcast_to(
+                tables.reshape((-1,) + (1,) * (rewards.ndim - 1)), rewards.shape
+            )
+        empty = BoundedStatistics(
+            t=jnp.full(rewards.shape[1:], rewards.shape[0], jnp.int32),
+            counts=zero, means=zero, reward_sums=zero,
+            powers=(zero,) * (betting.POWERS if sizes is None else 14),
+            most=None if sizes is None else zero,
+            sizes=sizes,
+        )  # fmt: skip
+        return self._with(empty, rewards, jnp.ones_like(rewards, bool))
+
+    def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> BoundedStatistics:
+        stats = seen.stats
+        assert isinstance(stats, BoundedStatistics)
+        chosen = (index_like(stats.means) == arm) & go
+        return dataclasses.replace(
+            self._with(stats, reward, chosen), t=stats.t + go.astype(jnp.int32)
+        )
+
+    def _with(self, stats: BoundedStatistics, reward: Array, chosen: Array) -> BoundedStatistics:
+        """The statistics with one more reward of the arms that are chosen."""
+        assert stats.reward_sums is not None
+        counts = stats.counts + chosen.astype(stats.means.dtype)
+        sums = stats.reward_sums + jnp.where(chosen, reward, 0)
+        share = (reward - self.low) / self.width
+        most, takes = stats.most, chosen
+        if stats.sizes is None:
+            y = share - 0.5
+            terms = [y, y * y, y * y * y, y * y * y * y]
+        else:
+            left = jnp.maximum(stats.sizes - stats.counts, 1)
+            q = stats.sizes / left
+            before = (stats.reward_sums - self.low * stats.counts) / self.width
+            y = share / q + before / stats.sizes - 0.5
+            takes = chosen & (q <= LARGEST_STEP)
+            terms = [q**i * y**j for i in range(1, betting.POWERS + 1) for j in range(i + 1)]
+            assert most is not None
+            most = jnp.where(takes, jnp.maximum(most, q), most)
+        powers = tuple(
+            before + jnp.where(takes, term, 0)
+            for before, term in zip(stats.powers, terms, strict=True)
+        )
+        means = jnp.where(chosen, sums / jnp.maximum(counts, 1), stats.means)
+        return dataclasses.replace(
+            stats, counts=counts, means=means, reward_sums=sums, powers=powers, most=most
+        )
+
+    def _wins(self, stats: Statistics) -> Wins:
+        """What the rewards say, scaled to [0, 1]."""
+        assert isinstance(stats, BoundedStatistics)
+        means = jnp.clip((stats.means - self.low) / self.width, 0, 1)
+        return Wins(stats.counts, means, stats.powers, stats.most)
+
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> BettingEvidence:
+        wins = self._wins(stats)
+        return BettingEvidence(
+            space, shape, stats.means, stats.counts, wins, self.low, self.width
+        )
+
+    def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        """What the mean of all bets has won; the strengths of the grid are not read."""
+        wins = self._wins(stats)
+        if isinstance(shape, Levels):
+            level = jnp.full_like(wins.means, (shape.level - self.low) / self.width)
+            sides = (betting.mixed(wins, level, up) for up in (True, False))
+            return jnp.where(shape.exists, jnp.where(shape.above, *sides), -jnp.inf)
+        rows = Rows.of(shape)
+        leaves, tree = jax.tree.flatten(wins)
+        sides = [both_sides(rows, space.lanes, leaf) for leaf in leaves]
+        a, b = (tree.unflatten([side[end] for side in sides]) for end in (0, 1))
+        value = betting.log_e_of_pairs(a, b, shape.slack / self.width)
+        return jnp.where(shape.exists, value, -jnp.inf)
+
+    def refuted_pairs(
+        self, seen: Snapshot, arms: ArmBlock, beta: Array
+    ) -> list[tuple[Array, Array]]:
+        evidence, out = seen.evidence, []
+        assert isinstance(evidence, BettingEvidence)
+        each = index_like(seen.means)
+        for r in range(arms.m):
+            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
+            exists = jnp.broadcast_to(each != i, seen.means.shape)
+            count, slack = seen.means.shape[0] - 1, seen.shape.slack
+            row = SlackRows(i, exists, count, slack) if slack else Rows(i, exists, count)
+            out.append((arms.first + r, evidence.about(row).values() > beta))
+        return out
+
+    def interval(self, seen: View, means: Array, beta: Array) -> Interval:
+        """The means against which no bet has won more than beta."""
+        wins = self._wins(seen.stats)
+        ends = []
+        for up in (True, False):
+            outer = jnp.zeros_like(wins.means) if up else jnp.ones_like(wins.means)
+
+            def halved(_: int, ends: tuple[Array, Array], up: bool = up) -> tuple[Array, Array]:
+                inner, outer = ends
+                middle = (inner + outer) / 2
+                inside = betting.best(wins, middle, up) <= beta
+                return jnp.where(inside, middle, inner), jnp.where(inside, outer, middle)
+
+            far = betting.best(wins, outer, up) <= beta
+            _, bound = jax.lax.fori_loop(0, _BISECTIONS, halved, (wins.means, outer))
+            ends.append(jnp.where(far, outer, bound) * self.width + self.low)
+        return Interval(*ends)
+
+    def share(self, seen: View, i: Array, k: Array) -> Array:
+        """The share of arm i's bet in what both win; one half where neither wins."""
+        evidence = seen.evidence
+        assert isinstance(evidence, BettingEvidence)
+        common = evidence.common(i, k)
+        total = common.of_a + common.of_b
+        return jnp.where(total > 0, common.of_a, 1) / jnp.where(total > 0, total, 2)
+
+    # The truth.
+
+    def scales(self, means: Array) -> Array:
+        """Points and probabilities of every arm, scaled to [0, 1]: [K, 2 S]."""
+        if self.beta is not None:
+            allowed = "support and probabilities: H* is that of distributions of given points"
+            raise UnsupportedError("instance", self, allowed)
+        support, probabilities = self._distribution(np.asarray(means))
+        return jnp.concatenate([(support - self.low) / self.width, probabilities], -1)
+
+    def plain(self) -> "Bounded":
+        return Bounded(self.low, self.high)
+
+    def truth(
+        self, features: Array | None, theta: Array, scales: Array, directions: Array,
+        offsets: Array, slack: bool,
+    ) -> DiscreteEvidence:  # fmt: skip
+        shape = Sides.of(directions, offsets, slack)
+        return DiscreteEvidence.of(shape, theta, scales, self.low, self.width)
+
+
+def _points(family: Bounded, low: float, high: float) -> tuple[tuple, tuple]:
+    """The support and the probabilities as tuples [K][S], checked."""
+    allowed = "[K, S] numbers of at least 0 that sum to 1 for each of two or more arms"
+    table = checks.real_array("probabilities", family.probabilities, ndim=2)
+    if len(table) < 2 or table.min(initial=0) < 0:
+        raise ArgumentError("probabilities", family.probabilities, allowed)
+    off = np.abs(table.sum(1) - 1)
+    if not off.max() <= _SUM:
+        note = f"those of arm {int(off.argmax())} sum to {table.sum(1)[off.argmax()]:.12g}"
+        raise ArgumentError("probabilities", family.probabilities, allowed, note)
+    points = checks.real_array("support", family.support, ndim=(1, 2))
+    if points.shape not in (table.shape, table.shape[1:]) or table.shape[1] > MOST_POINTS:
+        allowed = f"[S] or [K, S] numbers, S as of probabilities, at most {MOST_POINTS}"
+        raise ArgumentError("support", family.support, allowed)
+    bad = points[(points < low) | (points > high)]
+    if bad.size:
+        allowed = f"numbers from {low:g} to {high:g}"
+        raise ArgumentError("support", family.support, allowed, f"{bad[0]:g} is not")
+    points = np.broadcast_to(points, table.shape)
+    table = table / table.sum(1, keepdims=True)
+    return tuple(map(tuple, points.tolist())), tuple(map(tuple, table.tolist()))
+
+
+def _betas(beta: Any) -> tuple:
+    """The numbers of Beta distributions as tuples [K][2], checked."""
+    allowed = "two numbers from 0.01 to 1e6 for each of two or more arms"
+    table = checks.real_array("beta", beta, ndim=2)
+    if len(table) < 2 or table.shape[1] != 2 or table.min() < 0.01 or table.max() > 1e6:
+        raise ArgumentError("beta", beta, allowed)
+    return tuple(map(tuple, table.tolist()))
+
+
+def _quantiles(beta: np.ndarray) -> np.ndarray:
+    """Quantiles at 0, 1/CELLS, .., 1 of Beta(a, b), rows (a, b) [K, 2]: [K, CELLS + 1]."""
+    places = np.arange(CELLS + 1) / CELLS
+    return special.betaincinv(beta[:, :1], beta[:, 1:], places[None])
