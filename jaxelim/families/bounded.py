@@ -65,7 +65,8 @@ class Bounded(Family):
     (Honda & Takemura 2010; Waudby-Smith & Ramdas 2024.)
 
     Args:
-        low, high: the ends of the interval, finite, in the units of the rewards.
+        low: the lower end of the interval, in the units of the rewards.
+        high: the upper end.
         support: the points that rewards may be: [S] for all arms, or [K, S].
         probabilities: [K, S], of each arm's points; with `support` alone.
         beta: [K, 2] the numbers (a, b) of each arm's Beta distribution on [low, high],

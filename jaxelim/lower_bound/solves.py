@@ -109,7 +109,7 @@ def solve_truth(
         like: solve in the program that a call of so many instances has; None: of I.
         max_iterations: bound on the interior-point steps of each solve.
     """
-    size, K = truth.scales.shape
+    size, K = truth.scales.shape[:2]
     lanes = (
         1 if (like or size) == 1 else _LANES_CPU if jax.default_backend() == "cpu" else _LANES_OTHER
     )
