@@ -57,6 +57,13 @@ class Family:
         """
         return f"no proof for rewards of {self!r} is known"
 
+    def recorded_law(self, order: str) -> str:
+        """`law` of recorded rewards in this order (see `Recorded`), tested as this family's."""
+        if order != "bootstrap":
+            drawn = "without replacement" if order == "permuted" else "in a given order"
+            return f"recorded rewards {drawn} are no independent draws"
+        return f"the law of recorded rewards is that of their stacks, and not of {self!r}"
+
     def stated_law(self) -> str:
         """`law`, if it is that of the draws: or why proofs do not cover the rewards.
 
@@ -136,6 +143,19 @@ class Family:
     def forms(self, instance: "Arms", problem: "Problem") -> tuple[str, ...]:
         """What `Engine(form=...)` may be."""
         return ()
+
+    def estimated(
+        self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
+    ) -> "Family":
+        """Host: the family with what else a run estimates of its arms, such as their variances.
+
+        `counts` and `means` [K]; `moments` as of `Statistics.moments`.
+        """
+        return self
+
+    def own_means(self, means: np.ndarray) -> np.ndarray:
+        """Host: the means of the arms [K]; `means`, unless the settings have distributions."""
+        return means
 
     def settled(self, **job: Any) -> "Family":
         """The family with all that the program of a job depends on, such as a form of V^-1."""

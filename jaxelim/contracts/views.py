@@ -56,6 +56,11 @@ class Statistics:
         """The estimate of theta, [d]; None where it is not kept."""
         return None
 
+    @property
+    def moments(self) -> Array | None:
+        """What the family's `log_mixture` reads but counts and means: [K] or [K, ..]; or None."""
+        return None
+
     def of_one_run(self) -> "Statistics":
         """The statistics without what is only right for many lanes, such as caches."""
         return self

@@ -33,6 +33,10 @@ class Bernoulli(OneParameter):
     high: ClassVar[float] = 1.0
     shapes: ClassVar[tuple[type[Shape], ...]] = (Rows, Levels, SlackRows)
 
+    def recorded_law(self, order: str) -> str:
+        """Draws from zeros and ones with replacement have no other law."""
+        return self.stated_law() if order == "bootstrap" else super().recorded_law(order)
+
     def check_rewards(self, rewards: np.ndarray) -> None:
         self.refuse_rewards(rewards, (rewards != 0) & (rewards != 1), "0 or 1")
 

@@ -36,6 +36,8 @@ CELLS = 4096
 """Cells of equal probability that a Beta distribution is drawn from."""
 LARGEST_STEP = 4.0
 """The largest q = n/(n - N) at which rewards without replacement still enter the bets."""
+_BETAS = (0.01, 1e6)
+"""The range of the numbers of a Beta distribution."""
 _BISECTIONS = 50
 _SUM = 1e-9
 """How far probabilities may sum from 1, and means be from those of the distribution."""
@@ -49,6 +51,11 @@ class BoundedStatistics(Statistics):
     powers: tuple[Array, ...]  # [K] each, as of `Wins`
     most: Array | None = None  # [K], as of `Wins`
     sizes: Array | None = None  # [K] the numbers n of rewards that are drawn from
+
+    @property
+    def moments(self) -> Array:
+        """The powers, and the largest q where there is one: [K, P]."""
+        return jnp.stack([*self.powers, *([] if self.most is None else [self.most])], -1)
 
 
 @jax.tree_util.register_static
@@ -187,6 +194,21 @@ class Bounded(Family):
 
     # A run.
 
+    def estimated(
+        self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
+    ) -> "Bounded":
+        """Beta distributions with the means and variances of the rewards."""
+        assert moments is not None
+        m = np.clip((means - self.low) / self.width, 1e-6, 1 - 1e-6)
+        first, second = (moments[:, power] / counts for power in (0, 1))
+        variance = np.clip(second - first**2, 1e-9, 0.999 * m * (1 - m))
+        total = m * (1 - m) / variance - 1
+        table = np.clip(np.stack([m * total, (1 - m) * total], 1), *_BETAS)
+        return Bounded(self.low, self.high, beta=table.tolist())
+
+    def own_means(self, means: np.ndarray) -> np.ndarray:
+        return means if self.support is None and self.beta is None else self.means
+
     def settled(self, **job: Any) -> "Bounded":
         """The family without its distributions, which are nature's."""
         return Bounded(self.low, self.high)
@@ -284,6 +306,23 @@ class Bounded(Family):
         return dataclasses.replace(
             stats, counts=counts, means=means, reward_sums=sums, powers=powers, most=most
         )
+
+    def log_mixture(
+        self, counts: Array, means: Array, moments: Array, at: Array, grid: Grid
+    ) -> Array:
+        """The logarithms of all stakes on both sides of the means `at`: [.., 2 J].
+
+        `moments` [.., P] as of `BoundedStatistics`; the others [..].
+        """
+        powers = tuple(moments[..., i] for i in range(moments.shape[-1]))
+        several = len(powers) > betting.POWERS
+        wins = Wins(
+            counts, jnp.clip((means - self.low) / self.width, 0, 1),
+            powers[:-1] if several else powers, powers[-1] if several else None,
+        )  # fmt: skip
+        u = (at - self.low) / self.width
+        sides = [betting.stakes(wins, u, up) for up in (True, False)]
+        return jnp.moveaxis(jnp.concatenate(sides), 0, -1)
 
     def _wins(self, stats: Statistics) -> Wins:
         """What the rewards say, scaled to [0, 1]."""
@@ -397,9 +436,10 @@ def _points(family: Bounded, low: float, high: float) -> tuple[tuple, tuple]:
 
 def _betas(beta: Any) -> tuple:
     """The numbers of Beta distributions as tuples [K][2], checked."""
-    allowed = "two numbers from 0.01 to 1e6 for each of two or more arms"
+    least, most = _BETAS
+    allowed = f"two numbers from {least:g} to {most:g} for each of two or more arms"
     table = checks.real_array("beta", beta, ndim=2)
-    if len(table) < 2 or table.shape[1] != 2 or table.min() < 0.01 or table.max() > 1e6:
+    if len(table) < 2 or table.shape[1] != 2 or table.min() < least or table.max() > most:
         raise ArgumentError("beta", beta, allowed)
     return tuple(map(tuple, table.tolist()))
 

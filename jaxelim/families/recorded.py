@@ -29,7 +29,6 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.shapes import Shape
 from jaxelim.errors import ArgumentError, UnsupportedError
-from jaxelim.families.bernoulli import Bernoulli
 from jaxelim.families.noise import LARGEST
 from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.lanes import LaneOps
@@ -211,16 +210,12 @@ class Recorded(Family):
         return f"Recorded({shown}, {self.order!r}, family={self.family!r})"
 
     def law(self) -> str:
-        """Bernoulli's with replacement: draws from zeros and ones have no other law.
+        return self.family.recorded_law(self.order)
 
-        Else why no proof covers the rewards.
-        """
-        if self.order != "bootstrap":
-            drawn = "without replacement" if self.order == "permuted" else "in a given order"
-            return f"recorded rewards {drawn} are no independent draws"
-        if isinstance(self.family, Bernoulli):
-            return self.family.stated_law()
-        return f"the law of recorded rewards is that of their stacks, and not of {self.family!r}"
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The lengths of stacks that are drawn from without replacement; else None."""
+        return tuple(stack.size for stack in self.rewards) if self.order == "permuted" else None
 
     def check(self, instance: "Instance") -> None:
         """Refuse a batch, and any means but the stacks'."""

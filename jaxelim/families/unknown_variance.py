@@ -46,6 +46,10 @@ class StudentStatistics(Statistics):
         """v = M2/N: [K]; 0 for one pull, or rewards that are all equal."""
         return self.squares / self.counts
 
+    @property
+    def moments(self) -> Array:
+        return self.variances
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +112,12 @@ class GaussianUnknownVariance(Family):
 
     def law(self) -> str:
         return UNKNOWN_VARIANCE
+
+    def estimated(
+        self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
+    ) -> "GaussianUnknownVariance":
+        assert moments is not None
+        return dataclasses.replace(self, std=tuple(np.sqrt(moments).tolist()))
 
     def settled(self, **job: Any) -> "GaussianUnknownVariance":
         """The family without its std, which is nature's: programs do not depend on it."""

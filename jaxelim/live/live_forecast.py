@@ -8,9 +8,7 @@ import numpy as np
 
 from jaxelim import engine, scope
 from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
-from jaxelim.engine.records import estimates
 from jaxelim.families import noise
-from jaxelim.families.unknown_variance import GaussianUnknownVariance
 from jaxelim.instances.instance import Instance
 from jaxelim.live.job import LiveJob
 from jaxelim.live.moment import Moment
@@ -121,13 +119,12 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     assert moment.lane is not None
     stats: Any = moment.lane.stats
     family, features = job.call.instance.family, job.arms.arms
-    counts, own = np.asarray(stats.counts)[:, 0], estimates(stats)
-    own = {name: np.asarray(x)[:, 0] for name, x in own.items()}
-    means = own["means"] * family.scale
+    counts, means = np.asarray(stats.counts)[:, 0], np.asarray(stats.means)[:, 0] * family.scale
+    moments = None if stats.moments is None else np.asarray(stats.moments)[:, 0]
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
     means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))
-    if isinstance(family, GaussianUnknownVariance):
-        family = dataclasses.replace(family, std=tuple(np.sqrt(own["variances"]).tolist()))
+    family = family.estimated(counts, means, moments)
+    means = family.own_means(means)
     theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
     return Instance(features, theta, family=family)
 

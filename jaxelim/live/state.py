@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from jaxelim.engine import Lane
-from jaxelim.engine.records import estimates
 from jaxelim.errors import UnsupportedError
 from jaxelim.live.job import LiveJob
 from jaxelim.live.live_evidence import LiveEvidence
@@ -231,7 +230,10 @@ class LiveState:
         lane, job = self._started(name), self._job
         if self._no_intervals:
             raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        kept = {key: np.asarray(x)[:, 0][None] for key, x in estimates(lane.stats).items()}
+        kept = {
+            name: None if x is None else np.asarray(x)[:, 0][None]
+            for name, x in (("means", lane.stats.means), ("moments", lane.stats.moments))
+        }
         counts, grid = (
             np.asarray(lane.stats.counts)[:, 0][None],
             confidence.priors(job.call.threshold),

@@ -73,12 +73,12 @@ class Grid:
         return jnp.asarray(strengths, x[0].dtype), *spread
 
     def log_mean_exp(self, values: Array) -> Array:
-        """log sum_j exp(values_j)/J: [.., J] -> [..]."""
+        """The logarithm of the mean of exp(values) along the last axis: [.., J] -> [..]."""
         # Nothing depends on this shift. The derivative of `max` divides by the number of values
         # that equal it: none, where XLA computes the values twice and LLVM rounds them apart.
         most = jax.lax.stop_gradient(jnp.maximum(jnp.max(values, -1), _FLOOR))
         total = jnp.sum(jnp.exp(values - most[..., None]), -1)
-        return most + log(total) - math.log(self.size)
+        return most + log(total) - math.log(values.shape[-1])
 
 
 def _numbers(name: str, values: Any, allowed: str) -> tuple[float, ...]:

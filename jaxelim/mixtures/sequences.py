@@ -31,7 +31,7 @@ Pair = tuple[Array, Array]
 
 def interval(
     family: Any, counts: Array, means: Array, grid: Grid, log_level: Array | float,
-    variances: Array | None = None,
+    moments: Array | None = None,
 ) -> Pair:  # fmt: skip
     """The ends of the means' confidence sequences, valid at all times: [..] each.
 
@@ -41,9 +41,9 @@ def interval(
         means: m: of the same shape, in the units of a run.
         grid: the priors.
         log_level: log(P/delta), above 0.
-        variances: v of the rewards, for Gaussian rewards of unknown variance.
+        moments: what else the mixture reads, as of `Statistics.moments`; None: nothing.
     """
-    own = () if variances is None else (variances,)
+    own = () if moments is None else (moments,)
 
     def value(at: Array) -> Array:
         log_m = grid.log_mean_exp(family.log_mixture(counts, means, *own, at, grid))
@@ -58,7 +58,7 @@ def interval(
 
 def difference(
     family: Any, counts: Array, means: Array, a: Array, b: Array, grid: Grid,
-    log_level: Array | float, variances: Array | None = None,
+    log_level: Array | float, moments: Array | None = None,
 ) -> Pair:  # fmt: skip
     """The ends of a confidence sequence of mu_a - mu_b, valid at all times: [P] each.
 
@@ -68,7 +68,7 @@ def difference(
     and Gaussian ones of unknown variance.
 
     Args:
-        family, counts, means, grid, log_level, variances: as in `interval`, of arms [K].
+        family, counts, means, grid, log_level, moments: as in `interval`, of arms [K].
         a, b: the arms, [P] integers.
     """
     if hasattr(family, "weighed"):
@@ -78,8 +78,8 @@ def difference(
             grid, n[0] * (n[1] / (n[0] + n[1])), arms.price[a] + arms.price[b], log_level
         )
         return means[a] - means[b] - reach, means[a] - means[b] + reach
-    if variances is not None or family.convex_in != "mean":
-        lower, upper = interval(family, counts, means, grid, log_level + np.log(2), variances)
+    if moments is not None or family.convex_in != "mean":
+        lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
     n, m = (jnp.stack([x[a], x[b]]) for x in (counts, means))
 

@@ -129,7 +129,8 @@ def check_interval(family: Any, rng: np.random.Generator) -> str:
 
     means, (low, up), (lower, upper) = jax.tree.map(np.asarray, look(*_pulls(family, rng)))
     family_checks.law(
-        (lower < low) & (low <= means) & (means <= up) & (up < upper),
+        ((lower < low) | (low == family.low)) & (low <= means)
+        & (means <= up) & ((up < upper) | (up == family.high)),
         "at mean {m:.6g} the intervals at beta = 1 and 4 are [{a:.6g}, {b:.6g}] and "
         "[{c:.6g}, {d:.6g}]; each has to hold the mean, and the second the first",
         m=means, a=low, b=up, c=lower, d=upper,

@@ -51,5 +51,9 @@ def check_draws(family: Any, rng: np.random.Generator, draws: int) -> str:
 
 def check_runs(family: Any, rng: np.random.Generator) -> str:
     """Whole runs: the order of the three stops, errors, and a run alone as in a batch."""
-    middle = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
-    return check_whole_runs(Instance.unstructured(middle - np.arange(4), family), rng)
+    if np.isfinite(family.high - family.low):
+        means = family.low + (family.high - family.low) * np.array([0.85, 0.5, 0.3, 0.15])
+    else:
+        middle = float(np.median(family_checks.inside(family, np.random.default_rng(0), 9)))
+        means = middle - np.arange(4)
+    return check_whole_runs(Instance.unstructured(means, family), rng)

@@ -61,7 +61,7 @@ class MeansOfRuns:
         family: that of the compiled program.
         grid: the priors of the mixture.
         counts, means: [N, K], means in the unit of a run.
-        variances: likewise, for Gaussian rewards of unknown variance; else None.
+        moments: what else the family's mixture reads, [N, K] or [N, K, ..]; None: nothing.
     """
 
     arms: Arms
@@ -69,14 +69,14 @@ class MeansOfRuns:
     grid: Grid
     counts: np.ndarray
     means: np.ndarray
-    variances: np.ndarray | None = None
+    moments: np.ndarray | None = None
 
     def intervals(self, level: float) -> Intervals:
         """Intervals of all means, which hold together with probability `level`: [N, K]."""
         if self._linear:
             return self._along(self.means, self.arms.arms, level)
         log_level = math.log(self.arms.K / (1 - level))
-        rows = self.counts, self.means, self.variances
+        rows = self.counts, self.means, self.moments
 
         def ends(*part: Any) -> sequences.Pair:
             return _intervals(self.family, self.grid, *part, log_level)
@@ -95,7 +95,7 @@ class MeansOfRuns:
         if self._linear:
             return self._along(values, self.arms.arms[a] - self.arms.arms[b], level)
         log_level = math.log(pairs / (1 - level))
-        rows = self.counts, self.means, self.variances
+        rows = self.counts, self.means, self.moments
 
         def ends(*part: Any) -> sequences.Pair:
             return _differences(self.family, self.grid, *part, a, b, log_level)
@@ -175,6 +175,9 @@ def of_result(
     instance = result.instance
     if result.means is None:
         raise UnsupportedError(name, result, 'a result of simulate(.., record=("means",))')
+    if instance.family.has("estimated") and result.variances is None:
+        allowed = f"a live run: results keep no sums of powers of the rewards of {instance.family!r}"
+        raise UnsupportedError(name, instance.family, allowed)
     reason = missing(instance, result.settings.get("ridge"))
     if reason:
         raise UnsupportedError(name, instance.family, reason)
@@ -196,9 +199,9 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
     rows = instance.size, -1, instance.K
     counts = result.pulls.reshape(rows).astype(float)
     means = result.means.reshape(rows) / scale
-    variances = [None] * instance.size
+    moments = [None] * instance.size
     if result.variances is not None:
-        variances = list(result.variances.reshape(rows) / scale**2)
+        moments = list(result.variances.reshape(rows) / scale**2)
     for i, alone in enumerate(instance.unbatched):
         family = alone.family.settled(
             instance=alone, problem=BestArm(), ridge=result.settings.get("ridge"), form=None,
@@ -206,7 +209,7 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
         )  # fmt: skip
         grid = priors(result.threshold)
         yield MeansOfRuns(arms=alone, family=family, grid=grid, counts=counts[i], means=means[i],
-                          variances=variances[i])  # fmt: skip
+                          moments=moments[i])  # fmt: skip
 
 
 def _over_runs(ends: Callable, rows: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -225,23 +228,23 @@ def _over_runs(ends: Callable, rows: tuple) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _intervals(
-    family: Any, grid: Grid, counts: Array, means: Array, variances: Array | None, log_level: Array
+    family: Any, grid: Grid, counts: Array, means: Array, moments: Array | None, log_level: Array
 ) -> sequences.Pair:
-    def of_run(counts: Array, means: Array, variances: Array | None) -> sequences.Pair:
-        return sequences.interval(family, counts, means, grid, log_level, variances)
+    def of_run(counts: Array, means: Array, moments: Array | None) -> sequences.Pair:
+        return sequences.interval(family, counts, means, grid, log_level, moments)
 
-    return jax.vmap(of_run)(counts, means, variances)
+    return jax.vmap(of_run)(counts, means, moments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _differences(
-    family: Any, grid: Grid, counts: Array, means: Array, variances: Array | None,
+    family: Any, grid: Grid, counts: Array, means: Array, moments: Array | None,
     a: Array, b: Array, log_level: Array,
 ) -> sequences.Pair:  # fmt: skip
-    def of_run(counts: Array, means: Array, variances: Array | None) -> sequences.Pair:
-        return sequences.difference(family, counts, means, a, b, grid, log_level, variances)
+    def of_run(counts: Array, means: Array, moments: Array | None) -> sequences.Pair:
+        return sequences.difference(family, counts, means, a, b, grid, log_level, moments)
 
-    return jax.vmap(of_run)(counts, means, variances)
+    return jax.vmap(of_run)(counts, means, moments)
 
 
 @functools.partial(jax.jit, static_argnums=0)
