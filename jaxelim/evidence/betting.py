@@ -47,7 +47,7 @@ _KEPT = -math.log(64)
 _TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
 """The share of a product of two equal bets, as a logarithm: sum 2^(-|d|/2) = 3 + 2^(3/2)."""
 _LEAST = -1e300
-_NEWTON = 2
+_NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
 _POINTS, _ROUNDS = 5, 2
 """Points of a round of the search for a common mean, and rounds, before a parabola."""
@@ -117,9 +117,12 @@ def best(wins: Wins, u: Array, up: bool) -> Array:
     second = jnp.minimum(sign * t[0] / t[1], highest)
     bet = second
     for _ in range(_NEWTON):
-        kappa = _kappa(bet * unit)
-        slope = sign * t[0] + bet * (bet * (sign * t[2] - 4 * bet * (kappa * t[3])) - t[1])
-        curve = bet * (2 * sign * t[2] - 12 * bet * (kappa * t[3])) - t[1]
+        edge = bet * unit
+        kappa, rest = _kappa(edge), 1 - edge
+        rise = edge * (0.2 + edge * (2 - edge) / (6 * rest * rest))  # edge dkappa/dedge
+        slope = bet * (sign * t[2] - bet * (4 * kappa + rise) * t[3])
+        slope = sign * t[0] + bet * (slope - t[1])
+        curve = bet * (2 * sign * t[2] - bet * (12 * kappa + 8 * rise) * t[3]) - t[1]
         step = slope / jnp.minimum(curve, -0.2 * t[1])
         bet = jnp.clip(bet - step, 0.2 * second, jnp.minimum(5 * second, highest))
     found = jnp.maximum(*(_logarithm(t, x, x * unit, up) for x in (bet, 0.8 * second)))
@@ -138,7 +141,7 @@ def _divergence(m: Array, u: Array) -> Array:
 def stakes(wins: Wins, u: Array, up: bool) -> Array:
     """The logarithms of the stakes of all bets, at most; -inf where they are not made: [J, ..]."""
     t, unit = wins.at(u), wins.edge(u, up)
-    bets = BETS.reshape((-1,) + (1,) * jnp.ndim(t[0]))
+    bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(t[0])), t[0].dtype)
     edges = bets * unit
     made = edges <= LARGEST_EDGE
     edges = jnp.where(made, edges, 0)
@@ -222,7 +225,9 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     n_a, n_b = a.counts / spread[0], b.counts / spread[1]
     middle = low + (high - low) * (n_a / (n_a + n_b))
     offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
-    u = jnp.where(offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle))
+    u = jnp.where(
+        offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle)
+    )
     of_a = stakes(a, jnp.clip(u, 0, 1), True)
     of_b = stakes(b, jnp.clip(u + slack, 0, 1), False)
     inside = mixed_pair(of_a[:, 1:], of_b[:, :-1])
@@ -266,8 +271,8 @@ class BettingEvidence(Evidence):
         slack = shape.slack / self.width
 
         def of_pairs(*ends: Array) -> Array:
-            ends = jnp.broadcast_arrays(*ends)
-            (a, w_a), (b, w_b) = (tree.unflatten(ends[side::2]) for side in (0, 1))
+            whole = jnp.broadcast_arrays(*ends)
+            (a, w_a), (b, w_b) = (tree.unflatten(whole[side::2]) for side in (0, 1))
             common = closest(a, b, w_a, w_b, slack)
             return common.of_a + common.of_b
 

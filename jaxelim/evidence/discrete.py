@@ -41,7 +41,7 @@ def kl_inf(points: Array, probabilities: Array, u: Array, up: bool) -> tuple[Arr
 
     largest = 1 / rest
 
-    def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halved(step: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
         rises = slope(middle) > 0
@@ -107,11 +107,11 @@ class DiscreteEvidence(Evidence):
         high = jnp.minimum(scaled[shape.first], 1 - slack)
         low, high = jnp.where(pair, low, 0.25), jnp.where(pair, high, 0.75)
 
-        def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halved(step: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends
             u = (low + high) / 2
-            _, falls, _ = kl_inf(*arms[0], u, True)
-            _, rises, _ = kl_inf(*arms[1], u + slack, False)
+            falls = kl_inf(*arms[0], u, True)[1]
+            rises = kl_inf(*arms[1], u + slack, False)[1]
             before = w_a * falls > w_b * rises
             return jnp.where(before, u, low), jnp.where(before, high, u)
 
@@ -120,7 +120,7 @@ class DiscreteEvidence(Evidence):
         at = (jnp.where(level, shape.level, 0.5 * self.width + self.low) - self.low) / self.width
         d_a, bet_a, curve_a = kl_inf(*arms[0], jnp.where(level, at, u), True)
         d_b, bet_b, curve_b = kl_inf(*arms[1], u + slack, False)
-        below, _, _ = kl_inf(*arms[0], at, False)
+        below = kl_inf(*arms[0], at, False)[0]
         far = jnp.where(shape.sign > 0, d_a, below)
         slopes = jnp.where(pair, d_a, jnp.where(level, far, 0)), jnp.where(pair, d_b, 0)
         value = w_a * slopes[0] + jnp.where(pair, w_b * slopes[1], 0)

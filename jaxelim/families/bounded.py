@@ -100,7 +100,7 @@ class Bounded(Family):
         low, high = (checks.real(name, getattr(self, name)) for name in ("low", "high"))
         if not low < high or not np.isfinite(high - low):
             raise ArgumentError("high", self.high, f"a finite number above low = {low:g}")
-        own = {"low": low, "high": high}
+        own: dict[str, Any] = {"low": low, "high": high}
         if (self.support is None) != (self.probabilities is None):
             name = "probabilities" if self.support is None else "support"
             raise ArgumentError(name, getattr(self, name), "support and probabilities together")
@@ -332,9 +332,7 @@ class Bounded(Family):
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> BettingEvidence:
         wins = self._wins(stats)
-        return BettingEvidence(
-            space, shape, stats.means, stats.counts, wins, self.low, self.width
-        )
+        return BettingEvidence(space, shape, stats.means, stats.counts, wins, self.low, self.width)
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """What the mean of all bets has won; the strengths of the grid are not read."""
@@ -366,8 +364,9 @@ class Bounded(Family):
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means against which no bet has won more than beta."""
-        wins = self._wins(seen.stats)
-        ends = []
+        evidence = seen.evidence
+        assert isinstance(evidence, BettingEvidence)
+        wins, ends = evidence.wins, []
         for up in (True, False):
             outer = jnp.zeros_like(wins.means) if up else jnp.ones_like(wins.means)
 

@@ -230,9 +230,10 @@ class LiveState:
         lane, job = self._started(name), self._job
         if self._no_intervals:
             raise UnsupportedError(name, job.arms.family, self._no_intervals)
-        kept = {
-            name: None if x is None else np.asarray(x)[:, 0][None]
-            for name, x in (("means", lane.stats.means), ("moments", lane.stats.moments))
+        moments = lane.stats.moments
+        kept: dict[str, Any] = {
+            "means": np.asarray(lane.stats.means)[:, 0][None],
+            "moments": None if moments is None else np.asarray(moments)[:, 0][None],
         }
         counts, grid = (
             np.asarray(lane.stats.counts)[:, 0][None],

@@ -50,7 +50,7 @@ def looked(a, b):
 def test_evidence_is_that_of_the_rewards():
     """24 pairs of samples: lower bounds on the best stakes, near the least over all means.
 
-    The LLR is at most the exact one, and within 2% of the twin's least value on a grid. log e
+    The LLR is at most the exact one, and near the twin's least value on a grid: -5 to 2%. log e
     is at most the twin's least on a grid; above 1 it is at least 0.93 of it less 0.3.
     """
     for a, b in samples(24):
@@ -60,7 +60,7 @@ def test_evidence_is_that_of_the_rewards():
             assert value == 0 and log_e == -np.inf
             continue
         least, most = twin.llr(a, b), twin.llr(a, b, exact=True)
-        assert least * 0.98 - 1e-3 <= value <= least * 1.02 + 1e-3
+        assert least * 0.95 - 1e-3 <= value <= least * 1.02 + 1e-3
         assert value <= most * 1.01 + 0.02  # the grid of bets is coarse
         on_grid = twin.log_e(a, b)
         assert log_e <= on_grid + 1e-9
@@ -274,13 +274,13 @@ def test_bad_settings(settings, words):
 
 def test_bad_calls():
     family = je.Bounded(support=[0, 1], probabilities=[[0.5, 0.5], [0.2, 0.8]])
-    call = dict(runs=1, delta=0.1)
+    call, single = dict(runs=1, delta=0.1), je.Engine(precision="float32")
     cases = [
         (je.Instance.unstructured, ([0.5, 0.7], family), {}, "family.means"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.Thresholding(1.0),
                        je.Uniform()), call, "inside"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
-                       je.Uniform()), call | dict(engine=je.Engine(precision="float32")), "float64"),
+                       je.Uniform()), call | dict(engine=single), "float64"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),
                        je.LinGapE()), call, "LinGapE"),
         (je.simulate, (je.Instance.unstructured([0.5, 0.7], je.Bounded()), je.BestArm(),

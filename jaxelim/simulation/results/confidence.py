@@ -176,7 +176,7 @@ def of_result(
     if result.means is None:
         raise UnsupportedError(name, result, 'a result of simulate(.., record=("means",))')
     if instance.family.has("estimated") and result.variances is None:
-        allowed = f"a live run: results keep no sums of powers of the rewards of {instance.family!r}"
+        allowed = f"a live run: results keep no powers of the rewards of {instance.family!r}"
         raise UnsupportedError(name, instance.family, allowed)
     reason = missing(instance, result.settings.get("ridge"))
     if reason:
