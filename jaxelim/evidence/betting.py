@@ -32,7 +32,9 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
+from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence
+from jaxelim.evidence.discrete import DiscreteEvidence
 from jaxelim.lanes import index_like
 
 POWERS = 4
@@ -238,10 +240,30 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     return jnp.where(high > low, value, -jnp.inf)
 
 
+def two_points(wins: Wins) -> Array:
+    """Two points of each arm and their probabilities, with three moments of [K]: [K, 4].
+
+    Those of the Gauss quadrature of the rewards, so inside their range.
+    """
+    rows = (wins.counts, *wins.powers[:3]) if wins.most is None else wins.powers[5:9]
+    n, *sums = rows
+    first, second, third = (x / n for x in sums)
+    variance = jnp.maximum(second - first**2, 1e-12)
+    skew = (third - 3 * first * second + 2 * first**3) / variance**1.5
+    root = jnp.sqrt(skew * skew + 4)
+    std = jnp.sqrt(variance)
+    points = [wins.means + std * (skew + sign * root) / 2 for sign in (-1, 1)]
+    low, high = (jnp.clip(x, 0, 1) for x in points)
+    share = jnp.where(high > low, (wins.means - low) / jnp.where(high > low, high - low, 1), 0.5)
+    return jnp.stack([low, high, 1 - share, share], -1)
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BettingEvidence(Evidence):
     """The evidence about pieces of one shape, under counts or weights."""
+
+    coupled = True  # so that no closed form is taken for an allocation
 
     space: ArmContext
     shape: Shape
@@ -256,6 +278,11 @@ class BettingEvidence(Evidence):
 
     def about(self, shape: Shape) -> "BettingEvidence":
         return dataclasses.replace(self, shape=shape)
+
+    def with_derivatives(self) -> DiscreteEvidence:
+        """Of two points an arm, with the first three moments of its rewards, for one run."""
+        shape = Sides.about(self.shape, len(self.means), self.means.dtype)
+        return DiscreteEvidence.of(shape, self.means, two_points(self.wins), self.low, self.width)
 
     def pair(self, i: Array, k: Array) -> Array:
         common = self.common(i, k)
