@@ -38,7 +38,7 @@ PARTS: dict[int, tuple[str, ...]] = {
         "thresholds/test_mixture_errors.py", "thresholds/test_mixture_racing.py",
         "thresholds/test_piecewise.py",
     ),
-    5: ("families/test_arm_families.py", "families/test_bernoulli.py"),
+    5: ("families/test_arm_families.py", "families/test_bernoulli.py", "families/test_bounded.py"),
     6: (
         "families/test_check_family.py", "families/test_cross_cache.py",
         "families/test_float32.py", "families/test_logistic.py",

@@ -50,7 +50,7 @@ def looked(a, b):
 def test_evidence_is_that_of_the_rewards():
     """24 pairs of samples: lower bounds on the best stakes, near the least over all means.
 
-    The LLR is at most the exact one, and near the twin's least value on a grid: -5 to 2%. log e
+    The LLR is at most the exact one, and near the twin's least value on a grid: -5 to 4%. log e
     is at most the twin's least on a grid; above 1 it is at least 0.93 of it less 0.3.
     """
     for a, b in samples(24):
@@ -60,7 +60,7 @@ def test_evidence_is_that_of_the_rewards():
             assert value == 0 and log_e == -np.inf
             continue
         least, most = twin.llr(a, b), twin.llr(a, b, exact=True)
-        assert least * 0.95 - 1e-3 <= value <= least * 1.02 + 1e-3
+        assert least * 0.95 - 1e-3 <= value <= least * 1.04 + 1e-3
         assert value <= most * 1.01 + 0.02  # the grid of bets is coarse
         on_grid = twin.log_e(a, b)
         assert log_e <= on_grid + 1e-9
