@@ -59,21 +59,30 @@ def llr(a, b, slack=0.0, exact=False, points=200):
     return min(best(a, u, True, exact) + best(b, u + slack, False, exact) for u in grid)
 
 
+def made(x, u, up):
+    """The logarithms of all stakes; -inf for bets that are not made."""
+    logs, allowed = np.full(len(BETS), -np.inf), BETS * (u if up else 1 - u) <= LARGEST_EDGE
+    logs[allowed] = logarithm(x, u, BETS[allowed], up)
+    return logs
+
+
+def log_mean(logs):
+    return logs.max() + np.log(np.mean(np.exp(logs - logs.max())))
+
+
 def log_e(a, b, slack=0.0, points=400):
-    """The least logarithm of the mean of products of stakes, over a fine grid of means."""
+    """The least logarithm of the mean of products of stakes, over a fine grid of means.
+
+    Beyond m_b - slack and m_a it is bounded by a stake on one arm alone.
+    """
     apart = np.abs(np.subtract.outer(np.arange(len(BETS)), np.arange(len(BETS))))
     shares = 2.0 ** (-apart / 2) / (3 + 2**1.5) / len(BETS) * (1 - 2 / 64)
     shares[apart > 14] = 0
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
-    values = []
+    ends = log_mean(made(a, low, True)), log_mean(made(b, high + slack, False))
+    values = [end - np.log(64) for end in ends]
     for u in low + (high - low) * (np.arange(points) + 0.5) / points:
-        stakes = []
-        for x, at, up in ((a, u, True), (b, u + slack, False)):
-            made = BETS * (at if up else 1 - at) <= LARGEST_EDGE
-            logs = np.full(len(BETS), -np.inf)
-            logs[made] = logarithm(x, at, BETS[made], up)
-            stakes.append(logs)
-        total = np.add.outer(*stakes)
+        total = np.add.outer(made(a, u, True), made(b, u + slack, False))
         most = total.max()
         values.append(most + np.log(np.sum(shares * np.exp(total - most))))
     return min(values)
