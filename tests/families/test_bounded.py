@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import scope
@@ -292,6 +293,43 @@ def test_bad_calls():
     with pytest.raises(je.errors.JaxelimError, match="support"):
         betas = je.Bounded(beta=[(1, 2), (2, 1)])
         je.complexity(je.Instance.unstructured(betas.means, betas), je.BestArm())
+
+
+RULES = [je.Uniform(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGame(), je.FWS(), je.LazyTaS(),
+         je.TrackAndStop(schedule=8), je.Oracle()]  # fmt: skip
+STOPS = je.LLR(), je.SelectiveElimination(), je.FullElimination()
+
+
+def check_runs(rule, runs):
+    """The order of the stops, no more errors than delta allows, and the same in other layouts.
+
+    By luck more errors than these occur with probability below 1e-9 at a rate of 0.1.
+    """
+    instance = je.Instance.unstructured([0.2, 0.85, 0.5], je.Bounded())
+    call = dict(delta=0.1, stopping=STOPS, threshold=je.Mixture(), seed=4, max_samples=4000)
+    found = je.simulate(instance, je.BestArm(), rule, runs=runs,
+                        engine=je.Engine(lanes=16, devices=1), **call)  # fmt: skip
+    llr, selective, full = found.samples[:, 0]
+    assert (full <= selective).all() and (selective <= llr).all()
+    assert found.stopped.all() and (~found.correct).sum(-1).max() <= binom.isf(1e-9, runs, 0.1)
+    again = je.simulate(instance, je.BestArm(), rule, runs=np.arange(24)[::-1],
+                        engine=je.Engine(lanes=32, chunk=37, devices=2), **call)  # fmt: skip
+    for field in ("samples", "answer", "pulls", "tests_stopping"):
+        one, other = getattr(found, field), getattr(again, field)
+        np.testing.assert_array_equal(other, one[:, :, 23::-1], field)
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize("rule", [je.Uniform(), je.EBTCI()], ids=["uniform", "eb-tci"])
+def test_runs_depend_on_nothing_but_their_number(rule):
+    check_runs(rule, 48)
+
+
+@pytest.mark.slow
+@pytest.mark.devices
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_laws_of_runs(rule):
+    check_runs(rule, 500)
 
 
 SKEWED = dict(
