@@ -34,11 +34,12 @@ KINDS: dict[str, list[Kind]] = {
     "simulate": [
         Kind(
             "", "simulate trace compare load_result Engine Result Comparison Trace",
-            "simulation.results.summary.Summary",
+            "simulation.results.summary.Summary simulation.results.p_values.PValues "
+            "simulation.results.two_samples.Estimated",
         ),
     ],
     "instances": [
-        Kind("", "Instance load_instance load_items"),
+        Kind("", "Instance load_instance load_items", "instances.arms.Arms"),
         Kind("instances", "names describe Description linear_d10 linear_d20 soare two_dimensional "
              "unstructured"),
     ],
@@ -47,7 +48,7 @@ KINDS: dict[str, list[Kind]] = {
     "stopping": [Kind("", "LLR Native SelectiveElimination FullElimination Resets")],
     "thresholds": [
         Kind("", "Heuristic GK16 LinearThreshold LogLogThreshold KaufmannKoolen "
-             "KaufmannKalyanakrishnan Mixture PieceThreshold"),
+             "KaufmannKalyanakrishnan Mixture PieceThreshold", "mixtures.grid.Grid"),
     ],
     "families": [
         Kind("", " ".join(kind.__name__ for kind in je.families.KINDS)),

@@ -42,7 +42,8 @@ class Intervals:
 
     Attributes:
         values: the estimates, in the units of the rewards; NaN for arms without rewards.
-        low, high: the ends.
+        low: the lower ends.
+        high: the upper ends.
         level: the probability that all intervals of one run hold at all times.
     """
 

@@ -130,7 +130,7 @@ class Result:
     def intervals(self, level: float = 0.95) -> Intervals:
         """Confidence intervals of the means of all arms at the end of each run.
 
-        They are the confidence sequences of `LiveRun.intervals` at that time. So they
+        They are the confidence sequences of `intervals` of a live run at that time. So they
         hold whatever the sampling rule was, and whatever ended the run, the cap too.
         All K intervals of a run hold together, with probability `level`. The rewards
         must be draws of the family: of `noise` that was given nobody knows.
