@@ -52,10 +52,10 @@ _SOLVES = ("LinGame", "FWS", "LazyTaS", "TrackAndStop", "OptimisticTaS", "RAGE",
 ALLOWED: dict[str, tuple[str, ...]] = {
     "form square": ("LinGapE", "LinGIFA", *_SOLVES),
     "form arms": ("LinGapE", "LinGIFA", *_SOLVES),
-    "vmapped": _SOLVES,
+    "vmapped": (*_SOLVES, "UGapE"),
 }
 """The rules whose runs an option may change, as definitions.md says in section 7."""
-EXACT = ("LinGapE", "LinGIFA", "LinGame")
+EXACT = ("LinGapE", "LinGIFA")
 """The rules whose runs no option changes where scores tie to the last digit."""
 
 
