@@ -34,8 +34,10 @@ def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
         simulate(of_order, *job, runs=its, **settings)
         for of_order, its in zip(rotations, dealt, strict=True)
     ]
-    alone = simulate(rotations[-1], *job, runs=dealt[-1][:1], **settings)
-    same_runs(many[-1], alone, "a run alone and the same run in a batch", np.array([0]))
+    for place in range(1, dealt[-1].size, 2):  # each has a neighbour in the batch, and none alone
+        alone = simulate(rotations[-1], *job, runs=dealt[-1][[place]], **settings)
+        words = "a run alone and the same run in a batch"
+        same_runs(many[-1], alone, words, np.array([place]))
     llr, selective, full = np.concatenate([of_order.samples[:, 0] for of_order in many], -1)
     family_checks.law(
         (full <= selective) & (selective <= llr),
