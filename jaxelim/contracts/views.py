@@ -110,7 +110,7 @@ class Evidence:
     means: Array  # [K] the estimates
     has_matrix: bool = False  # whether a design that is no diagonal takes rank-one updates
     square: bool = False  # whether a divergence is (x - y)^2/2, in units of the arm's cost
-    coupled: bool = False  # whether a piece depends on the weights of all arms, not its own alone
+    closed_form: bool = True  # whether allocations of signs and best arm have one
     parts: ClassVar[int] = 1  # each piece is the least of so many smooth ones
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 

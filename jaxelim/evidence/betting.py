@@ -24,7 +24,7 @@ x' = x/q + S/n. So T_i = sum q^i (x' - u)^i, and edge = b u times the largest q.
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,7 @@ _KEPT = -math.log(64)
 _TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
 """The share of a product of two equal bets, as a logarithm: sum 2^(-|d|/2) = 3 + 2^(3/2)."""
 _LEAST = -1e300
+"""In place of -inf, the logarithm of stakes that are not made, where it is subtracted."""
 _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
 _POINTS, _ROUNDS = 5, 2
@@ -81,10 +82,6 @@ class Wins(NamedTuple):
         """What a unit bet may lose at most."""
         edge = u if up else 1 - u
         return edge if self.most is None else self.most * edge
-
-    def map(self, f: Any) -> "Wins":
-        """f of every array."""
-        return jax.tree.map(f, self)
 
 
 def _shifted(sums: tuple[Array, ...], r: Array) -> Array:
@@ -185,11 +182,11 @@ class Common(NamedTuple):
 
 
 def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
-    """The u in [m_b - slack, m_a] of the least w_a + w_b times the best wins a reward.
+    """The u in [m_b - slack, m_a] of the least sum of both arms' best wins, under weights.
 
     Args:
         a, b: of the two arms.
-        w_a, w_b: weights or counts.
+        w_a, w_b: weights or counts; an arm's wins are w/N times those of its rewards.
         slack: of {mu_b >= mu_a + slack}, scaled.
     """
     low = jnp.clip(b.means - slack, 0, 1)
@@ -263,7 +260,7 @@ def two_points(wins: Wins) -> Array:
 class BettingEvidence(Evidence):
     """The evidence about pieces of one shape, under counts or weights."""
 
-    coupled = True  # so that no closed form is taken for an allocation
+    closed_form = False
 
     space: ArmContext
     shape: Shape

@@ -21,7 +21,7 @@ _BETS, _MEANS = 60, 60
 
 
 def kl_inf(points: Array, probabilities: Array, u: Array, up: bool) -> tuple[Array, Array, Array]:
-    """KL_inf against means of at most u (up) or at least u, the best bet, and its square's rise.
+    """KL_inf against means of at most u (up) or at least u, with the best bet and its curvature.
 
     Args:
         points, probabilities: [.., S].

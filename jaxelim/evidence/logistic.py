@@ -126,7 +126,7 @@ class LogisticEvidence(Evidence):
     boundary it exceeds its value at a point by at most |slope along the boundary|^2/(2 ridge).
     """
 
-    coupled = True
+    closed_form = False
 
     space: LinearContext
     shape: Shape

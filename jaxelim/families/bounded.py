@@ -46,7 +46,7 @@ _SUM = 1e-9
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoundedStatistics(Statistics):
-    """The statistics of bounded rewards: 64 bytes an arm, 152 without replacement."""
+    """The statistics of bounded rewards: 56 bytes an arm, 152 without replacement."""
 
     powers: tuple[Array, ...]  # [K] each, as of `Wins`
     most: Array | None = None  # [K], as of `Wins`

@@ -82,8 +82,10 @@ def _secular(view: View) -> bool:
 
 def _by_interior_point(view: View) -> bool:
     """Whether the pieces have no closed form."""
-    if isinstance(view.shape, Levels) or view.evidence.coupled:
-        return view.evidence.coupled
+    if not view.evidence.closed_form:
+        return True
+    if isinstance(view.shape, Levels):
+        return False
     return Rows.of(view.shape).several or view.evidence.parts > 1
 
 
