@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.contracts import looks
+from jaxelim.contracts.items import Items
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, Tree, View
 from jaxelim.errors import ArgumentError, UnsupportedError, undefined
-from jaxelim.lanes import ArmBlock, LaneOps
+from jaxelim.lanes import ArmBlock, LaneOps, index_like
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Problem
@@ -272,9 +274,17 @@ class Family:
     ) -> Sequence[tuple[Array, Array]]:
         """For each arm i of a block: i, and which pieces mu_i <= mu_k are refuted, [K] bool.
 
-        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack.
+        Where `seen.shape` has slack the pieces are mu_k >= mu_i + slack. This default asks the
+        evidence of each arm's pieces, or of each item's; a family may have a faster way.
         """
-        raise undefined(self, "refuted_pairs(seen, arms, beta)")
+        candidates = seen.shape.exists if isinstance(seen.shape, Items) else seen.means
+        places, out = index_like(candidates), []
+        for r in range(arms.m):
+            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
+            exists = jnp.broadcast_to(places != i, candidates.shape)
+            row = looks.row_of(seen, i, exists, candidates.shape[0] - 1)
+            out.append((arms.first + r, seen.evidence.about(row).refuted(beta)))
+        return out
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """Confidence intervals of means [K] at level beta [], for the samples of `seen`."""

@@ -90,7 +90,7 @@ def refuted_pair(seen: "Snapshot", level: Array, i: Array, k: Array, asks: Array
     """
     arms = jnp.arange(_candidates(seen), dtype=jnp.int32)
     place = arms.reshape((-1,) + (1,) * k.ndim) == k
-    llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=_row(seen, i, place, 1))
+    llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=row_of(seen, i, place, 1))
     wanted = asks & (llr > _test(seen).gate(level, seen))
     if seen.live is not None:
         wanted = wanted & seen.live
@@ -195,7 +195,7 @@ def _of_answer(alone: "Snapshot", passes: Callable[[Array], Array]) -> Array:
     return jax.lax.cond(passes(above), lambda: test.log_e(alone), lambda: none)
 
 
-def _row(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
+def row_of(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
     """Pairs of i [] with those arms, or items, that exist; with slack as the answer's pieces."""
     if isinstance(seen.shape, Items):
         return Items(i, exists, count)
@@ -210,7 +210,7 @@ def _of_pairs(alone: "Snapshot") -> Array:
     arms = jnp.arange(n, dtype=jnp.int32)
 
     def of(i: Array) -> Array:
-        shape = _row(alone, i, arms != i, n - 1)
+        shape = row_of(alone, i, arms != i, n - 1)
         log_e = _test(alone).log_e(dataclasses.replace(alone, shape=shape))
         return jnp.where(arms != i, log_e, -jnp.inf)
 
@@ -283,5 +283,5 @@ def _alone(seen: "Snapshot") -> "Snapshot":
 
 __all__ = [
     "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
-    "refuted", "refuted_pair", "refuted_pairs", "refuted_shape",
+    "refuted", "refuted_pair", "refuted_pairs", "refuted_shape", "row_of",
 ]  # fmt: skip

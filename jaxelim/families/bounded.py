@@ -22,7 +22,7 @@ from jaxelim.evidence import betting
 from jaxelim.evidence.betting import BettingEvidence, Wins
 from jaxelim.evidence.discrete import DiscreteEvidence
 from jaxelim.families.mean_mixtures import both_sides
-from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.basic import refuse_linear
 
@@ -347,20 +347,6 @@ class Bounded(Family):
         a, b = (tree.unflatten([side[end] for side in sides]) for end in (0, 1))
         value = betting.log_e_of_pairs(a, b, shape.slack / self.width)
         return jnp.where(shape.exists, value, -jnp.inf)
-
-    def refuted_pairs(
-        self, seen: Snapshot, arms: ArmBlock, beta: Array
-    ) -> list[tuple[Array, Array]]:
-        evidence, out = seen.evidence, []
-        assert isinstance(evidence, BettingEvidence)
-        each = index_like(seen.means)
-        for r in range(arms.m):
-            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            exists = jnp.broadcast_to(each != i, seen.means.shape)
-            count, slack = seen.means.shape[0] - 1, seen.shape.slack
-            row = SlackRows(i, exists, count, slack) if slack else Rows(i, exists, count)
-            out.append((arms.first + r, evidence.about(row).values() > beta))
-        return out
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means against which no bet has won more than beta."""

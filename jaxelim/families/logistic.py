@@ -16,7 +16,7 @@ from jaxelim.contracts.views import Snapshot, Statistics
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.designs import LinearContext
 from jaxelim.evidence.logistic import LogisticEvidence, fitted, sides
-from jaxelim.lanes import ArmBlock, LaneOps, index_like
+from jaxelim.lanes import LaneOps, index_like
 
 if TYPE_CHECKING:
     from jaxelim.instances.instance import Instance
@@ -159,17 +159,3 @@ class Logistic(Family):
     ) -> LogisticEvidence:  # fmt: skip
         assert features is not None  # linear arms have them
         return LogisticEvidence.at_truth(features, theta, directions, offsets)
-
-    def refuted_pairs(
-        self, seen: Snapshot, arms: ArmBlock, beta: Array
-    ) -> list[tuple[Array, Array]]:
-        evidence, out = seen.evidence, []
-        kind = Items if isinstance(seen.shape, Items) else Rows
-        candidates = seen.shape.exists if kind is Items else seen.means
-        places = index_like(candidates)
-        for r in range(arms.m):
-            i = jnp.broadcast_to(arms.first + r, seen.means.shape[1:])
-            exists = jnp.broadcast_to(places != i, candidates.shape)
-            shape = kind(i, exists, candidates.shape[0] - 1)
-            out.append((arms.first + r, evidence.about(shape).refuted(beta)))
-        return out

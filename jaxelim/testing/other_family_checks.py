@@ -17,7 +17,7 @@ from jaxelim.testing import family_checks
 from jaxelim.testing.report import require
 from jaxelim.testing.whole_runs import check_whole_runs
 
-METHODS = ("nature", "draw", "start", "update", "evidence", "refuted_pairs", "interval")
+METHODS = ("nature", "draw", "start", "update", "evidence", "interval")
 """What such a family has to define, beside `low` and `high`."""
 
 
