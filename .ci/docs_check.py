@@ -1,9 +1,10 @@
 """Look at the built site as a reader does: `docs_check.py SITE SCREENSHOTS`.
 
 Every page's links, anchors and images must exist, and nothing may load from another host.
-Then headless Chromium opens every page from a server on loopback. An error in the console,
-a request to another host or a page wider than the screen ends the check with a message.
-Pages of each kind are saved as pictures: narrow and wide, light and dark.
+No formula may stand in code type or in plain text. Then headless Chromium opens every page
+from a server on loopback. An error in the console, a request to another host, a page wider
+than the screen or a clipped table ends the check with a message. Pages of each kind are saved
+as pictures: narrow and wide, light and dark.
 
 It needs Debian's packages chromium and chromium-driver.
 """
@@ -12,6 +13,7 @@ import functools
 import html.parser
 import http.server
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -32,8 +34,11 @@ SIZES = {"wide": (1440, 1000), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 KINDS = {
     "index": "index.html",
+    "gallery": "gallery.html",
+    "tutorials": "tutorials/index.html",
     "tutorial": "tutorials/[0-9]*.html",
     "how-to": "how-to/add-a-rule.html",
+    "did-it-work": "how-to/did-it-work.html",
     "definitions": "reference/definitions.html",
     "rules": "reference/rules.html",
     "api": "reference/api/simulate.html",
@@ -46,11 +51,44 @@ KINDS = {
 """A page of each kind; a pattern stands for its first file, if there is one."""
 
 
+FORMULA = re.compile(
+    r"\|\|\w|\w\|\|"  # a norm
+    r"|(?<![-\w])[A-Za-z]\w?\^-?[\w({]"  # a power
+    r"|\b(?:theta|mu|i|p|beta)_hat\b|\b(?:sum|prod|max|min|argmax|argmin)_[a-z]\b"
+    r"|\b(?:phi|mu|lambda|sigma|tau|N|H|w|m)_[a-zA-Z]\b(?![.(\[])"
+    r"|\b(?:phi|theta|lambda|mu)\w* \. \w|\b[HTw]\*(?!\w)"
+)
+"""What only a formula has: in code type, or in plain text, it is one that was not typeset."""
+
+VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr")
+NOT_PROSE = (
+    r"math\b|h\d\b|script\b|dt sig|div .*(highlight-(ipython|python|pycon|sh|console|json|toml)"
+    r"|cell_output|toctree)|svg\b|a .*headerlink|nav\b"
+)
+"""Elements with names of programs, printed output, and headings."""
+
+CLIPPED = """
+const wide = arguments[0];
+return [...document.querySelectorAll("article table")].flatMap(table => {
+  const box = table.parentElement, over = Math.round(table.scrollWidth - box.clientWidth);
+  const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
+  const cells = [...table.querySelectorAll("th, td")].filter(cell =>
+    cell.scrollWidth > cell.clientWidth + 1);
+  const words = table.textContent.trim().replace(/\s+/g, " ").slice(0, 40);
+  if (over > 1 && (wide || !scrolls)) return [`a table ${over} pixels too wide: ${words}`];
+  return cells.length ? [`a clipped cell: ${cells[0].textContent.trim().slice(0, 40)}`] : [];
+});
+"""
+"""Tables wider than their box. On a small screen one may scroll in it, on a wide one it fits."""
+
+
 class Page(html.parser.HTMLParser):
-    """The anchors of a page, where it leads, and what it loads."""
+    """The anchors of a page, where it leads, what it loads, and formulas that are not typeset."""
 
     def __init__(self, text: str):
         super().__init__()
+        self.inside: list[str] = []  # open elements whose text is looked at, or is not
+        self.formulas: list[str] = []
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.loaded: list[str] = []
@@ -65,6 +103,21 @@ class Page(html.parser.HTMLParser):
             self.loaded.append(known["src"])
         if tag == "link" and known.get("rel") not in ("canonical", "next", "prev"):
             self.loaded.append(known.get("href", ""))
+        classes = known.get("class", "")
+        if self.inside or tag == "article":
+            if tag not in VOID:
+                self.inside.append(f"{tag} {classes}")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop().split()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        apart = any(re.match(NOT_PROSE, one) for one in self.inside)
+        name = re.fullmatch(r"\s*[\w.]+( \(.*)?\s*", data)  # as in code and in the index
+        found = FORMULA.search(data) if self.inside and not apart and not name else None
+        if found:
+            self.formulas.append(" ".join(data[max(0, found.start() - 20) :][:50].split()))
 
 
 def broken(site: Path) -> Iterator[str]:
@@ -86,6 +139,9 @@ def broken(site: Path) -> Iterator[str]:
                 yield f"{name}: no {address}"
             elif anchor and there in pages and unquote(anchor) not in pages[there].anchors:
                 yield f"{name}: no anchor {address}"
+    for file, page in pages.items():
+        for found in page.formulas:
+            yield f"{file.relative_to(site)}: a formula that is not typeset: {found}"
     print(f"{len(pages)} pages, {count} links and sources inside the site")
 
 
@@ -129,6 +185,8 @@ def look(driver: webdriver.Chrome, address: str, size: str, scheme: str) -> Iter
     shown = driver.execute_script("return document.documentElement.scrollWidth")
     if shown > width:
         yield f"{page}: {shown} pixels wide on a screen of {width}"
+    for found in driver.execute_script(CLIPPED, size == "wide"):
+        yield f"{page}: {found}"
 
 
 def looked_at(site: Path, pictures: Path) -> Iterator[str]:

@@ -30,7 +30,7 @@ extensions = [
     "sphinx_copybutton",
     "docstrings",
     "generated",
-    "mathml",
+    "formulas",
 ]
 exclude_patterns = ["extensions", "figures", "**.ipynb_checkpoints"]
 nitpicky = True  # a name that leads nowhere is an error

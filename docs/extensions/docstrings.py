@@ -10,6 +10,7 @@ import inspect
 import re
 import textwrap
 
+import plain
 import public
 from numpy.typing import ArrayLike
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -64,8 +65,10 @@ def one_paragraph(lines: list[str], section: str) -> list[str]:
     if lines[0].lstrip().startswith(">>>"):
         return lines
     if not section and is_formula(lines):
-        body = textwrap.indent(textwrap.dedent("\n".join(lines)), "   ")
-        return [".. code-block:: text", "", *body.split("\n")]
+        body = textwrap.dedent("\n".join(lines))
+        if plain.block(body):
+            return [".. code-block:: text", "", *textwrap.indent(body, "   ").split("\n")]
+        return [f"| {line}" for line in marked(body).split("\n")]  # with words between
     text = "\n".join(lines)
     if section == "Args":  # names over two lines
         text = re.sub(r"^( +[\w, ]+,)\n +(?=[\w, ]+:)", r"\1 ", text, flags=re.M)

@@ -102,12 +102,12 @@ def commands(text: str) -> list[str]:
 def command_line() -> str:
     """A section for each command."""
     top = help_of()
-    made = [fenced(top, "text")]
+    made = [fenced(top, "console")]
     for name in commands(top):
         text = help_of(name)
-        made += [f"## jaxelim {name}", fenced(text, "text")]
+        made += [f"## jaxelim {name}", fenced(text, "console")]
         for inner in commands(text) if name == "live" else []:
-            made += [f"### jaxelim {name} {inner}", fenced(help_of(name, inner), "text")]
+            made += [f"### jaxelim {name} {inner}", fenced(help_of(name, inner), "console")]
     return "\n\n".join(made)
 
 
@@ -144,6 +144,9 @@ def made(words: str) -> str:
     return {"command line": command_line, "errors": tree}[words]()
 
 
+WIDE = ("results/", "reference/rules", "reference/performance-reference", "explanation/history")
+"""Pages that are mostly wide tables."""
+
 OUTSIDE = {
     "CHANGELOG.md": "/reference/changelog.md",
     "CONTRIBUTING.md": "/reference/contributing.md",
@@ -175,7 +178,14 @@ def tidy(app, failed):
                 file.unlink()
 
 
+def widen(app, page, template, context, tree):
+    """Sphinx's event: pages of wide tables have no list of headings beside them."""
+    if page.startswith(WIDE):
+        context["furo_hide_toc"] = True
+
+
 def setup(app):
+    app.connect("html-page-context", widen, priority=900)
     app.connect("builder-inited", complete)
     app.connect("build-finished", tidy)
     app.connect("source-read", read)

@@ -199,7 +199,7 @@ class Gaussian(OneParameter):
         return (x - y) ** 2 / 2
 
     def around(self, a: Array, up: Array, b: Array, down: Array) -> tuple[Array, Array, Array]:
-        """up^2/2, down^2/2 and 1."""
+        """The divergences up^2/2 and down^2/2, and the variance 1."""
         return up**2 / 2, down**2 / 2, jnp.ones_like(up)
 
     def variance(self, y: Array) -> Array:

@@ -102,7 +102,7 @@ def efficiency(samples, pulls, delta, value, allocation) -> tuple[np.ndarray, np
     Returns:
         samples over log(1/(2.4 delta))/H*, [...]: 1 is the bound. And the total
         variation distance between pulls/samples and w*, [...] in [0, 1]: half the sum
-        of |pulls/samples - w*|.
+        of their absolute differences.
 
     Raises:
         ArgumentError: samples below 1, or a shape of pulls that does not fit.

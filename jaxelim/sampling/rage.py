@@ -44,7 +44,7 @@ class RAGE(SamplingRule):
     Stop at one active arm.
 
     Frank-Wolfe computes w from uniform weights, by steps 2/(n + 2), until
-    ||step||/||w|| < accuracy. Entries below 1e-5 are dropped.
+    one is at most `accuracy` times as long as w. Entries below 1e-5 are dropped.
 
     Fiez, Jain, Jamieson & Ratliff 2019. As in the authors' program: V and theta_hat are
     those of all samples so far, not of the phase. rho belongs to the weights from which

@@ -34,7 +34,7 @@ class Mixture(PieceThreshold):
     """Refute a piece p once e_p > P/delta; proven for every rule, at every time.
 
     e_p is the infimum, over the means lambda in p, of
-    sum_j w_j prod_k int prod_s f(x_s | mu)/f(x_s | lambda_k) pi_j(dmu | lambda_k)
+    sum_j w_j prod_k integral prod_s f(x_s | mu)/f(x_s | lambda_k) pi_j(dmu | lambda_k)
     over the rewards x_s of each arm k that p compares. The prior pi_j of strength c_j is
     centred at lambda, and all strengths have the same weight. At the true means the sum is
     a martingale of mean 1, whatever the sampling rule. So e_p of a piece that holds the

@@ -70,6 +70,18 @@ def too_long(lines: Iterable[Line]) -> list[Line]:
     return [one for one in lines if len(re.sub(r"https?://[^\s)]+", "", one[1])) > WIDTH]
 
 
+def accidental(text: str) -> list[Line]:
+    """Lines of a paragraph that begin as an item of a list does."""
+    lines, found = text.split("\n"), []
+    shown = dict(prose(text))
+    for number, line in shown.items():
+        above = lines[number - 2] if number > 1 else ""
+        inside = re.match(r"[A-Za-z(`*\[]", above) and not re.match(r"\s*([-*+]|\d+\.) ", above)
+        if inside and re.match(r"([-+*]|\d+\.) ", line):
+            found.append((number, line))
+    return found
+
+
 def private(lines: Iterable[Line]) -> list[tuple[int, str]]:
     """Private words outside inline code, also in phrases across two lines."""
     lines = list(lines)
@@ -146,6 +158,7 @@ def test_page(page):
     assert not private(prose(text))
     assert not broken_links(ROOT / page, text)
     assert not missing_paths(text)
+    assert not accidental(text)
 
 
 def test_docstrings_and_comments():
@@ -159,13 +172,18 @@ def test_the_checks_find_what_they_look_for():
     assert not too_long(prose(code)) and not private(prose(code)) and len(prose(code)) == 7
     assert too_long(prose(f"{code}{long}\n")) == [(8, long)]
     assert not too_long([(1, f"[a page](https://example.org/{long.replace(' ', '/')})")])
+    assert accidental(
+        "The variance is mu (1\n- mu). So\n\n- an item\n  of two lines\n- one more"
+    ) == [(2, "- mu). So")]
     assert private([(1, "Made anew, `anew`; handed"), (2, "in. Newest.")]) == [
         (1, "anew"), (1, "handed\nin")
     ]  # fmt: skip
     source = '"""One."""\nanew = "lest"  # aloud\ndef f():\n    """Two.\n\n    Whence.\n    """\n'
     assert private(spoken(source)) == [(2, "aloud"), (6, "Whence")]
     page = ROOT / "docs" / "explanation" / "page.md"
-    good = "[a](../../README.md) [b](history.md#tried-and-left-out-for-no-gain) [c](https://x.org/y)"
+    good = (
+        "[a](../../README.md) [b](history.md#tried-and-left-out-for-no-gain) [c](https://x.org/y)"
+    )
     assert not broken_links(page, good)
     bad = "[a](no.md)\n[b](history.md#no)"
     assert broken_links(page, bad) == [(1, "no.md"), (2, "history.md#no")]

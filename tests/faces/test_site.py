@@ -20,6 +20,73 @@ def public(monkeypatch):
     sys.modules.pop("public")
 
 
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
+    import plain
+
+    yield plain
+    sys.modules.pop("plain")
+
+
+@pytest.fixture
+def spotted(plain):
+    import spotted
+
+    yield spotted
+    sys.modules.pop("spotted")
+
+
+@pytest.mark.parametrize(
+    "text, latex",
+    [
+        ("phi_k . theta", r"\phi_{k} \cdot \theta"),
+        ("||y||^2_{V^-1}", r"\lVert y \rVert_{V^{-1}}^{2}"),
+        ("V = ridge I + sum_k N_k phi_k phi_k'",
+         r"V = \mathrm{ridge} I + \sum_{k} N_{k} \phi_{k} \phi_{k}^{\top}"),
+        ("T* = 1/H*", r"T^{\star} = 1 / H^{\star}"),
+        ("{lambda : y . lambda <= c}", r"\{\lambda : y \cdot \lambda \le c\}"),
+        ("theta_hat", r"\hat{\theta}"),
+        ("3e-8 x^-beta", r"3 \times 10^{-8} x^{-\beta}"),
+        ("tau_full <= tau_LLR", r"\tau_{\mathrm{full}} \le \tau_{\mathrm{LLR}}"),
+        ("dH_p/dw_k", r"\mathrm{d}H_{p} / \mathrm{d}w_{k}"),
+        ("K x d", r"K \times d"),
+    ],
+)  # fmt: skip
+def test_a_formula_in_plain_text_is_latex(plain, text, latex):
+    assert plain.latex(text) == latex
+
+
+@pytest.mark.parametrize(
+    "line, formulas",
+    [
+        ("Arm k has the mean phi_k . theta.", ["k", "phi_k . theta"]),
+        ("At delta = 0.01 the K arms take 4.9 s, a third of 3 GB.", ["delta = 0.01", "K"]),
+        ("An A/B test of arm's rewards, 95% in [0, 1): a p-value.", ["p"]),
+        ("The least N_i d(m_i, x + epsilon) over x, if m_i > m_k.",
+         ["N_i d(m_i, x + epsilon)", "m_i > m_k"]),
+        ("A lambda is no threshold; max_samples and noise_x stay, s.e. too.", []),
+        ("C-tracking pulls argmin N_k - W_k (Ville 1939), e.g. from L2.", ["argmin N_k - W_k"]),
+        ("Commit 39fc4a9, file a.nc, float64, 2 x as long.", []),
+    ],
+)  # fmt: skip
+def test_formulas_are_found_in_prose(spotted, line, formulas):
+    assert [line[first:last] for first, last in spotted.spans(line)] == formulas
+
+
+def test_a_block_is_a_formula_or_stays(plain, spotted):
+    made = plain.block("u = (a + b)/(c + d)\nv = log(1/2\n       + 3)")
+    first, second = made.split(r" \\ ")
+    assert first.endswith(r"u &= \frac{a + b}{c + d}") and r"\log\left( 1/2 + 3 \right)" in (
+        second.replace(" / ", "/")
+    )
+    assert plain.block("make test  # the gate") is None
+    assert plain.block("def f(x):\n    return x + 1") is None
+    assert "".join(spotted.parts("a_1 + a_2 + a_3 = log(b + c) + f(d + e)")).replace(" ", "") == (
+        "a_1+a_2+a_3=log(b+c)+f(d+e)"
+    )
+
+
 def test_the_reference_has_every_public_name(public):
     assert not public.missing()
     for kind in public.KINDS:
