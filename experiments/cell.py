@@ -1,15 +1,16 @@
 """A simulation's settings without its runs, which experiments store."""
 
 import dataclasses
-from collections.abc import Hashable
 from typing import Any
+
+import numpy as np
 
 from jaxelim import checks
 from jaxelim.contracts import Problem, SamplingRule, StoppingRule
 from jaxelim.instances.instance import Instance
-from jaxelim.simulation.api import Engine
-from jaxelim.simulation.task import StoredCall
-from jaxelim.store.settings import REVISION, canonical
+from jaxelim.simulation import blocks
+from jaxelim.simulation.call import CheckedCall, Engine
+from jaxelim.simulation.jobs import Job
 from jaxelim.thresholds.basic import Heuristic
 
 
@@ -38,45 +39,14 @@ class Cell:
     precision: str = "float64"
     initial_pulls: int | None = None
 
-    @property
-    def pulls(self) -> int:
-        """The number of initial pulls of each arm."""
-        least = self.instance.family.initial_pulls
-        return least if self.initial_pulls is None else self.initial_pulls
-
-    @property
-    def arguments(self) -> dict:
-        """The arguments of `je.simulate`, but for the runs and the engine."""
+    def job(self, runs: np.ndarray) -> Job:
+        """Runs of the cell as a job of a store; one device computes a block."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in fields.items() if name not in ("name", "precision")}
+        name, precision = fields.pop("name"), fields.pop("precision")
+        layout = Engine(precision=precision, devices=1)
+        call = CheckedCall.checked(**fields, runs=runs, engine=layout)
+        return blocks.job(call, stored=True, name=name)
 
     def settings(self) -> dict:
-        """All that decides the numbers of run r, and the revision of the library's numbers.
-
-        One initial pull is left out, as stored blocks do not have it.
-        """
-        settings = {**self.arguments, "precision": self.precision, "revision": REVISION}
-        del settings["initial_pulls"]
-        if self.pulls != 1:
-            settings["initial_pulls"] = self.pulls
-        return canonical(settings)
-
-    @property
-    def program(self) -> Hashable:
-        """Key of the compiled program: all but numbers, which are its arguments."""
-        shape = self.instance.structure, self.instance.arms.shape, len(self.delta)
-        kinds = (
-            self.instance.family,
-            self.problem.static_part(),
-            self.rule.static_part(),
-            self.stopping,
-            self.elimination,
-            self.threshold,
-        )
-        return (*shape, *kinds, self.ridge, self.record, self.precision, self.pulls)
-
-    @property
-    def task(self) -> StoredCall:
-        """What computes its runs, without the experiments."""
-        layout = Engine(precision=self.precision, devices=1)
-        return StoredCall({**self.arguments, "engine": layout})
+        """All that decides the numbers of run r, canonical."""
+        return self.job(np.arange(1)).settings

@@ -6,60 +6,45 @@ block is stored (`jaxelim.store`) and never computed again. `Options` is what th
 lines of all experiments share; `script` is their main function.
 """
 
-import contextlib
 import dataclasses
-import importlib.util
-import itertools
 import os
 import shlex
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import jax
 import numpy as np
 import tyro
-import xarray as xr
 
 import jaxelim as je
 from experiments import paper
-from experiments.board import Board
 from experiments.cell import Cell
-from jaxelim import checks, cli, cluster, program_cache
-from jaxelim.cluster import WorkBlock, compute_all, workers_of
-from jaxelim.cluster.clients import cores
-from jaxelim.cluster.remote import Task
+from jaxelim import checks, cli, program_cache
+from jaxelim.cluster.clients import chosen
 from jaxelim.errors import ArgumentError, ClusterError, JaxelimError
 from jaxelim.files import make_folder, writable_file
 from jaxelim.interrupts import Signals
-from jaxelim.store import Block as StoredBlock
-from jaxelim.store import Held, Store, ranges
+from jaxelim.simulation.jobs import Blocks, Job
+from jaxelim.store import Held, Store
+
+EVERY = 60.0
+"""Seconds between two lines of progress, where there is no bar."""
 
 
-class Job(Protocol):
-    """The interface of a cell that the runner uses."""
+class Cuttable(Protocol):
+    """A cell: what the runner asks of it."""
 
     @property
     def name(self) -> str:
         """Readable name; one name has one set of settings."""
         ...
 
-    def settings(self) -> dict:
-        """Everything that decides the numbers of run r, in canonical form."""
-        ...
-
-    @property
-    def program(self) -> Hashable:
-        """Key of the compiled program: jobs with equal keys share it."""
-        ...
-
-    @property
-    def task(self) -> Task:
-        """What computes its runs: arrays with a dimension `run`, and measurements."""
+    def job(self, runs: np.ndarray) -> Job:
+        """Some of its runs, as a job of a store."""
         ...
 
 
@@ -122,47 +107,13 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(first), int(second)
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """One block of one cell: runs first .. last."""
-
-    job: Job
-    first: int
-    last: int
-
-    @property
-    def runs(self) -> np.ndarray:
-        """Run indexes [run]."""
-        return np.arange(self.first, self.last + 1)
+def shard_of(options: Options) -> np.ndarray:
+    """The runs of a shard, of every cell; each shard has equally many, but for one."""
+    number, shards = parse_shard(options.shard)
+    return np.array_split(np.arange(options.runs), shards)[number - 1]
 
 
-def partition(
-    jobs: Sequence[Job], runs: int, block: int, shard: tuple[int, int] = (1, 1)
-) -> list[Part]:
-    """A shard's blocks of all cells, cut at multiples of `block`.
-
-    A block's shard does not depend on what is finished: machines that share nothing
-    agree on it.
-    """
-    whole = [
-        Part(job, first, min(first + block, runs) - 1)
-        for job in jobs
-        for first in range(0, runs, block)
-    ]
-    return whole[shard[0] - 1 :: shard[1]]
-
-
-def missing(part: Part, held: np.ndarray) -> list[Part]:
-    """The blocks of a part that remain when the runs `held` exist."""
-    runs = np.setdiff1d(part.runs, held)
-    if runs.size == 0:
-        return []
-    stretches = np.split(runs, np.flatnonzero(np.diff(runs) != 1) + 1)
-    return [Part(part.job, int(one[0]), int(one[-1])) for one in stretches]
-
-
-@dataclasses.dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """Counts of a job: computed runs, finished runs found, damaged files recomputed."""
 
     computed: int
@@ -170,7 +121,7 @@ class Done:
     damaged: int
 
 
-def run_cells(jobs: Sequence[Job], options: Options) -> Done:
+def run_cells(jobs: Sequence[Cuttable], options: Options) -> Done:
     """Compute a shard's missing blocks, one a worker at a time; store each at once.
 
     Raises:
@@ -179,113 +130,37 @@ def run_cells(jobs: Sequence[Job], options: Options) -> Done:
         WorkersLost, SchedulerLost, WorkerMismatch: likewise.
         KeyboardInterrupt: likewise.
     """
-    store, shard = Store(options.output), parse_shard(options.shard)
-    settings = {job.name: job.settings() for job in jobs}
-    if len(settings) < len(jobs):
-        raise ArgumentError("jobs", [job.name for job in jobs], "cells with a name each")
-    store.prepare()
-    for name, one in settings.items():
-        store.check_name(name, one)
-    for path in store.sweep():
-        print(f"removed {path}, left by a job that was killed", file=sys.stderr)
-    held: dict[str, np.ndarray] = {}
-    damaged = 0
-    for name, one in settings.items():
-        found = store.held(one)
-        for error in found.damaged:
-            print(f"damaged, set aside and computed again: {error}", file=sys.stderr)
-        store.put_aside(found.damaged)
-        damaged += len(found.damaged)
-        held[name] = found.runs
-    parts = partition(jobs, options.runs, options.block, shard)
-    todo = [rest for part in parts for rest in missing(part, held[part.job.name])]
-    total = sum(part.runs.size for part in parts)
-    left = sum(part.runs.size for part in todo)
-    with _executor(options, len(todo)) as executor:
-        workers = 1 if executor is None else workers_of(executor)
-        kept = _Kept(store, settings, todo, Board(total, total - left, len(todo), workers))
-        blocks = [
-            WorkBlock(
-                part.job.task,
-                part.runs,
-                f"{part.job.name} runs {ranges(part.runs)}",
-                part.job.program,
-            )
-            for part in todo
-        ]
-        try:
-            compute_all(executor, blocks, kept)
-        finally:
-            kept.board.close()
-    return Done(left, total - left, damaged)
-
-
-class _Kept:
-    """Stores each block once it is finished, and shows the progress of all."""
-
-    def __init__(self, store: Store, settings: dict, parts: Sequence[Part], board: Board):
-        self.board = board
-        self._store, self._settings, self._parts = store, settings, parts
-        self._rows: dict[int, int] = {}  # number of a block: its row on the board
-        self._began: dict[int, float] = {}
-
-    def began(self, number: int) -> None:
-        if number not in self._rows:
-            used = set(self._rows.values())
-            self._rows[number] = next(row for row in itertools.count() if row not in used)
-        self._began[number] = time.perf_counter()
-        self.board.begin(self._rows[number], self._parts[number])
-
-    def moved(self, number: int, runs: int, samples: int, seconds: float) -> None:
-        self.board.update(self._rows[number], runs, samples, seconds)
-
-    def finished(self, number: int, content: tuple[xr.Dataset, dict]) -> None:
-        part, (data, work) = self._parts[number], content
-        self._store.write(StoredBlock(part.job.name, self._settings[part.job.name], data, work))
-        seconds = time.perf_counter() - self._began.pop(number)
-        self.board.end(self._rows.pop(number), part, work, seconds)
-
-
-@contextlib.contextmanager
-def _executor(options: Options, blocks: int) -> Iterator[Any]:
-    """The workers that the options ask for; None for this process."""
+    runs = shard_of(options)
+    blocks = Blocks([one.job(runs) for one in jobs], options.output, options.block)
     given = options.scheduler_file if options.scheduler is None else options.scheduler
-    if blocks and given is not None:
-        with cluster.connect(given) as client:
-            yield client
-        return
-    workers = _workers(options, blocks)
-    if workers == 0:
-        yield None
-        return
-    with cluster.local(workers, dashboard=options.dashboard) as client:
-        yield client
+    with chosen(len(blocks.parts), options.workers, given, options.dashboard) as executor:
+        blocks.compute(executor, True if sys.stderr.isatty() else Lines())
+    return Done(blocks.computed, blocks.found, blocks.damaged)
 
 
-def _workers(options: Options, blocks: int) -> int:
-    """How many processes to start here; none where one alone would work.
+class Lines:
+    """Progress as a line a minute, where there is no terminal."""
 
-    On a GPU this process computes: one process has the device.
-    """
-    if options.workers is not None:
-        return min(options.workers, blocks)
-    workers = min(cores(), blocks)
-    if workers < 2 or jax.default_backend() != "cpu":
-        return 0
-    if importlib.util.find_spec("distributed") is None:
-        print("one process: more need `pip install '.[cluster]'`", file=sys.stderr)
-        return 0
-    return workers
+    def __init__(self) -> None:
+        self._said = time.perf_counter()
+
+    def __call__(self, done: int, total: int, samples: int, seconds: float) -> None:
+        """Print how far the work is, if the last line is old."""
+        if time.perf_counter() < self._said + EVERY:
+            return
+        self._said = time.perf_counter()
+        rate = f"{samples / seconds / 1e6:.2f} M samples/s"
+        print(f"{done} of {total} runs, {rate}", file=sys.stderr, flush=True)
 
 
-def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
+def load(jobs: Sequence[Cuttable], options: Options) -> dict[str, Held] | None:
     """The runs 0 .. runs - 1 of every cell, by name; damaged files count as missing.
 
     None, with a message, if runs are missing: other shards have them.
     """
     store, loaded, lacking = Store(options.output), {}, 0
     for job in jobs:
-        held = store.held(job.settings())
+        held = store.held(job.job(np.arange(options.runs)).settings)
         kept = np.flatnonzero(held.runs < options.runs)
         lacking += options.runs - kept.size
         data = None if held.data is None else held.data.isel(run=kept)
@@ -301,7 +176,7 @@ def load(jobs: Sequence[Job], options: Options) -> dict[str, Held] | None:
 
 
 def run_and_load(
-    jobs: Sequence[Job], options: Options, files: Sequence[Path] = ()
+    jobs: Sequence[Cuttable], options: Options, files: Sequence[Path] = ()
 ) -> dict[str, Held] | None:
     """Check that `files` can be written, then `run_cells` and `load`.
 
@@ -381,4 +256,4 @@ def _how_to_go_on(given: Sequence[str]) -> str:
     return f"Every finished block is kept; to go on from there, say again:\n  {command}"
 
 
-__all__ = ["Board", "Cell", "Options", "Part", "load", "run_and_load", "run_cells", "script"]
+__all__ = ["Cell", "Options", "load", "run_and_load", "run_cells", "script"]

@@ -104,6 +104,8 @@ from jaxelim.stopping.elimination import SelectiveElimination as SelectiveElimin
 from jaxelim.stopping.llr import LLR as LLR
 from jaxelim.stopping.llr import Native as Native
 from jaxelim.stopping.resets import Resets as Resets
+from jaxelim.studies import Study as Study
+from jaxelim.studies import study as study
 from jaxelim.thresholds import GK16 as GK16
 from jaxelim.thresholds import Heuristic as Heuristic
 from jaxelim.thresholds import KaufmannKalyanakrishnan as KaufmannKalyanakrishnan
@@ -119,28 +121,36 @@ if TYPE_CHECKING:
     from jaxelim import store as store
     from jaxelim import testing as testing
     from jaxelim.simulation.results.loading import load_result as load_result
+    from jaxelim.studies.files import load_store as load_store
+    from jaxelim.studies.files import load_study as load_study
 
 for _name, _value in list(globals().items()):  # the star import names the rules' modules too
     if getattr(_value, "__name__", "") == f"jaxelim.sampling.{_name}":
         del globals()[_name]
 
 _MODULES = ("cluster", "figures", "instances", "store", "testing")
+_LATE = {"load_result": "jaxelim.simulation.results.loading",
+         "load_store": "jaxelim.studies.files", "load_study": "jaxelim.studies.files"}  # fmt: skip
 
 
 def _public() -> list[str]:
     """What is imported from jaxelim above, but its modules, and what is imported on first use."""
     names = [name for name, value in globals().items()
              if not name.startswith("_") and not isinstance(value, ModuleType)]  # fmt: skip
-    return sorted({*names, *_MODULES, "load_result"} - {"Any", "ModuleType", "TYPE_CHECKING"})
+    return sorted({*names, *_MODULES, *_LATE} - {"Any", "ModuleType", "TYPE_CHECKING"})
 
 
 globals()["__all__"] = _public()  # where no type checker reads it, which reads `X as X`
+
+
+def __dir__() -> list[str]:
+    return ["__doc__", "__name__", "__version__", *_public()]
 
 
 def __getattr__(name: str) -> Any:
     """Import these on first use, as matplotlib, xarray and scipy.stats are slow to import."""
     if name in ("figures", "store", "testing"):
         return importlib.import_module(f"jaxelim.{name}")
-    if name == "load_result":
-        return importlib.import_module("jaxelim.simulation.results.loading").load_result
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
     raise AttributeError(f"module 'jaxelim' has no attribute {name!r}")

@@ -3,10 +3,10 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jaxelim import families, problems, sampling, stopping, thresholds
+from jaxelim import families, instances, problems, sampling, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.instances.arms import Arms
@@ -53,8 +53,10 @@ def find_rule(name: str) -> type[SamplingRule]:
     return known[_known("rule", name, [*known, *others, *presets()])]
 
 
-def rule_with(name: str, settings: Iterable[str]) -> SamplingRule:
-    """The rule or preset of a name with its settings NAME=VALUE, values in JSON or plain words.
+def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> SamplingRule:
+    """The rule or preset of a name with its settings.
+
+    Settings are NAME=VALUE, values in JSON or plain words, or a mapping of both.
 
     Raises:
         UnknownNameError: no rule, or no setting of the rule, has this name.
@@ -78,8 +80,10 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
     return families.named(_known("family", name, families.known()), _values(settings))
 
 
-def _values(settings: Iterable[str]) -> dict[str, Any]:
+def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Settings NAME=VALUE as a dictionary."""
+    if isinstance(settings, Mapping):
+        return dict(settings)
     given: dict[str, Any] = {}
     for one in settings:
         key, equals, text = one.partition("=")
@@ -98,6 +102,25 @@ def stopping_rules() -> dict[str, Any]:
     """Stopping rules by command-line name."""
     kinds = (stopping.LLR, stopping.SelectiveElimination, stopping.FullElimination, stopping.Native)
     return {kind.name: kind for kind in kinds}
+
+
+def find_stopping(name: str) -> Any:
+    """The stopping rule of a name.
+
+    Raises:
+        UnknownNameError: no stopping rule has this name.
+    """
+    return find("stopping", name, stopping_rules())()
+
+
+def find_elimination(name: str) -> Any:
+    """The elimination at sampling of a name; None for "none".
+
+    Raises:
+        UnknownNameError: no elimination has this name.
+    """
+    known = {name: kind for name, kind in stopping_rules().items() if kind.eliminates}
+    return find("elimination", name, {"none": lambda: None, **known})()
 
 
 THRESHOLDS = {
@@ -185,6 +208,32 @@ def find_problem(
         "thresholding": lambda: problems.Thresholding(level),
     }
     return known[_known("problem", name, known)]()
+
+
+def problem_on(
+    instance: Any,
+    name: str,
+    m: int | None = None,
+    level: float = 0.0,
+    epsilon: float = 0.0,
+) -> Any:
+    """The problem of a name on an instance: the items of its file, and its usual m.
+
+    Args:
+        instance: a shipped instance's name or a file's path; what else has neither.
+        name, m, level, epsilon: as of `find_problem`.
+
+    Raises:
+        ArgumentError: m is missing and the instance has no usual one.
+        UnknownNameError, InstanceFileError: as `find_problem` and `load_items`.
+    """
+    if m is None and name == "top-m":
+        m = instances.describe(instance).m if instance in instances.names() else None
+        if m is None:
+            allowed = "an integer from 1 to K - 1: this instance has no usual one"
+            raise ArgumentError("m", None, allowed)
+    items = instances.load_items(instance) if name == "best-item" else None
+    return find_problem(name, m, level, epsilon, items)
 
 
 def _known(argument: str, name: str, known: Iterable[str]) -> str:

@@ -2,9 +2,13 @@
 
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+WIDEST = 100
+"""Most columns of a line of text."""
+_SHORTEST = 8  # most characters that a name keeps in any case
 ROWS = 20
 """Most rows of a table in a notebook."""
 
@@ -45,3 +49,41 @@ def as_html(title: str, rows: Sequence[Mapping[str, Any]] = (), notes: Iterable[
         parts.append(f"<p>and {len(rows) - ROWS} more rows</p>")
     parts += [f"<p>{text(note)}</p>" for note in notes]
     return "".join(parts) + "</div>"
+
+
+def shortened(
+    rows: Sequence[dict[str, str]], names: Iterable[str], width: int
+) -> list[dict[str, str]]:
+    """Rows whose texts under `names` lose their middle, as far as aligned lines are too wide."""
+    rows = [dict(row) for row in rows]
+    present = [name for name in names if rows and name in rows[0]]
+    cells = [(row, name) for row in rows for name in present]
+    longest = max((len(row[name]) for row, name in cells), default=0)
+    while longest > _SHORTEST and len(aligned(rows)[0]) > width:
+        longest -= 1
+        for row, name in cells:
+            if len(row[name]) > longest:
+                half = (longest - 1) // 2
+                row[name] = f"{row[name][: longest - 1 - half]}…{row[name][-half:]}"
+    return rows
+
+
+def stacked(rows: Any, keys: int, width: int = WIDEST) -> list[str]:
+    """Aligned lines of at most `width`; the first `keys` columns begin each table."""
+    rows = [{k: shown(v) for k, v in row.items()} for row in rows]
+    heads = list(rows[0])[:keys]
+    tables: list[list[str]] = [[]]
+    for name in list(rows[0])[keys:]:
+        tried = [*heads, *tables[-1], name]
+        if tables[-1] and len(aligned([{k: row[k] for k in tried} for row in rows])[0]) > width:
+            tables.append([])
+        tables[-1].append(name)
+    lines: list[str] = []
+    for table in tables:
+        lines += aligned([{k: row[k] for k in [*heads, *table]} for row in rows])
+    return lines
+
+
+def wrapped(notes: Iterable[str]) -> list[str]:
+    """Lines of notes, at most `WIDEST` wide."""
+    return [line for note in notes for line in textwrap.wrap(note, WIDEST)]

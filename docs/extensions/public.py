@@ -33,7 +33,8 @@ RULES = [
 KINDS: dict[str, list[Kind]] = {
     "simulate": [
         Kind(
-            "", "simulate trace compare load_result Engine Result Comparison Trace",
+            "", "simulate study trace compare load_result load_study load_store Engine Result Study "
+            "Comparison Trace",
             "simulation.results.summary.Summary simulation.results.p_values.PValues "
             "simulation.results.two_samples.Estimated",
         ),
@@ -66,7 +67,7 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "figures": [
         Kind("figures", "tau_figure survival_figure delta_figure ratio_figure comparison_figure "
-             "active_arms_figure every_figure"),
+             "active_arms_figure study_figure every_figure"),
         Kind("figures", "allocation_figure design_figure pulls_figure"),
         Kind("figures", "active_arms active_counts save write figure_file MARKERS STYLES"),
     ],

@@ -1,4 +1,4 @@
-"""The command line: `jaxelim run`, `show`, `plot`, `complexity`, `rules`, `instances`,
+"""The command line: `jaxelim run`, `study`, `show`, `plot`, `complexity`, `rules`, `instances`,
 `results`, `merge`, `live`.
 
 `jaxelim --version` prints the version.
@@ -19,6 +19,7 @@ from jaxelim import __version__, program_cache, scope
 from jaxelim.cli.instances import Hardness, Instances, Rules
 from jaxelim.cli.live_runs import Live
 from jaxelim.cli.results import Merge, Plot, Results, Run, Show
+from jaxelim.cli.studies import StudyOf
 from jaxelim.errors import JaxelimError, SetupError
 
 
@@ -58,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
     commands = {
         "run": Run,
+        "study": StudyOf,
         "plot": Plot,
         "show": Show,
         "complexity": Hardness,

@@ -57,14 +57,8 @@ class Asked(Compiles):
         Raises:
             ArgumentError: m is missing and the instance has no usual one.
         """
-        m, name = self.m, self.instance
-        if m is None and self.problem == "top-m":
-            m = instances.describe(name).m if name in instances.names() else None
-            if m is None:
-                allowed = "an integer from 1 to K - 1: this instance has no usual one"
-                raise ArgumentError("m", None, allowed)
-        items = instances.load_items(name) if self.problem == "best-item" else None
-        return catalogue.find_problem(self.problem, m, self.level, self.epsilon, items)
+        asked = self.problem, self.m, self.level, self.epsilon
+        return catalogue.problem_on(self.instance, *asked)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -160,8 +160,6 @@ def _act(action: New | Ask | Tell | Show | Stop) -> None:
 def _new(config: New) -> None:
     family = catalogue.find_family(config.family, config.family_setting)
     arms = _arms(config, family)
-    known = catalogue.stopping_rules()
-    at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
     items = None
     if config.problem == "best-item" and config.features is not None:
         items = instances.load_items(config.features)
@@ -174,8 +172,8 @@ def _new(config: New) -> None:
     writable_file("file", config.file)
     run = LiveRun(
         named, problem, rule, family=family, delta=config.delta,
-        stopping=catalogue.find("stopping", config.stopping, known)(),
-        elimination=catalogue.find("elimination", config.elimination, at_sampling)(),
+        stopping=catalogue.find_stopping(config.stopping),
+        elimination=catalogue.find_elimination(config.elimination),
         threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
         seed=config.seed, run=config.run,
     )  # fmt: skip

@@ -59,16 +59,14 @@ class Run(Asked):
         """Simulate, print the summary, and write the result."""
         instance = self.asked_instance()
         problem = self.asked_problem()
-        known = catalogue.stopping_rules()
-        stopping = [catalogue.find("stopping", name, known)() for name in self.stopping]
-        at_sampling = {"none": lambda: None, "selective": known["selective"], "full": known["full"]}
+        stopping = list(map(catalogue.find_stopping, self.stopping))
         if self.output is not None:
             writable_file("output", self.output)
         rule = catalogue.rule_with(self.rule, self.setting)
         threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem, rule)
         result = simulate(
             instance, problem, rule, delta=self.delta, stopping=stopping,
-            elimination=catalogue.find("elimination", self.elimination, at_sampling)(),
+            elimination=catalogue.find_elimination(self.elimination),
             threshold=threshold, runs=self.runs, seed=self.seed, max_samples=self.max_samples,
             ridge=self.ridge, engine=Engine(lanes=self.lanes, precision=self.precision),
             initial_pulls=self.initial_pulls, record=self.record,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import importlib.util
 import logging
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxelim import checks
+from jaxelim.cluster.dispatch import say
 from jaxelim.errors import ArgumentError, SchedulerLost, SetupError, WorkersLost
 
 if TYPE_CHECKING:
@@ -176,3 +178,45 @@ def _wait_for_a_worker(client: Any, address: str, timeout: float) -> None:
             f"no worker joined {address} within {timeout:g} s",
             f"start workers: dask worker {address} --nthreads 1 --preload {PRELOAD}",
         ) from error
+
+
+@contextlib.contextmanager
+def chosen(
+    blocks: int,
+    workers: int | None = None,
+    scheduler: str | os.PathLike[str] | None = None,
+    dashboard: str | None = None,
+) -> Iterator["Client | None"]:
+    """The executor that a command line asks for; None for this process.
+
+    Args:
+        blocks: so many workers at most are started.
+        workers: processes on this machine; 0: none; None: one a core. On a GPU this process
+            computes, as one process has the device.
+        scheduler: address or file of a running cluster, in place of workers here.
+        dashboard: as for `local`.
+    """
+    if blocks and scheduler is not None:
+        with connect(scheduler) as client:
+            yield client
+        return
+    here = min(cores() if workers is None else workers, blocks)
+    if workers is None and here:
+        here = _useful(here)
+    if here == 0:
+        yield None
+        return
+    with local(here, dashboard=dashboard) as client:
+        yield client
+
+
+def _useful(workers: int) -> int:
+    """The number of processes to start without being told; none where one alone would work."""
+    import jax  # it starts here
+
+    if workers < 2 or jax.default_backend() != "cpu":
+        return 0
+    if importlib.util.find_spec("distributed") is None:
+        say("one process: more need `pip install '.[cluster]'`")
+        return 0
+    return workers

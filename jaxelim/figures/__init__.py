@@ -18,6 +18,7 @@ from jaxelim.figures.allocations import (
 from jaxelim.figures.comparisons import comparison_figure
 from jaxelim.figures.deltas import delta_figure
 from jaxelim.figures.of_results import every_figure
+from jaxelim.figures.studies import study_figure
 from jaxelim.figures.style import MARKERS, STYLES, figure_file, save, write
 from jaxelim.figures.times import ratio_figure, survival_figure, tau_figure
 
@@ -36,6 +37,7 @@ __all__ = [
     "pulls_figure",
     "ratio_figure",
     "save",
+    "study_figure",
     "survival_figure",
     "tau_figure",
     "write",

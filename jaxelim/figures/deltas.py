@@ -17,7 +17,7 @@ from jaxelim.figures.entries import (
     stopping_times,
     tau_of_deltas,
 )  # fmt: skip
-from jaxelim.figures.style import GREY, MARKERS, Drawing, styled
+from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
 from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at
@@ -32,6 +32,8 @@ def delta_figure(
     threshold: Callable | None = None,
     level: float = 0.95,
     stopping: int = 0,
+    *,
+    log: bool = False,
 ) -> Figure:
     """Draw mean tau, and mean tau/log(1/delta), against log(1/delta), with the bounds.
 
@@ -49,6 +51,7 @@ def delta_figure(
             results, if all have the same, else log((1 + t)/delta).
         level: the level of the bands, in (0, 1).
         stopping: index of the stopping rule that is drawn.
+        log: whether the axes of samples are logarithmic.
 
     Raises:
         ArgumentError: an entry is none of these, no run of it stopped, or another
@@ -61,25 +64,21 @@ def delta_figure(
         for (name, entry), style in styled("results", results)
     ]
     every = np.concatenate([deltas for _, deltas, _, _ in drawn])
-    time, right = _characteristic(list(results.values()), time)
+    time, right = characteristic(list(results.values()), time)
     threshold = common_threshold(list(results.values())) if threshold is None else threshold
     figure = Drawing(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
     for place, (name, deltas, tau, (colour, dash)) in enumerate(drawn):
-        order = np.argsort(-deltas)
-        x, tau = np.log(1 / deltas[order]), tau[order]
-        mean, sd, n = mean_and_sd(tau)
-        half = sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
-        for axes, unit in zip(panels, (1, x), strict=True):
-            low, high = (mean - half) / unit, (mean + half) / unit
-            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-            axes.plot(x, mean / unit, color=colour, linestyle=dash, linewidth=1.7, markersize=4.5,
-                      marker=MARKERS[place % len(MARKERS)], label=name + left_out(tau))  # fmt: skip
+        draw_means(panels, deltas, tau, level, place, (colour, dash), name + left_out(tau))
     if time is not None:
-        _draw_bounds(panels, every, time, right, threshold)
+        draw_bounds(panels, every, time, right, threshold)
     for axes in panels:
         axes.set_xlabel("log(1/delta), natural logarithm")
-        axes.set_ylim(bottom=0)
+        if log:
+            axes.set_yscale("log")
+            logarithmic(axes.yaxis, *axes.get_ylim())
+        else:
+            axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25, linewidth=0.5)
     panels[0].set_ylabel(
         f"mean tau{_observer(results, stopping)} (samples), {100 * level:.3g}% bands"
@@ -92,6 +91,27 @@ def delta_figure(
     if time is not None:
         panels[1].legend(*_of_label(panels[1], "T*"), **above)
     return figure
+
+
+def draw_means(
+    panels: Any,
+    deltas: np.ndarray,
+    tau: np.ndarray,
+    level: float,
+    place: int,
+    style: tuple[Any, Any],
+    label: str | None = None,
+) -> None:
+    """Draw mean tau, and mean tau/log(1/delta), of stopping times [D, run], with bands."""
+    order, (colour, dash) = np.argsort(-deltas), style
+    x, tau = np.log(1 / deltas[order]), tau[order]
+    mean, sd, n = mean_and_sd(tau)
+    half = sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
+    for axes, unit in zip(panels, (1, x), strict=True):
+        low, high = (mean - half) / unit, (mean + half) / unit
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(x, mean / unit, color=colour, linestyle=dash, linewidth=1.7, markersize=4.5,
+                  marker=MARKERS[place % len(MARKERS)], label=label)  # fmt: skip
 
 
 def _times(name: str, entry: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
@@ -117,7 +137,7 @@ def _observer(results: Mapping[str, Any], stopping: int) -> str:
     return f" of {names.pop()}" if len(names) == 1 and all(rules) else ""
 
 
-def _characteristic(entries: list, time: float | None) -> tuple[float | None, int]:
+def characteristic(entries: list, time: float | None) -> tuple[float | None, int]:
     """T*, or None, and the number of right answers."""
     if time is not None:
         return checks.real("time", time, low=0, open=True), 1
@@ -145,7 +165,7 @@ def common_threshold(entries: list) -> Callable:
     return kept[0] if callable(kept[0]) and all(x == kept[0] for x in kept) else heuristic
 
 
-def _draw_bounds(
+def draw_bounds(
     panels: Any, deltas: np.ndarray, time: float, right: int, threshold: Callable
 ) -> None:
     x = np.linspace(np.log(1 / deltas.max()), np.log(1 / deltas.min()), _POINTS)

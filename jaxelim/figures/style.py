@@ -23,10 +23,17 @@ STYLES = (
     ("#CC79A7", ":"),
     ("#E69F00", (0, (5, 1))),
     ("#56B4E9", (0, (3, 1, 1, 1))),
+    ("#000000", (0, (1, 1))),
+    ("#882255", (0, (8, 2))),
+    ("#999933", (0, (5, 2, 1, 2))),
+    ("#332288", (0, (2, 2))),
+    ("#8B4513", (0, (3, 1, 1, 1, 1, 1))),
+    ("#44AA99", (0, (7, 1, 1, 1))),
 )
-"""Colours for colour-blind readers (Okabe & Ito), each with its own dashes for grey prints."""
+"""Colours for colour-blind readers (the first six of Okabe & Ito, others of Tol), each with
+its own dashes for grey prints."""
 
-MARKERS = "osD^vP"
+MARKERS = "osD^vPX<>*hp"
 GREY = "0.35"
 
 
@@ -135,7 +142,7 @@ def finished(figure: Figure, note: str | None = None) -> Figure:
 
 
 def styled(name: str, entries: Any) -> Iterator[tuple[tuple[Any, Any], tuple[Any, Any]]]:
-    """Pairs of the (key, value) of a mapping and a (colour, dash); 36 differ."""
+    """Pairs of the (key, value) of a mapping and a (colour, dash); 144 differ."""
     if not isinstance(entries, Mapping) or not entries:
         raise ArgumentError(
             name, entries, "a mapping from names to what is drawn, with at least one entry"

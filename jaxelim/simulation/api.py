@@ -124,9 +124,6 @@ def simulate(
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the
             largest delta, and the threshold is no `LinearThreshold` that covers theta.
     """
-    if progress is not None and not isinstance(progress, bool) and not callable(progress):
-        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
-        raise ArgumentError("progress", progress, allowed)
     with interruptible():
         call = CheckedCall.checked(
             instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
@@ -134,9 +131,9 @@ def simulate(
             max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
             initial_pulls=initial_pulls,
         )  # fmt: skip
-        blocks.check(call, executor, block, store)
+        blocks.check(call, progress, executor, block, store)
         if executor is not None or store is not None:
-            return blocks.simulated(call, progress, executor, block, store)
+            return blocks.simulated([call], lambda x: x[0], progress, executor, block, store)
         with scope.engine():
             return _simulated(call, progress)
 

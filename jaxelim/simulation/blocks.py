@@ -1,17 +1,16 @@
-"""A call that is cut into blocks of runs: on an executor, from a store, or both."""
+"""Calls that are cut into blocks of runs: on an executor, from a store, or both."""
 
 import dataclasses
 import math
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+import platform
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from jaxelim import checks, cluster, scope
-from jaxelim.cluster.dispatch import say
-from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError, ClusterError, Interrupted
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
@@ -20,18 +19,16 @@ from jaxelim.simulation.plan import planned
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import run
 
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from jaxelim.simulation.jobs import Job
+    from jaxelim.store import Held
+
 MOST = 10_000
 """Runs of a block by default, at most."""
 _LAYOUT = "plan_"
 """What entries of a block's work that tell its layout begin with."""
-
-
-class Computed(NamedTuple):
-    """Runs that are over, of one block or of a store."""
-
-    runs: np.ndarray
-    arrays: dict[str, np.ndarray | None]  # of `RECORDED`
-    work: dict  # timings, and the layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,25 +37,31 @@ class Simulation:
 
     call: CheckedCall
 
-    def compute(self, runs: np.ndarray, progress: Any) -> Computed:
-        """The call's runs, a pure function of it."""
+    def compute(self, runs: np.ndarray, progress: Any) -> "tuple[xr.Dataset, dict]":
+        """The call's runs, a pure function of it: arrays of a store, and measurements."""
         assert np.array_equal(runs, self.call.runs)
         interrupts = Interrupts()
         with scope.engine():
             plan = planned(self.call)
             block = ordered(plan, run(plan, progress, interrupts))
-        if interrupts.asked or block is None:  # it was noted while progress was told
-            raise KeyboardInterrupt
+            if interrupts.asked or block is None:  # it was noted while progress was told
+                raise KeyboardInterrupt
+            data = Result.of(dataclasses.replace(block, timings={}, layout={})).to_xarray()
+        data.attrs = {}
         layout = {f"{_LAYOUT}{name}": value for name, value in block.layout.items()}
-        return Computed(runs, block.arrays, block.timings | layout)
+        versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
+        return data, block.timings | layout | versions
 
 
-def check(call: CheckedCall, executor: Any, block: Any, store: Any) -> None:
-    """Refuse arguments of `simulate` that do not go together.
+def check(call: CheckedCall, progress: Any, executor: Any, block: Any, store: Any) -> None:
+    """Refuse arguments of `simulate` that do not go together, and progress that is none.
 
     Raises:
-        ArgumentError: they do not.
+        ArgumentError: they do not, or it is not.
     """
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
+        raise ArgumentError("progress", progress, allowed)
     if block is not None:
         checks.integer("block", block, low=1)
         if executor is None and store is None:
@@ -70,123 +73,156 @@ def check(call: CheckedCall, executor: Any, block: Any, store: Any) -> None:
 
 
 def simulated(
-    call: CheckedCall, progress: Any, executor: Any, block: int | None, store: Any
-) -> Result:
-    """Run a call in blocks, and put its arrays together in the order of its runs.
+    calls: Sequence[CheckedCall],
+    made: Callable[[list[Result | None]], Any],
+    progress: Any,
+    executor: Any,
+    block: int | None,
+    store: Any,
+    labels: Sequence[dict[str, str]] | None = None,
+) -> Any:
+    """Run calls in blocks, and put their arrays together in the order of their runs.
 
     Args:
-        call: the checked call.
+        calls: the checked calls.
+        made: makes what is returned of the results, which are None where no run is over.
+            An interruption has what it makes of the finished blocks.
         progress: as for `simulate`.
         executor: None for this process.
         block: runs of a block; None: chosen by the number of workers.
         store: a folder for finished blocks, or None.
+        labels: of the calls in a study: what their files in the store tell.
 
     Raises:
         as `simulate`.
     """
-    asked, call = call, call.part(np.sort(call.runs))
+    from jaxelim.simulation.jobs import Blocks  # imports xarray
+
+    asked, calls = calls, [call.part(np.sort(call.runs)) for call in calls]
     workers = 1
     if executor is not None:
-        call = dataclasses.replace(call, engine=dataclasses.replace(call.engine, devices=1))
+        calls = [
+            dataclasses.replace(call, engine=dataclasses.replace(call.engine, devices=1))
+            for call in calls
+        ]
         workers = cluster.workers_of(executor)
         if not hasattr(executor, "get_executor"):  # Dask pickles more
-            _check_pickles(call)
-    kept = None if store is None else _Kept(store, call)
-    held = None if kept is None else kept.held()
-    missing = call.runs if held is None else np.setdiff1d(call.runs, held.runs)
-    size = _size(call.runs.size, workers) if block is None else block
-    parts = [call.part(runs) for runs in _stretches(missing, size, kept is not None)]
-    tasks = [cluster.WorkBlock(Simulation(p), p.runs, f"runs {_named(p.runs)}") for p in parts]
-    listener = _Listener(call, parts, progress, kept, call.runs.size - missing.size)
+            for call in calls:
+                _check_pickles(call)
+    jobs = [
+        job(call, store is not None, of_call)
+        for call, of_call in zip(calls, labels or [{}] * len(calls), strict=True)
+    ]
+    total = sum(call.runs.size for call in calls)
+    size = _size(total, workers) if block is None else block
+    blocks = Blocks(jobs, store, size)
+
+    def finished() -> list[Result | None]:
+        return [result_of(call, blocks.held(n)) for n, call in enumerate(asked)]
+
     try:
-        cluster.compute_all(executor, tasks, listener)
+        blocks.compute(executor, progress)
     except KeyboardInterrupt as error:
-        result = _finished(asked, listener, held)
-        kept_runs = 0 if result is None else result.runs.size
-        counted = f"{kept_runs} of {call.runs.size} runs are in finished blocks"
+        results = finished()
+        kept = sum(result.runs.size for result in results if result is not None)
+        counted = f"{kept} of {total} runs are in finished blocks"
+        result = made(results) if kept else None
         raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from error
     except ClusterError as error:
         raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
-    finally:
-        listener.close()
-    result = _finished(asked, listener, held)
-    assert result is not None
-    return result
+    return made(finished())
 
 
-def _finished(call: CheckedCall, listener: "_Listener", held: Any) -> Result | None:
-    """The result of the finished blocks, in the order of the call; None where there is none.
+def job(
+    call: CheckedCall, stored: bool, labels: dict[str, str] | None = None, name: str | None = None
+) -> "Job":
+    """A call, its runs sorted, as a job.
 
     Args:
-        call: all runs that were asked for.
-        listener: has the blocks of this call.
-        held: the blocks of the store, or None.
+        call: the call.
+        stored: whether a store will have its blocks.
+        labels: its place in a study.
+        name: in the store; None: of its place, or of its problem and rule.
     """
-    parts, count = list(listener.computed), len(listener.computed)
-    if held is not None and held.data is not None:
-        count += len(held.blocks)
-        stored = held.data.isel(run=np.flatnonzero(np.isin(held.runs, call.runs)))
-        if stored.sizes["run"]:
-            arrays = {name: stored[name].values if name in stored else None for name in RECORDED}
-            largest = max(held.blocks, key=lambda block: block.runs.size)
-            work = _layout_of(largest.work) | _summed([block.work for block in held.blocks])
-            parts.append(Computed(stored["run"].values, arrays, work))
-    if not parts:
-        return None
-    runs, missing = np.concatenate([part.runs for part in parts]), ""
-    over = np.isin(call.runs, runs)
-    if not over.all():
-        missing = f"{over.sum()} of {over.size} runs are in finished blocks"
-        call = call.part(call.runs[over])
-    order = np.argsort(runs)
-    rows = order[np.searchsorted(runs, call.runs, sorter=order)]
-    axis = 3 if call.instance.batched else 2
+    from jaxelim.simulation.jobs import Job
+    from jaxelim.store import calls, digest
 
-    def together(name: str) -> np.ndarray | None:
-        arrays: list[Any] = [part.arrays[name] for part in parts]
-        return None if arrays[0] is None else np.concatenate(arrays, axis).take(rows, axis)
-
-    layout = _layout_of(max(parts, key=lambda part: part.runs.size).work)
-    layout = {name.removeprefix(_LAYOUT): value for name, value in layout.items()}
-    return _result(
-        call,
-        {name: together(name) for name in RECORDED},
-        _summed([part.work for part in parts]),
-        layout | {"blocks": count},
-        missing,
+    settings = calls.settings(call) if stored else {}
+    parts = ["simulate", call.problem.name, type(call.rule).__name__]
+    named = "/".join(["study", *labels.values()] if labels else parts)
+    if stored:
+        named += f"/{digest(settings)[:8]}"
+    return Job(
+        named if name is None else name,
+        settings,
+        lambda runs: Simulation(call.part(runs)),
+        call.runs,
+        program=_program(call),
+        trajectories=call.trajectories,
+        experiment=lambda data: _told(call, data, labels),
     )
 
 
-def _result(call: CheckedCall, *of_runs: Any) -> Result:
+def _program(call: CheckedCall) -> Any:
+    """Key of the compiled program: all but numbers, which are its arguments."""
+    instance, parts = call.instance, (call.problem.static_part(), call.rule.static_part())
+    shape = instance.structure, instance.arms.shape, instance.family, call.deltas.size
+    kinds = call.stopping, call.elimination, call.threshold, call.ridge, call.record
+    key = (*shape, *parts, *kinds, call.engine, call.initial_pulls)
+    try:
+        hash(key)
+    except TypeError:  # a part of one's own
+        return None
+    return key
+
+
+def _told(call: CheckedCall, data: "xr.Dataset", labels: dict[str, str] | None) -> bytes | None:
+    """The file of a result of no runs, which tells the call; None where no file can."""
+    from jaxelim.simulation.results.saving import contents
+
+    of_none = call.part(call.runs[:0])
     with scope.engine():
-        return Result.of(Outcomes(call, *of_runs))
+        result = Result.of(Outcomes(of_none, _arrays(data.isel(run=[])), {}, {}))
+    try:
+        return contents(result, labels)
+    except ArgumentError:  # it has a part of one's own that no file can name
+        return None
 
 
-def _layout_of(work: dict) -> dict:
-    """The entries of a block's work that tell its layout."""
-    return {name: value for name, value in work.items() if name.startswith(_LAYOUT)}
+def _arrays(data: "xr.Dataset") -> dict[str, Any]:
+    return {name: data[name].values if name in data else None for name in RECORDED}
+
+
+def result_of(call: CheckedCall, held: "Held") -> Result | None:
+    """The result of finished blocks, in the order of the call; None where there is none.
+
+    Args:
+        call: all runs that were asked for.
+        held: blocks of it.
+    """
+    if held.data is None or not np.isin(call.runs, held.runs).any():
+        return None
+    over, missing = np.isin(call.runs, held.runs), ""
+    if not over.all():
+        missing = f"{over.sum()} of {over.size} runs are in finished blocks"
+        call = call.part(call.runs[over])
+    data = held.data.isel(run=np.searchsorted(held.runs, call.runs))
+    outcomes = Outcomes(call, _arrays(data), *timings_and_layout(held), missing)
+    with scope.engine():
+        return Result.of(outcomes)
+
+
+def timings_and_layout(held: "Held") -> tuple[dict, dict]:
+    """What the blocks of a result tell of its work."""
+    largest = max(held.blocks, key=lambda block: block.runs.size).work
+    layout = {name.removeprefix(_LAYOUT): value for name, value in largest.items()
+              if name.startswith(_LAYOUT)}  # fmt: skip
+    return _summed([block.work for block in held.blocks]), layout | {"blocks": len(held.blocks)}
 
 
 def _size(runs: int, workers: int) -> int:
     """The default runs of a block: four blocks a worker, by a power of two, within limits."""
     return min(MOST, 2 ** math.ceil(math.log2(max(runs / (4 * workers), 1))))
-
-
-def _stretches(runs: np.ndarray, size: int, together: bool) -> Iterator[np.ndarray]:
-    """Cut sorted runs into blocks; `together`: of consecutive indices, as the store has them.
-
-    These are cut at multiples of the size, so that any two calls cut alike.
-    """
-    if not together:
-        yield from (runs[i : i + size] for i in range(0, runs.size, size))
-        return
-    if runs.size:
-        cut = (np.diff(runs) != 1) | (np.diff(runs // size) != 0)
-        yield from np.split(runs, np.flatnonzero(cut) + 1)
-
-
-def _named(runs: np.ndarray) -> str:
-    return str(runs[0]) if runs.size == 1 else f"{runs[0]}-{runs[-1]}"
 
 
 def _remain(store: Any) -> str:
@@ -205,75 +241,6 @@ def _check_pickles(call: CheckedCall) -> None:
             name = "delta" if field.name == "deltas" else field.name
             allowed = "what can be pickled, such as classes and functions at the top of a module"
             raise ArgumentError(name, value, f"with an executor, {allowed}", str(error)) from error
-
-
-class _Listener:
-    """Keeps outcomes, writes blocks, and shows progress over all blocks."""
-
-    def __init__(
-        self, call: CheckedCall, parts: list[CheckedCall], progress: Any, kept: Any, done: int
-    ):
-        self.computed: list[Computed] = []
-        self.parts, self._kept = parts, kept
-        of_run = call.trajectories
-        self._bar = Progress(progress, of_run * call.runs.size)
-        self._of_run, self._runs, self._samples = of_run, of_run * done, 0
-        self._under_way: dict[int, tuple[int, int]] = {}
-        if done:
-            self._show()
-
-    def began(self, number: int) -> None:
-        self._under_way[number] = 0, 0
-
-    def moved(self, number: int, runs: int, samples: int, seconds: float) -> None:
-        self._under_way[number] = runs, samples
-        self._show()
-
-    def finished(self, number: int, content: Computed) -> None:
-        if self._kept is not None:
-            self._kept.write(self.parts[number], content)
-        self.computed.append(content)
-        self._under_way.pop(number, None)
-        self._runs += self._of_run * self.parts[number].runs.size
-        self._samples += content.work["samples_drawn"]
-        self._show()
-
-    def _show(self) -> None:
-        runs, samples = np.sum([(0, 0), *self._under_way.values()], 0)
-        self._bar.update(self._runs + int(runs), self._samples + int(samples))
-
-    def close(self) -> None:
-        self._bar.close()
-
-
-class _Kept:
-    """The blocks of a call in a store."""
-
-    def __init__(self, folder: Any, call: CheckedCall):
-        from jaxelim.store import Store, digest  # imports xarray
-        from jaxelim.store.calls import settings
-
-        self.store = Store(folder)
-        self.settings = settings(call)
-        label = f"simulate/{call.problem.name}/{type(call.rule).__name__}"
-        self._name = f"{label}/{digest(self.settings)[:8]}"
-        self.store.prepare()
-        for path in self.store.sweep():
-            say(f"removed {path}, left by a job that was killed")
-
-    def held(self) -> Any:
-        held = self.store.held(self.settings)
-        for error in held.damaged:
-            say(f"damaged, set aside and computed again: {error}")
-        self.store.put_aside(held.damaged)
-        return held
-
-    def write(self, call: CheckedCall, block: Computed) -> Path:
-        from jaxelim.store import Block
-
-        data = _result(call, block.arrays, {}, {}).to_xarray()
-        data.attrs = {}
-        return self.store.write(Block(self._name, self.settings, data, block.work))
 
 
 def _summed(works: list[dict]) -> dict:

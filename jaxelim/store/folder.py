@@ -25,6 +25,8 @@ from jaxelim.store.settings import differences, digest
 class Store:
     """A folder of finished blocks, in its subfolder `blocks`.
 
+    Its subfolder `experiments` has a file a cell, which tells what `load_store` makes of it.
+
     Args:
         directory: the folder; created with the first block.
 
@@ -37,6 +39,7 @@ class Store:
             raise ArgumentError("directory", directory, "the path of a folder")
         self.directory = Path(directory)
         self.folder = self.directory / "blocks"
+        self._experiments = self.directory / "experiments"
 
     def __repr__(self) -> str:
         return f"Store({str(self.directory)!r})"
@@ -56,7 +59,7 @@ class Store:
         """Temporary files, also of tables and figures, of jobs that are writing or were killed."""
         return [
             path
-            for path in [*self._files(), *listed(self.directory)]
+            for path in [*self._files(), *listed(self.directory), *listed(self._experiments)]
             if path.name.endswith(".part")
         ]
 
@@ -109,6 +112,24 @@ class Store:
         with uninterrupted():
             write_whole(path, block.encoded())
         return path
+
+    def tell(self, digest: str, contents: bytes) -> None:
+        """Write the file that tells the experiment of a cell, by the digest of its settings.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        make_folder(self._experiments)
+        with uninterrupted():
+            write_whole(self._experiment(digest), contents)
+
+    def tells(self, digest: str) -> Path | None:
+        """The file that tells the experiment of a cell; None where there is none."""
+        path = self._experiment(digest)
+        return path if path.is_file() else None
+
+    def _experiment(self, digest: str) -> Path:
+        return self._experiments / f"{digest}.nc"
 
     def held(self, settings: dict) -> Held:
         """All runs of one cell's canonical settings; checks every block.
@@ -171,10 +192,11 @@ class Store:
         for entry in self.entries():
             cells.setdefault((entry.slug, entry.digest), []).append(entry)
         stored = []
-        for (of_cell, _), entries in cells.items():
+        for (of_cell, key), entries in cells.items():
             held = _held(entries)
             if held.blocks or held.damaged:
-                stored.append(Stored(held.blocks[0].name if held.blocks else of_cell, held))
+                name = held.blocks[0].name if held.blocks else of_cell
+                stored.append(Stored(name, held, key))
         return stored
 
 

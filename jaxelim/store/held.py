@@ -43,6 +43,8 @@ class Stored:
 
     name: str
     held: Held
+    digest: str = ""
+    """Of the settings."""
 
     def rows(self) -> list[dict]:
         """One row per instance, stopping rule and delta.

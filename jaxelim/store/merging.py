@@ -67,6 +67,9 @@ def merge(sources: Sequence[str | os.PathLike[str]], output: str | os.PathLike[s
         if block.key in there:
             present.append(block.path)
             continue
+        key = block.key[0]
+        if (told := store.tells(key)) is not None and target.tells(key) is None:
+            target.tell(key, told.read_bytes())
         copied.append(target.write(block))
         there.add(block.key)
     return Merged(tuple(copied), tuple(present), tuple(damaged))

@@ -144,8 +144,8 @@ def test_a_local_cluster(tmp_path, whole, capsys):
     with cluster.local(1) as here:
         started_here = workers(os.getpid())
         assert started_here and listeners(family(os.getpid())) == LOOPBACK
-        parts = cells.partition([job], 4, tasks.BLOCK)
-        asked = [cluster.WorkBlock(job, part.runs, "slow") for part in parts]
+        parts = np.split(np.arange(4), 2)
+        asked = [cluster.WorkBlock(job, runs, "slow") for runs in parts]
         cluster.compute_all(here, asked, Heard())
     assert finished(tmp_path).items() <= mine.items() and count(tmp_path) == 2
     assert {number for number, *_ in heard} == {0, 1} and heard[0][1:] == (1, 10)
@@ -250,8 +250,8 @@ class Collected:
 
 def computed(executor, job, runs=8) -> dict:
     collected = Collected()
-    parts = cells.partition([job], runs, tasks.BLOCK)
-    asked = [cluster.WorkBlock(job, part.runs, f"runs {part.first}-{part.last}") for part in parts]
+    parts = np.split(np.arange(runs), runs // tasks.BLOCK)
+    asked = [cluster.WorkBlock(job, part, f"runs {part[0]}-{part[-1]}") for part in parts]
     try:
         cluster.compute_all(executor, asked, collected)
     finally:

@@ -50,9 +50,7 @@ def test_the_first_check_follows_the_initial_rounds():
     assert None not in known and min(known) == 45 < max(known)
     np.testing.assert_array_equal(result.samples[0, 0], known)
     assert result.settings["initial_pulls"] == n and (result.pulls >= n).all()
-    found = je.trace(
-        PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise[0], initial_pulls=n
-    )
+    found = je.trace(PLAIN, je.BestArm(), je.Uniform(), delta=0.3, noise=noise[0], initial_pulls=n)
     assert found.samples == known[0] and len(found.active) == known[0] - 3 * n + 1
     np.testing.assert_array_equal(found.arms, np.arange(found.samples) % 3)
     rewards = MEANS[found.arms] + 1.5 * noise[0, : found.samples]
@@ -151,7 +149,8 @@ def test_results_name_them():
     assert settings[2] == {**settings[0], "initial_pulls": 2}
     assert digest(settings[2]) != digest(settings[0])
     more = dataclasses.replace(cell, initial_pulls=6, max_samples=20)
-    data, _ = more.task.compute(np.arange(3), lambda *_: None)
+    job = more.job(np.arange(3))
+    data, _ = job.task(job.runs).compute(job.runs, lambda *_: None)
     assert (data["pulls"].values >= 6).all()
 
 

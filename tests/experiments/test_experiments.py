@@ -16,7 +16,6 @@ from scipy import stats
 
 import jaxelim as je
 from experiments import (
-    board,
     cells,
     figure1_left,
     figure1_middle,
@@ -369,28 +368,13 @@ def test_bad_options_are_refused(tmp_path, capsys):
 
 
 def test_a_long_job_prints_its_progress(capsys, monkeypatch):
-    """Without progress bars it prints a line at intervals, even if no block ends.
-
-    The line shows the whole job and each block at work.
-    """
-    job = cells.Cell(
-        "a/cell", je.load_instance("linear-d10"), je.BestArm(), je.LinGapE(), (je.LLR(),)
-    )
-    shown = cells.Board(total=300, done=100, blocks=2, workers=2)
-    for worker in (0, 1):
-        shown.begin(worker, cells.Part(job, 100 * worker, 100 * worker + 99))
-    shown.update(0, 5, 1000, 1.0)
+    """Without a bar it prints a line at intervals, even if no block ends."""
+    said = cells.Lines()
+    said(5, 300, 1000, 1.0)
     assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(board, "EVERY", 0.0)
-    shown.update(1, 20, 3000, 1.0)
-    said = capsys.readouterr().err
-    assert said.startswith("125 of 300 runs, ") and "samples/s; " in said and " left; " in said
-    assert said.endswith("at work: a/cell 5 of 100 runs, a/cell 20 of 100 runs\n")
-    shown.end(1, cells.Part(job, 100, 199), {"samples_drawn": 5000}, 2.0)
-    assert "[1/2] a/cell runs 100-199" in capsys.readouterr().err
-    shown.update(0, 50, 9000, 3.0)
-    assert capsys.readouterr().err.endswith("at work: a/cell 50 of 100 runs\n")
-    shown.close()
+    monkeypatch.setattr(cells, "EVERY", 0.0)
+    said(25, 300, 3_000_000, 2.0)
+    assert capsys.readouterr().err == "25 of 300 runs, 1.50 M samples/s\n"
 
 
 def test_names_contain_the_seed():
@@ -489,7 +473,8 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
     options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
     for cell in figure1_right.jobs(options).values():
-        data, _ = cell.task.compute(np.arange(500), lambda *_: None)
+        runs = np.arange(500)
+        data, _ = cell.job(runs).task(runs).compute(runs, lambda *_: None)
         ratio = figure1_right.ratios(data)
         assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
         x = np.log(1 / np.array(delta))

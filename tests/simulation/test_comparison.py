@@ -115,8 +115,9 @@ def test_means_are_restricted_where_runs_were_cut():
     assert row["median_first"] == np.median(np.where(a < 80, a, np.inf))
     half = row_of(made([5.0, 5, 90, 90, 90], cap=80), made(np.arange(1, 6)))
     assert half["median_first"] == np.inf
-    table = str(je.compare({"a": made(a, cap=80), "b": made(b, cap=60)}))
-    assert "Means are restricted there" in table
+    found = je.compare({"a": made(a, cap=80), "b": made(b, cap=60)})
+    assert "Means are restricted there" in str(found.table())
+    assert "Means are restricted where runs were cut off" in str(found)
     assert "restricted" not in str(je.compare({"a": made(a), "b": made(b)}))
     wrong = row_of(made(a, False, cap=80), made(b, cap=60))
     assert wrong["errors_first"] == pytest.approx((a < 80).mean())  # a cut run is no error
@@ -173,11 +174,53 @@ def test_rows_are_of_pairs_stopping_rules_and_deltas():
 def test_tables():
     a, b = arrays(20, 20)
     found = je.compare({"a<b": made(a), "b": made(b)})
-    assert str(found).splitlines()[0] == "a<b, b: 95% intervals" and "20 pairs" in str(found)
+    assert str(found).splitlines()[0] == "a<b, b: 95% intervals"
+    assert "20 pairs" in str(found.table())
     assert "a&lt;b" in found._repr_html_() and "<table>" in found._repr_html_()
     frame = found.to_pandas()
     assert frame.shape == (1, len(found.rows[0])) and frame["ratio"][0] == found.rows[0]["ratio"]
     assert frame.attrs["notes"] == list(found.notes)
+
+
+def test_p_values_of_means_agree_with_scipy():
+    """They are those of the tests that the intervals invert; Holm's as R's p.adjust gives them."""
+    a, b = arrays(40, 25)
+    paired, apart = row_of(made(a), made(a[::-1] * 1.1)), row_of(made(a), made(b, seed=1))
+    assert paired["mean_p"] == pytest.approx(stats.ttest_rel(a, a[::-1] * 1.1).pvalue, rel=1e-9)
+    test = stats.ttest_ind(a, b, equal_var=False)
+    assert apart["mean_p"] == pytest.approx(test.pvalue, rel=1e-9)
+    inside = apart["difference_low"] <= 0 <= apart["difference_high"]
+    assert inside == (apart["mean_p"] > 0.05) and apart["holm_p"] == apart["mean_p"]
+    same = np.full(5, 7.0)
+    assert two_samples.means_test(same, same, True) == 1 > two_samples.means_test(same, 2 * same, 0)
+    assert np.isnan(two_samples.means_test(same[:1], same, False))
+    given = [0.01, 0.04, np.nan, 0.03, 0.005]
+    np.testing.assert_allclose(two_samples.holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
+    assert two_samples.holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+def test_a_baseline_and_its_verdict():
+    """One row for each other result; a table of many has Holm's correction, and fits a page."""
+    rng = np.random.default_rng(8)
+    tau = rng.integers(50, 150, (20, 30))
+    named = {f"a rule of a rather long name, {n}": made(tau[n] / (1 + n)) for n in range(3)}
+    first, *others = named
+    found = je.compare(named, baseline=first)
+    assert [row["first"] for row in found.rows] == others
+    assert {row["second"] for row in found.rows} == {first}
+    verdict = found.verdict()
+    assert [line["verdict"] for line in verdict] == ["sooner", "sooner"]
+    assert found.rows[0]["ratio"] == pytest.approx((tau[1] / 2).mean() / tau[0].mean())
+    backwards = je.compare(dict(reversed(named.items())), baseline=others[1])
+    assert {line["verdict"] for line in backwards.verdict()} == {"later"}
+    many = je.compare({f"a rule of a rather long name, {n}": made(tau[n]) for n in range(20)})
+    p = np.array([row["mean_p"] for row in many.rows])
+    assert (p < 0.05).any() and many.rows[p.argmin()]["holm_p"] == min(p.min() * 190, 1)
+    assert {line["verdict"] for line in many.verdict()} == {"not told apart"}
+    for text in (str(found), str(many), str(many.table())):
+        assert max(map(len, text.splitlines())) <= 100
+    with pytest.raises(je.UnknownNameError, match="baseline"):
+        je.compare(named, baseline="b")
 
 
 def test_a_result_compares_itself():

@@ -19,6 +19,7 @@ import xarray as xr
 
 from experiments import cells
 from jaxelim import store
+from jaxelim.simulation.jobs import Job
 
 RUNS, BLOCK = 18, 6
 
@@ -32,13 +33,8 @@ class Cheap:
     def settings(self) -> dict:
         return store.canonical({"seed": self.seed, "arms": self.arms})
 
-    @property
-    def program(self) -> int:
-        return self.arms
-
-    @property
-    def task(self):
-        return self
+    def job(self, runs: np.ndarray) -> Job:
+        return Job(self.name, self.settings(), lambda _: self, runs, program=self.arms)
 
     def compute(self, runs: np.ndarray, progress=None) -> tuple[xr.Dataset, dict]:
         self.asked.append(runs)

@@ -14,7 +14,7 @@ from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.simulation.results.two_samples import Estimated
-from jaxelim.tables import aligned, as_html
+from jaxelim.tables import WIDEST, aligned, as_html, shortened, stacked, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,16 +30,20 @@ _READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instanc
 class Comparison(Summary):
     """A table with one row per pair of results, instance, stopping rule and delta.
 
-    It prints as text, and shows as a table in a notebook. `je.figures.comparison_figure`
-    draws it. The keys of a row:
+    It prints the verdict: for each row the ratio of means with its interval, p-values of
+    the mean difference, and which stops sooner. `table` has all numbers. A notebook shows
+    the verdict as a table, and `je.figures.comparison_figure` draws the comparison. The
+    keys of a row:
 
-    - `first`, `second`, `instance` (of a batch), `stopping`, `delta`;
+    - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
     - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
     - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
       in samples, NaN where no run was truncated;
     - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
     - `difference`, `ratio`: of the means, first less second and first over second, each
       with `.._low` and `.._high`, the ends of its interval;
+    - `mean_p`: the p-value of equal means, of the test that the interval of the difference
+      inverts; `holm_p`: with Holm's (1979) correction for all rows of the table;
     - `median_first`, `median_second`: of tau, inf where half of the runs were truncated;
     - `sooner`, `later`: pairs in which the first has the smaller, and the larger tau, or
       min(tau, L); `sign_p`: the p-value of their equality. NaN without pairs;
@@ -56,12 +60,52 @@ class Comparison(Summary):
     level: float = 0.95
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *aligned(map(_in_words, self.rows)), *self.notes])
+        return "\n".join([self.title, *aligned(self.verdict()), *wrapped(self._short_notes())])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.title, list(map(_in_words, self.rows)), self.notes)
+        return as_html(self.title, self.verdict(), self._short_notes())
+
+    def verdict(self) -> list[dict[str, str]]:
+        """A line for each row, in words: at most 100 columns wide.
+
+        "sooner" and "later" are of the first of both, where Holm's p-value is at most
+        1 - level. What all rows share has no column.
+        """
+        lines = [_verdict(row, 1 - self.level) for row in self.rows]
+        for name in ("second", "problem", "stopping", "delta"):
+            if len({line.get(name) for line in lines}) == 1:
+                for line in lines:
+                    line.pop(name, None)
+        return shortened(lines, ("first", "second", "instance", "problem"), WIDEST)
+
+    def _short_notes(self) -> list[str]:
+        """What the verdict means, and what its rows share."""
+        shared = []
+        told = {"second": "ratio: mean samples over those of {}", "problem": "{}",
+                "stopping": "{}", "delta": "delta {}"}  # fmt: skip
+        for name, words in told.items():
+            values = {_verdict(row, 0)[name] for row in self.rows if name in row}
+            if len(values) == 1:
+                shared.append(words.format(*values))
+        notes = ["; ".join(shared) + "."] if shared else []
+        notes += [note for note in self.notes if "are not paired: " in note]
+        if any(not math.isnan(row["restricted"]) for row in self.rows):
+            notes.append("Means are restricted where runs were cut off: of min(tau, L).")
+        notes.append(
+            f"p: equal means. Holm p: corrected for the {len(self.rows)} rows; the verdict is "
+            f"at {1 - self.level:.3g}."
+        )
+        notes.append(".table() has differences, medians, errors and methods.")
+        return notes
+
+    def table(self) -> Summary:
+        """All numbers in words, and the methods, at most 100 columns wide.
+
+        Columns that do not fit follow below, after those that name a row.
+        """
+        return Long(self.title, tuple(map(_in_words, self.rows)), self.notes)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The rows as a pandas DataFrame; title, notes and level are in its `attrs`.
@@ -74,34 +118,46 @@ class Comparison(Summary):
         return frame
 
 
+class Long(Summary):
+    """A long table, whose columns stand below one another where they do not fit."""
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *stacked(self.rows, 2), *wrapped(self.notes)])
+
+    __repr__ = __str__
+
+
 def compare(
     results: "Mapping[str, Result] | Sequence[Result]",
     *,
+    baseline: str | None = None,
     level: float = 0.95,
     paired: bool | None = None,
 ) -> Comparison:
-    """Compare stopping times and errors of results, two by two.
+    """Compare stopping times and errors of results, two by two or with one of them.
 
     Runs are paired where both results have the same seed, run indices and instance: they
     have the same noise. Differences of means have Student's interval (pairs) or Welch's,
     ratios Fieller's, error rates Clopper and Pearson's. The sign test counts pairs; the
-    test of error rates is McNemar's exact test (pairs) or Fisher's. No level is corrected
-    for the number of rows.
+    test of error rates is McNemar's exact test (pairs) or Fisher's. Holm's p-values of the
+    means are corrected for the number of rows; intervals and other tests are not.
 
     Where a run of either result was truncated, means are restricted: of min(tau, L), L
     the least number of samples of a truncated run of both. That is known for every run.
 
     Args:
         results: two or more, by name, or in a sequence; then their rules are the names.
+        baseline: the name of the result that all others are compared with; None: all pairs.
         level: of the intervals, in (0, 1).
         paired: None: as above. True: run r of one and of the other are a pair, in the
             order of `runs`. False: no pairs.
 
     Returns:
-        A `Comparison`, with a row for each pair of results, instance, stopping rule that
+        A `Comparison`, with a row for each pair of results compared, instance, stopping rule that
         both have (or their only ones) and delta that both have.
 
     Raises:
+        UnknownNameError: no result has the baseline's name.
         ArgumentError: fewer than two results, results without a common stopping rule or
             delta, batches of different sizes, or paired=True for different numbers of
             runs.
@@ -110,27 +166,61 @@ def compare(
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
         >>> print(compare(both))  # doctest: +SKIP
     """
+    return compared([({}, results)], baseline, level, paired)
+
+
+def compared(
+    groups: Sequence[tuple[dict[str, str], Any]],
+    baseline: str | None,
+    level: float,
+    paired: bool | None,
+) -> Comparison:
+    """The comparison of several groups of results, as of the instances of a study.
+
+    Args:
+        groups: what names a group, keys of its rows; and its results, as of `compare`.
+        baseline, level, paired: as of `compare`.
+    """
     level = checks.real("level", level, low=0, high=1, open=True)
     if paired is not None and not isinstance(paired, bool):
         raise ArgumentError("paired", paired, "None, True or False")
-    named = _named(results)
-    rows, notes = [], []
-    for (first, a), (second, b) in combinations(named.items(), 2):
-        reasons = _apart(a, b)
-        pairs = not reasons if paired is None else paired
-        if pairs and a.runs.size != b.runs.size:
-            allowed = "None or False for results with different numbers of runs"
-            raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
-        if paired is None and reasons:
-            notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
-        head = {"first": first, "second": second}
-        rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level)]
+    rows, notes, everyone = [], [], {}
+    for where, results in groups:
+        named = _named(results)
+        everyone |= named
+        if baseline is not None:
+            checks.choice("baseline", baseline, named)
+        for first, second in (
+            combinations(named, 2)
+            if baseline is None
+            else ((name, baseline) for name in named if name != baseline)
+        ):
+            a, b = named[first], named[second]
+            reasons = _apart(a, b)
+            pairs = not reasons if paired is None else paired
+            if pairs and a.runs.size != b.runs.size:
+                allowed = "None or False for results with different numbers of runs"
+                raise ArgumentError("paired", paired, allowed, f"{first} and {second}")
+            if paired is None and reasons:
+                notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
+            head = {"first": first, "second": second, **where}
+            rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level)]
+    if not rows:
+        raise ArgumentError("results", groups, "two or more Results")
+    corrected = two_samples.holm([row["mean_p"] for row in rows])
+    rows = [{**row, "holm_p": p} for row, p in zip(rows, corrected, strict=True)]
     return Comparison(
-        f"{', '.join(named)}: {100 * level:g}% intervals",
+        f"{_few(list(everyone))}: {100 * level:g}% intervals",
         tuple(rows),
-        (*notes, *_notes(rows), *_proofs(named)),
+        (*dict.fromkeys(notes), *_notes(rows), *_proofs(everyone)),
         level,
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names in words, of many the first."""
+    words = ", ".join(names)
+    return words if len(words) <= WIDEST - 20 else f"{names[0]} and {len(names) - 1} others"
 
 
 def _named(results: Any) -> "dict[str, Result]":
@@ -238,6 +328,7 @@ def _row(first: tuple, second: tuple, paired: bool, level: float) -> dict[str, A
         "mean_first": float(kept[0].mean()),
         "mean_second": float(kept[1].mean()),
         **_spread("difference", two_samples.difference(kept[0], kept[1], paired, level)),
+        "mean_p": two_samples.means_test(kept[0], kept[1], paired),
         **_spread("ratio", two_samples.ratio(kept[0], kept[1], paired, level)),
         "median_first": float(np.median(tau[0])),
         "median_second": float(np.median(tau[1])),
@@ -270,7 +361,7 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Differences: {' or '.join(student[kind] for kind in sorted(pairs, reverse=True))}. "
         "Ratios: Fieller's intervals. Errors: Clopper and Pearson's intervals, "
         f"{' or '.join(exact[kind] for kind in sorted(pairs, reverse=True))}. "
-        "No level is corrected for the number of rows."
+        "No interval is corrected for the number of rows."
     )
     return notes
 
@@ -287,6 +378,23 @@ def _proofs(named: "Mapping[str, Result]") -> list[str]:
     return proofs + [f"Without proof: {', '.join(names)}, {why}." for why, names in lost.items()]
 
 
+def _verdict(row: Mapping[str, Any], alpha: float) -> dict[str, str]:
+    """A row of the verdict; `alpha`: what Holm's p-value must not exceed."""
+    named = ("first", "second", "instance", "problem", "stopping")
+    p, low, high = row["holm_p"], _short(row["ratio_low"], 3), _short(row["ratio_high"], 3)
+    told = "-" if math.isnan(p) else "not told apart"
+    if p <= alpha:
+        told = "sooner" if row["ratio"] < 1 else "later"
+    return {
+        **{name: str(row[name]) for name in named if name in row},
+        "delta": _short(row["delta"]),
+        "ratio": f"{_short(row['ratio'], 3)} [{low}, {high}]",
+        "p": _short(row["mean_p"], 2),
+        "Holm p": _short(p, 2),
+        "verdict": told,
+    }
+
+
 def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of the printed table."""
 
@@ -296,8 +404,8 @@ def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
     def interval(name: str) -> str:
         return f"{_short(row[name])} [{numbers(f'{name}_low', f'{name}_high', by=', ')}]"
 
-    shown = {name: str(row[name]) for name in ("first", "second", "instance", "stopping")
-             if name in row}  # fmt: skip
+    named = ("first", "second", "instance", "problem", "stopping")
+    shown = {name: str(row[name]) for name in named if name in row}
     paired = row["paired"]
     runs = str(row["runs_first"]) if paired else numbers("runs_first", "runs_second")
     return {
@@ -309,6 +417,8 @@ def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
         "means": numbers("mean_first", "mean_second"),
         "difference": interval("difference"),
         "ratio": interval("ratio"),
+        "mean p": _short(row["mean_p"], 2),
+        "Holm p": _short(row["holm_p"], 2),
         "medians": numbers("median_first", "median_second"),
         "sooner / later": numbers("sooner", "later"),
         "sign p": _short(row["sign_p"], 2),

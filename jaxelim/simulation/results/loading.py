@@ -1,5 +1,6 @@
 """Reads results from files."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule
 from jaxelim.errors import (
     ArgumentError,
@@ -24,6 +26,8 @@ from jaxelim.store import checksum
 from jaxelim.store.netcdf import parsed
 
 _ARRAYS = tuple(name for name in ARRAYS if name not in ("deltas", "runs"))
+_PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
+"""What a caller may pass, beside stopping rules."""
 _OPTIONAL = ("elimination_times", "solves", "log_e", "means", "variances")
 
 
@@ -58,9 +62,29 @@ def load_result(
         StoreError: the file cannot be read.
     """
     path = path_of(path)
-    data, attributes = _opened(path)
-    parts = dict(instance=instance, problem=problem, rule=rule, family=family,
-                 elimination=elimination, threshold=threshold)  # fmt: skip
+    return from_contents(
+        path, opened(path), instance=instance, problem=problem, rule=rule, family=family,
+        stopping=stopping, elimination=elimination, threshold=threshold,
+    )  # fmt: skip
+
+
+def from_contents(
+    path: Path,
+    contents: bytes,
+    labels: dict[str, str] | None = None,
+    *,
+    stopping: Any = None,
+    **passed: Any,
+) -> Result:
+    """The result in the contents of a file; `labels` is filled with those of a study.
+
+    Raises:
+        as `load_result`, and UnknownNameError for parts that a result has not.
+    """
+    for name in passed:
+        checks.choice("part", name, _PARTS)
+    data, attributes = _parsed(path, contents)
+    parts = dict.fromkeys(_PARTS) | passed
     several = isinstance(stopping, list | tuple)
     own = stopping if several else () if stopping is None else (stopping,)
     if "jaxelim_result" not in attributes:
@@ -76,7 +100,10 @@ def load_result(
         text = str(attributes["experiment"])
         if checksum(data, text) != attributes["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
-        return _assembled(path, data, json.loads(text), parts, own)
+        stored = json.loads(text)
+        if labels is not None:
+            labels.update(stored.get("labels", {}))
+        return _assembled(path, data, stored, parts, own)
     except JaxelimError:
         raise
     except Exception as error:
@@ -84,14 +111,24 @@ def load_result(
         raise DamagedFileError(path, f"its attributes cannot be read ({kind})") from error
 
 
-def _opened(path: Path) -> tuple[xr.Dataset, dict]:
-    """The arrays and attributes of a NetCDF file."""
+def with_runs(result: Result, data: xr.Dataset, timings: dict, layout: dict) -> Result:
+    """A result with the runs of a store: its arrays, and what tells of the work."""
+    arrays = _arrays(data)
+    return dataclasses.replace(result, **arrays, timings=timings, layout=layout)
+
+
+def opened(path: Path) -> bytes:
+    """The contents of a file."""
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise StoreError(path, "is no regular file")
     try:
-        contents = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise StoreError(path, f"cannot be read: {error.strerror}") from error
+
+
+def _parsed(path: Path, contents: bytes) -> tuple[xr.Dataset, dict]:
+    """The arrays and attributes of a NetCDF file."""
     if not contents.startswith(b"\x89HDF"):
         raise ResultFileError(path, "it is no NetCDF file")
     try:

@@ -22,8 +22,16 @@ TABLES = ("settings", "layout", "timings")
 
 def save(result: "Result", path: Any) -> None:
     """Write a result; see `Result.save`."""
-    target = writable_file("path", path_of(path))
-    parts = as_json(_experiment(result))
+    write_whole(writable_file("path", path_of(path)), contents(result))
+
+
+def contents(result: "Result", labels: dict[str, str] | None = None) -> bytes:
+    """The contents of a result's file; `labels` of a study stay with its experiment.
+
+    Raises:
+        ArgumentError: a part is an object that a file cannot name.
+    """
+    parts = as_json(_experiment(result) | ({"labels": labels} if labels else {}))
     data = result.to_xarray()
     lead = ("instance",) if result.batched else ()
     data["arms"] = ((*lead, "arm", "dimension"), result.instance.arms)
@@ -33,7 +41,7 @@ def save(result: "Result", path: Any) -> None:
         "experiment": parts,
         "checksum": checksum(data, parts),
     }
-    write_whole(target, encoded(data))
+    return encoded(data)
 
 
 def path_of(path: Any) -> Path:

@@ -61,7 +61,7 @@ def summarised(result: "Result") -> Summary:
     for i, s, d in np.ndindex(samples.shape[:3]):
         named = {"instance": i} if batched else {}
         named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
-        rows.append(named | _row(*(x[i, s, d] for x in (samples, stopped, correct, tests))))
+        rows.append(named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests))))
     settings = result.settings
     title = (
         f"{settings['rule']} on {settings['instance']}, {result.problem}, "
@@ -70,7 +70,7 @@ def summarised(result: "Result") -> Summary:
     return Summary(title, tuple(rows), tuple(_notes(result)))
 
 
-def _row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np.ndarray) -> dict:
+def row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np.ndarray) -> dict:
     """The numbers of one row, from arrays [run]; NaN where no run stopped."""
     tau = samples[stopped].astype(float)
     n = tau.size

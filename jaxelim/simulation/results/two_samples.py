@@ -7,11 +7,11 @@ interval then holds 1 if and only if the difference's holds 0. Rates: Clopper an
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
 _STEPS = 100
 """Steps of the fixed point of Welch's degrees of freedom; it takes about 5."""
@@ -63,13 +63,43 @@ def difference(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) 
     value = float(a.mean() - b.mean())
     if min(a.size, b.size) < 2:
         return Estimated(value, math.nan, math.nan)
-    if paired:  # the variance of the differences, without cancellation
-        error, freedom = float((a - b).std(ddof=1)) / a.size**0.5, a.size - 1.0
-    else:
-        of = moments(a, b, paired)
-        error, freedom = math.sqrt(of.of_a + of.of_b), of.freedom(1.0)
+    error, freedom = _error(a, b, paired)
     half = float(stdtrit(freedom, (1 + level) / 2)) * error
     return Estimated(value, value - half, value + half)
+
+
+def _error(a: np.ndarray, b: np.ndarray, paired: bool) -> tuple[float, float]:
+    """The standard error of the difference of means, and the degrees of freedom."""
+    if paired:  # the variance of the differences, without cancellation
+        return float((a - b).std(ddof=1)) / a.size**0.5, a.size - 1.0
+    of = moments(a, b, paired)
+    return math.sqrt(of.of_a + of.of_b), of.freedom(1.0)
+
+
+def means_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
+    """The two-sided p-value of equal means, of Student's test of the pairs or Welch's.
+
+    It is at most 1 - level where the interval of `difference` does not hold 0. NaN for
+    samples of one; of samples without spread 1 where the means are equal, else 0.
+    """
+    if min(a.size, b.size) < 2:
+        return math.nan
+    value = float(a.mean() - b.mean())
+    error, freedom = _error(a, b, paired)
+    if error == 0:
+        return float(value == 0)
+    return 2 * float(stdtr(freedom, -abs(value) / error))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values with Holm's (1979) correction for their number; NaN stays, and does not count."""
+    p = np.asarray(p_values, float)
+    order = [i for i in np.argsort(p, kind="stable") if not math.isnan(p[i])]
+    corrected, largest = p.copy(), 0.0
+    for place, i in enumerate(order):
+        largest = max(largest, min((len(order) - place) * p[i], 1.0))
+        corrected[i] = largest
+    return corrected.tolist()
 
 
 def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Estimated:

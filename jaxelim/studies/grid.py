@@ -1,0 +1,193 @@
+"""The grid of a study: named rules, instances and problems, and a checked call of each."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxelim import catalogue, checks
+from jaxelim.contracts import Problem, SamplingRule
+from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.instances import load_instance
+from jaxelim.instances.instance import Instance
+from jaxelim.simulation.call import CheckedCall
+
+OF_A_RULE = ("delta", "stopping", "elimination", "threshold", "ridge", "max_samples", "record",
+             "initial_pulls")  # fmt: skip
+"""Arguments of `simulate` that an entry of `rules` may have for itself."""
+_LONGEST = 40
+"""Most characters of a description that serves as a name."""
+
+
+class Place(NamedTuple):
+    """A combination, by its names, and its call."""
+
+    rule: str
+    instance: str
+    problem: str
+    call: CheckedCall
+
+
+def places(instances: Any, problem: Any, rules: Any, **shared: Any) -> list[Place]:
+    """The combinations of a study, checked.
+
+    Args:
+        instances, problem, rules: as of `study`.
+        shared: the other arguments of `simulate`.
+
+    Raises:
+        ArgumentError: as `simulate`; its note names the combination.
+    """
+    named = {
+        rule: (settings.pop("rule"), settings)
+        for rule, settings in _named("rules", rules, _rule, _name_of_rule).items()
+    }
+    arms = _named("instances", instances, _instance, _name_of_instance)
+    asked = _named("problem", problem, _problem, _name_of_problem)
+    return [
+        Place(*key, _checked(key, rule, instance, question, {**shared, **own}))
+        for name, (rule, own) in named.items()
+        for where, instance in arms.items()
+        for what, question in asked.items()
+        for key in ((name, where, what),)
+    ]
+
+
+def _checked(
+    key: tuple[str, str, str], rule: Any, instance: Any, question: Any, given: dict[str, Any]
+) -> CheckedCall:
+    """The call of a combination."""
+    try:
+        source, single = instance
+        problem = question(source)
+        return CheckedCall.checked(
+            instance=single, problem=problem, rule=rule, **_resolved(given, single, problem, rule)
+        )
+    except ArgumentError as error:
+        where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
+        error.note = f"{error.note}; of {where}" if error.note else f"of {where}"
+        raise
+
+
+def _resolved(given: dict[str, Any], instance: Any, problem: Any, rule: Any) -> dict[str, Any]:
+    """The arguments of a call, with objects in place of names."""
+    made, stopping = dict(given), given["stopping"]
+    if isinstance(stopping, str):
+        made["stopping"] = catalogue.find_stopping(stopping)
+    elif isinstance(stopping, Sequence):
+        made["stopping"] = [
+            catalogue.find_stopping(one) if isinstance(one, str) else one for one in stopping
+        ]
+    if isinstance(given["elimination"], str):
+        made["elimination"] = catalogue.find_elimination(given["elimination"])
+    if isinstance(given["threshold"], str):
+        asked = instance, given["ridge"], problem, rule
+        made["threshold"] = catalogue.find_threshold(given["threshold"], *asked)
+    return made
+
+
+def _named(
+    argument: str,
+    given: Any,
+    made: Callable[[Any], Any],
+    name_of: Callable[[Any, Any], tuple[str, str]],
+) -> dict[str, Any]:
+    """Entries by name: one, a sequence, or a mapping from names."""
+    if isinstance(given, Mapping) and argument.removesuffix("s") not in given:
+        entries = {str(name): made(entry) for name, entry in given.items()}
+    else:
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        listed = list(given) if several else [given]
+        objects = [made(entry) for entry in listed]
+        options = [name_of(x, entry) for x, entry in zip(objects, listed, strict=True)]
+        often = Counter(short for short, _ in options)
+        names = [short if often[short] == 1 else long for short, long in options]
+        often = Counter(names)
+        names = [f"{n} ({i})" if often[n] > 1 else n for i, n in enumerate(names)]
+        entries = dict(zip(names, objects, strict=True))
+    if not entries:
+        raise ArgumentError(argument, given, "at least one, alone, in a list or by name")
+    return entries
+
+
+def _rule(entry: Any) -> dict[str, Any]:
+    """A rule and its own arguments: {"rule": .., "stopping": ..}."""
+    if not isinstance(entry, Mapping):
+        entry = {"rule": entry}
+    made = dict(entry)
+    rule, settings = made.pop("rule", None), made.pop("settings", {})
+    for name in made:
+        if name not in OF_A_RULE:
+            raise UnknownNameError("rules", name, ("rule", "settings", *OF_A_RULE))
+    if isinstance(rule, str):
+        rule = catalogue.rule_with(rule, settings)
+    elif settings:
+        raise ArgumentError("settings", settings, "none beside a rule that is no name")
+    if not isinstance(rule, SamplingRule):
+        allowed = "a sampling rule such as LinGapE(), its name, or a mapping with the key 'rule'"
+        raise ArgumentError("rules", rule, allowed)
+    return {"rule": rule, **made}
+
+
+def _name_of_rule(made: dict[str, Any], _: Any) -> tuple[str, str]:
+    """A name, and a longer one where several entries have the first."""
+    return _names_of(type(made["rule"]).__name__, made["rule"])
+
+
+def _names_of(short: str, thing: Any) -> tuple[str, str]:
+    text = repr(thing)
+    return short, text if len(text) <= _LONGEST else short
+
+
+def _instance(entry: Any) -> tuple[Any, Any]:
+    """The name or the path of an instance, if it has one, and the instance."""
+    if isinstance(entry, str | os.PathLike):
+        return os.fspath(entry), load_instance(entry)
+    return None, entry
+
+
+def _name_of_instance(made: tuple[Any, Any], _: Any) -> tuple[str, str]:
+    name = getattr(made[1], "name", None) or "instance"
+    return name, name
+
+
+def _problem(entry: Any) -> Callable[[Any], Any]:
+    """The problem on an instance, by the instance's name."""
+    if isinstance(entry, str):
+        entry = {"problem": entry}
+    if not isinstance(entry, Mapping):
+        if not isinstance(entry, Problem):
+            allowed = "a problem such as BestArm(), its name, or a mapping with the key 'problem'"
+            raise ArgumentError("problem", entry, allowed)
+        return lambda _: entry
+    settings = dict(entry)
+    name = settings.pop("problem", None)
+    for setting in settings:
+        checks.choice("problem", setting, ("m", "level", "epsilon"))
+    return lambda instance: catalogue.problem_on(instance, name, **settings)
+
+
+def _name_of_problem(_: Any, entry: Any) -> tuple[str, str]:
+    if isinstance(entry, Problem):
+        return _names_of(entry.name, entry)
+    if isinstance(entry, str):
+        return entry, entry
+    own = ", ".join(f"{name}={value}" for name, value in entry.items() if name != "problem")
+    return str(entry["problem"]), f"{entry['problem']}, {own}"
+
+
+def labels_of(place: Place) -> dict[str, str]:
+    """The names of a combination, for the files of a store."""
+    return {"rule": place.rule, "instance": place.instance, "problem": place.problem}
+
+
+def single_names(name: str, instance: Instance) -> list[str]:
+    """The names of an instance, or of those of a batch."""
+    return [f"{name}[{i}]" for i in range(instance.size)] if instance.batched else [name]
+
+
+def union(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """All entries of arrays, each once, sorted."""
+    return np.unique(np.concatenate(arrays))

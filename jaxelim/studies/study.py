@@ -1,0 +1,279 @@
+"""The results of a study, by rule, instance and problem."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxelim.errors import ArgumentError, UnknownNameError
+from jaxelim.simulation.results.comparison import Comparison, compared
+from jaxelim.simulation.results.result import Result
+from jaxelim.simulation.results.selecting import of_instance
+from jaxelim.simulation.results.summary import Summary, row
+from jaxelim.studies.grid import single_names, union
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+AXES = ("rule", "instance", "problem")
+"""The axes of a study, in the order of its keys."""
+Key = tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Study:
+    """The result of `study`: a `Result` for each rule, instance and problem.
+
+    `study["LinGapE"]` is the result of a rule where there is one instance and problem.
+    Else `study["LinGapE", "linear-d10", "BestArm"]`, where axes of one name may be left out.
+
+    Attributes:
+        results: by (rule, instance, problem). An interrupted study, or one that was read
+            from a store, may lack some.
+        missing: the combinations of an interrupted study without a finished run.
+    """
+
+    results: Mapping[Key, Result]
+    missing: tuple[Key, ...] = ()
+
+    @staticmethod
+    def of(results: Iterable[tuple[Key, Result | None]]) -> "Study":
+        """A study of results by their names; each instance of a batch is one of its own."""
+        singles: dict[Key, Result] = {}
+        missing = []
+        for (rule, instance, problem), result in results:
+            if result is None:
+                missing.append((rule, instance, problem))
+                continue
+            for i, name in enumerate(single_names(instance, result.instance)):
+                one = of_instance(result, i) if result.batched else result
+                singles[rule, name, problem] = one
+        return Study(singles, tuple(missing))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The names of the rules."""
+        return self._names(0)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The names of the instances."""
+        return self._names(1)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The names of the problems."""
+        return self._names(2)
+
+    def _names(self, axis: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(key[axis] for key in self.results))
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys of the results."""
+        return iter(self.results)
+
+    def __getitem__(self, key: str | tuple[str, ...]) -> Result:
+        """A result, by the names of its rule, instance and problem, in this order.
+
+        Raises:
+            UnknownNameError: there is no such name.
+            ArgumentError: several results have these names, or none has.
+        """
+        left = [key] if isinstance(key, str) else list(key)
+        names: list[str] = []
+        for axis, known in zip(AXES, map(self._names, range(3)), strict=True):
+            if left and left[0] in known:
+                names.append(left.pop(0))
+            elif len(known) == 1 and axis != "rule":
+                names.append(known[0])
+            elif left:
+                raise UnknownNameError(axis, left[0], known)
+            else:
+                allowed = f"a key with one of its {len(known)} {axis}s: {', '.join(known)}"
+                raise ArgumentError("key", key, allowed)
+        if left:
+            raise ArgumentError("key", key, "the names of a rule, an instance and a problem")
+        found = self.results.get((names[0], names[1], names[2]))
+        if found is None:
+            raise ArgumentError("key", key, "a combination of which runs are over")
+        return found
+
+    def select(self, rule: Any = None, instance: Any = None, problem: Any = None) -> "Study":
+        """The part of a study with these names, one or several of each axis; None: all.
+
+        Raises:
+            UnknownNameError: there is no such name.
+        """
+        wanted = []
+        for n, given in enumerate((rule, instance, problem)):
+            known = self._names(n)
+            names = known if given is None else (given,) if isinstance(given, str) else given
+            for name in names:
+                if name not in known:
+                    raise UnknownNameError(AXES[n], name, known)
+            wanted.append(set(names))
+        kept = {
+            key: result
+            for key, result in self.results.items()
+            if all(name in names for name, names in zip(key, wanted, strict=True))
+        }
+        return Study(kept)
+
+    def groups(self) -> list[tuple[dict[str, str], dict[str, Result]]]:
+        """For each instance and problem their names, and the results by rule."""
+        found = []
+        for instance in self.instances:
+            for problem in self.problems:
+                named = {
+                    rule: self.results[rule, instance, problem]
+                    for rule in self.rules
+                    if (rule, instance, problem) in self.results
+                }
+                if named:
+                    found.append(({"instance": instance, "problem": problem}, named))
+        return found
+
+    def summary(self) -> Summary:
+        """Mean and standard deviation of tau, errors and cost, as of `Result.summary`.
+
+        One row per rule, instance, problem, stopping rule and delta. Axes of one name
+        have no column.
+        """
+        rows, cut = [], 0
+        several = [len(self._names(n)) > 1 for n in range(3)]
+        for key, result in self.results.items():
+            where = {axis: name for axis, name, many in zip(AXES, key, several, strict=True)
+                     if many or axis == "rule"}  # fmt: skip
+            cut += int(result.truncated.sum())
+            for s, d in np.ndindex(result.samples.shape[:2]):
+                arrays = result.samples, result.stopped, result.correct, result.tests_stopping
+                found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
+                rows.append(where | found | row(*(x[s, d] for x in arrays)))
+        notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
+        reasons: dict[Any, list[str]] = {}
+        for key, result in self.results.items():
+            reasons.setdefault(result.proven, []).append(key[0])
+        if set(reasons) == {True}:
+            notes.append("All stops are proven: an answer is wrong with probability at most delta.")
+        for reason, names in reasons.items():
+            if reason is not True:
+                notes.append(f"Without proof: {', '.join(dict.fromkeys(names))} ({reason}).")
+        parts = any(result.settings.get("interrupted") for result in self.results.values())
+        if parts or self.missing:
+            notes.append("Interrupted: some runs are missing.")
+        return Summary(self._title(), tuple(rows), tuple(notes))
+
+    def _title(self) -> str:
+        counts = zip(map(self._names, range(3)), AXES, strict=True)
+        return "Study of " + ", ".join(
+            names[0] if len(names) == 1 else f"{len(names)} {axis}s" for names, axis in counts
+        )
+
+    def to_xarray(self) -> "xr.Dataset":
+        """The outcomes as arrays [rule, instance, problem, stopping, delta, run].
+
+        `samples`, `stopped`, `correct`, `tests_stopping` and `tests_sampling`, as of a
+        `Result`. `computed` says which runs there are: where it is False, the others are 0.
+        """
+        import xarray as xr  # slow to import, so only here
+
+        results = list(self.results.values())
+        if not results:
+            raise ArgumentError("study", self, "a study of which some runs are over")
+        stopping = tuple(dict.fromkeys(rule.name for one in results for rule in one.stopping))
+        deltas = list(dict.fromkeys(float(x) for one in results for x in one.deltas))
+        runs = union([one.runs for one in results])
+        names = [self._names(n) for n in range(3)]
+        shape = (*map(len, names), len(stopping), len(deltas), runs.size)
+        kinds = {"samples": np.int32, "stopped": bool, "correct": bool,
+                 "tests_stopping": np.int64, "tests_sampling": np.int64}  # fmt: skip
+        arrays = {name: np.zeros(shape, kind) for name, kind in kinds.items()}
+        computed = np.zeros(shape, bool)
+        for key, one in self.results.items():
+            at = tuple(names[n].index(key[n]) for n in range(3))
+            place: Any = np.ix_(
+                [stopping.index(rule.name) for rule in one.stopping],
+                [deltas.index(float(x)) for x in one.deltas],
+                np.searchsorted(runs, one.runs).tolist(),
+            )
+            computed[at][place] = True
+            for name, array in arrays.items():
+                array[at][place] = getattr(one, name)
+        dims = (*AXES, "stopping", "delta", "run")
+        data: dict[str, Any] = {name: (dims, x) for name, x in arrays.items()}
+        coords = {**dict(zip(AXES, map(list, names), strict=True)), "stopping": list(stopping),
+                  "delta": deltas, "run": runs}  # fmt: skip
+        return xr.Dataset({**data, "computed": (dims, computed)}, coords)
+
+    def compare(
+        self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None
+    ) -> Comparison:
+        """Compare the rules, on each instance and problem: see `je.compare`.
+
+        Args:
+            baseline: the rule that all others are compared with; None: the first.
+            level: of the intervals.
+            paired: as of `je.compare`; all rules have the same seeds.
+
+        Raises:
+            UnknownNameError: there is no such rule.
+            ArgumentError: as `je.compare`.
+        """
+        baseline = self.rules[0] if baseline is None and self.rules else baseline
+        several = {"instance": len(self.instances) > 1, "problem": len(self.problems) > 1}
+        groups = [
+            ({axis: name for axis, name in where.items() if several[axis]}, named)
+            for where, named in self.groups()
+        ]
+        return compared(groups, baseline, level, paired)
+
+    def figure(self, stopping: int | str = 0, *, log: bool = False) -> "Figure":
+        """Draw stopping times, their ratio to log(1/delta), and errors: see `study_figure`."""
+        from jaxelim import figures  # matplotlib is slow to import
+
+        titles = {
+            ", ".join(name for name in where.values()): named for where, named in self.groups()
+        }
+        return figures.study_figure(titles, stopping, log=log)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the study to one file, which `load_study` reads back.
+
+        The file is a zip archive with a NetCDF file of each result, as of `Result.save`.
+
+        Raises:
+            ArgumentError, StoreError: as `Result.save`.
+        """
+        from jaxelim.studies.saving import save  # it imports xarray
+
+        save(self, path)
+
+    def equals(self, other: "Study") -> bool:
+        """Whether both have the same names, and equal results: see `Result.equals`.
+
+        Raises:
+            ArgumentError: other is no `Study`.
+        """
+        if not isinstance(other, Study):
+            raise ArgumentError("other", other, "a Study")
+        return set(self.results) == set(other.results) and all(
+            result.equals(other.results[key]) for key, result in self.results.items()
+        )
+
+    def __str__(self) -> str:
+        """The summary."""
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        counts = [len(self._names(n)) for n in range(3)]
+        sizes = [f"{n} {axis}{'s' * (n != 1)}" for n, axis in zip(counts, AXES, strict=True)]
+        return f"<Study of {', '.join(sizes)}: {len(self)} results>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()

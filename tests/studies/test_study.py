@@ -1,0 +1,291 @@
+"""Studies: equal to single calls, on the same noise, in a store and in files; refusals."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import cli
+from jaxelim.simulation import blocks
+
+EASY = je.Instance.unstructured([1.0, 0.2, 0.0], name="easy")
+PAIR = je.Instance.unstructured([[1.0, 0.5, 0.0], [0.5, 0.0, 0.2]], name="pair")
+COMMON = dict(delta=[0.1, 0.02], runs=6, max_samples=2000, engine=je.Engine(devices=1))
+RULES = {"even": je.Uniform(), "oracle": je.Oracle()}
+
+
+def made(**more) -> je.Study:
+    return je.study([EASY, PAIR], je.BestArm(), RULES, **{**COMMON, **more})
+
+
+@pytest.fixture(scope="module")
+def whole() -> je.Study:
+    return made()
+
+
+def test_each_result_is_that_of_a_call(whole):
+    assert whole.rules == ("even", "oracle") and whole.problems == ("best-arm",)
+    assert whole.instances == ("easy", "pair[0]", "pair[1]") and len(whole) == 6
+    for name, rule in RULES.items():
+        for place, instance in zip(whole.instances, [EASY, *PAIR], strict=True):
+            alone = je.simulate(instance, je.BestArm(), rule, **COMMON)
+            assert whole[name, place].equals(alone), (name, place)
+    one = whole.select(instance="easy")
+    assert one["even"] is whole["even", "easy"] is whole["even", "easy", "best-arm"]
+    assert list(one) == [("even", "easy", "best-arm"), ("oracle", "easy", "best-arm")]
+    assert repr(one) == "<Study of 2 rules, 1 instance, 1 problem: 2 results>"
+
+
+def test_keys_that_are_wrong(whole):
+    with pytest.raises(je.UnknownNameError, match="even"):
+        whole["evn", "easy"]
+    with pytest.raises(je.ArgumentError, match=r"3 instances: easy, pair\[0\]"):
+        whole["even"]
+    with pytest.raises(je.ArgumentError, match="names of a rule"):
+        whole["even", "easy", "best-arm", "more"]
+    with pytest.raises(je.UnknownNameError, match="instance"):
+        whole.select(instance="hard")
+
+
+def test_the_table(whole):
+    data = whole.to_xarray()
+    dims = ("rule", "instance", "problem", "stopping", "delta", "run")
+    assert data["samples"].dims == dims and data["samples"].shape == (2, 3, 1, 1, 2, 6)
+    found = data.sel(rule="oracle", instance="pair[1]", problem="best-arm")
+    np.testing.assert_array_equal(found["samples"], whole["oracle", "pair[1]"].samples)
+    assert data["computed"].all()
+    rows = whole.summary().rows
+    assert len(rows) == 12 and rows[0]["rule"] == "even" and "problem" not in rows[0]
+    tau = whole["even", "easy"].samples[0, 0]
+    assert rows[0]["mean tau"] == tau.mean() and str(whole) == str(whole.summary())
+    assert max(map(len, str(whole).splitlines())) <= 100 and "<table>" in whole._repr_html_()
+
+
+def test_results_of_other_runs_and_stops_share_a_table(whole):
+    other = je.study(EASY, je.BestArm(), {"other": {"rule": je.Uniform(), "delta": 0.3,
+                     "stopping": je.SelectiveElimination()}},
+                     **{**COMMON, "runs": [4, 9]})  # fmt: skip
+    both = je.Study({**whole.select(instance="easy").results, **other.results}).to_xarray()
+    assert both["samples"].shape == (3, 1, 1, 2, 3, 7) and not both["computed"].all()
+    alone = both.sel(rule="other", stopping="selective", delta=0.3, run=[4, 9]).squeeze()
+    assert alone["computed"].all() and int(both["computed"].sel(rule="other").sum()) == 2
+    np.testing.assert_array_equal(alone["samples"], other["other"].samples[0, 0])
+    assert not both["samples"].values[~both["computed"].values].any()
+
+
+def test_rules_are_compared_on_the_same_noise(whole):
+    found = whole.compare("even")
+    assert len(found.rows) == 6 and all(row["paired"] for row in found.rows)
+    assert {row["second"] for row in found.rows} == {"even"}
+    assert [row["instance"] for row in found.rows][::2] == list(whole.instances)
+    single = je.compare({name: whole[name, "easy"] for name in RULES}, baseline="even")
+    for ours, theirs in zip(found.rows, single.rows, strict=False):
+        assert {**ours, "holm_p": 0} == {**theirs, "holm_p": 0, "instance": "easy"}
+    assert whole.compare().rows == found.rows
+    with pytest.raises(je.UnknownNameError, match="baseline"):
+        whole.compare("evn")
+
+
+def test_one_line_of_progress():
+    heard = []
+    made(progress=lambda *told: heard.append(told))
+    assert {told[1] for told in heard} == {2 * 3 * 6} and heard[-1][0] == 36
+    assert all(a[0] <= b[0] for a, b in zip(heard, heard[1:], strict=False))
+
+
+def test_a_file_gives_the_study_back(whole, tmp_path):
+    whole.save(tmp_path / "one.zip")
+    again = je.load_study(tmp_path / "one.zip")
+    assert again.equals(whole) and list(again) == list(whole)
+    assert not again.equals(whole.select(rule="even"))
+    again.save(tmp_path / "two.zip")
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    contents = bytearray((tmp_path / "one.zip").read_bytes())
+    contents[5000] ^= 1
+    (tmp_path / "bad.zip").write_bytes(contents)
+    with pytest.raises(je.DamagedFileError, match="bad.zip"):
+        je.load_study(tmp_path / "bad.zip")
+    (tmp_path / "text.zip").write_text("text")
+    with pytest.raises(je.ResultFileError, match="no archive"):
+        je.load_study(tmp_path / "text.zip")
+    with pytest.raises(je.StoreError, match="cannot be read"):
+        je.load_study(tmp_path / "none.zip")
+
+
+def test_a_store_gives_the_study_back(whole, tmp_path):
+    assert made(store=tmp_path, block=4).equals(whole)
+    again = je.load_store(tmp_path)
+    assert again.equals(whole)
+    single = je.simulate(EASY, je.TopM(2), je.Uniform(), store=tmp_path, **COMMON)
+    found = je.load_store(tmp_path).select(problem="TopM(m=2)")
+    assert len(found) == 1 and next(iter(found.results.values())).equals(single)
+    with pytest.raises(je.StoreError, match="no store"):
+        je.load_store(tmp_path / "nowhere")
+    # Folders that are joined tell as much.
+    from jaxelim import store
+
+    store.merge([tmp_path], tmp_path / "joined")
+    assert len(je.load_store(tmp_path / "joined")) == 7
+
+
+def asked(monkeypatch) -> list:
+    """The rule and the runs of the blocks that are computed from now on."""
+    seen: list = []
+    compute = blocks.Simulation.compute
+
+    def noted(self, runs, progress):
+        seen.append((type(self.call.rule).__name__, runs.tolist()))
+        return compute(self, runs, progress)
+
+    monkeypatch.setattr(blocks.Simulation, "compute", noted)
+    return seen
+
+
+def test_an_interrupted_study_goes_on(whole, tmp_path, monkeypatch):
+    seen = asked(monkeypatch)
+
+    def stop(done, *_):
+        if done >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(je.Interrupted, match="of 24 runs are in finished blocks") as caught:
+        made(store=tmp_path, block=4, progress=stop)
+    part = caught.value.result
+    assert isinstance(part, je.Study) and 0 < len(part) < 6 and part.missing
+    assert "Interrupted" in str(part)
+    done = len(seen) - 1  # the last was interrupted
+    assert made(store=tmp_path, block=4).equals(whole)
+    assert len(seen) == 8 + 1 and seen[done] == seen[done + 1]
+
+
+SCRIPT = """
+import os, signal, sys
+import jaxelim as je
+from tests.studies.test_study import made
+
+def killed(done, *_):
+    if done >= 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+made(store=sys.argv[1], block=4, progress=killed)
+"""
+
+
+def test_a_killed_study_is_resumed(whole, tmp_path, monkeypatch):
+    """kill -9 of another process; this one computes what is missing, and no more."""
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    kept = len(list((tmp_path / "blocks").glob("[!.]*.nc")))
+    assert 1 <= kept < 8
+    seen = asked(monkeypatch)
+    assert made(store=tmp_path, block=4).equals(whole)
+    assert len(seen) == 8 - kept and je.load_store(tmp_path).equals(whole)
+
+
+def never(*_):
+    raise AssertionError("it compiled")
+
+
+def test_refused_combinations_are_named(monkeypatch):
+    """Before anything compiles, with the exception's own class."""
+    monkeypatch.setattr(blocks, "planned", never)
+    where = r"of rule 'RAGE', instance 'easy', problem 'thresholding'"
+    with pytest.raises(je.UnsupportedError, match=where):
+        je.study(EASY, [je.BestArm(), je.Thresholding(0.5)],
+                 [je.Uniform(), {"rule": je.RAGE(), "stopping": je.Native()}],
+                 stopping=je.LLR(), runs=2)  # fmt: skip
+    tie = je.Instance.unstructured([1.0, 1.0], name="tie")
+    with pytest.raises(je.TieError, match="rule 'Uniform', instance 'tie'"):
+        je.study([EASY, tie], je.BestArm(), je.Uniform(), runs=2)
+    for bad, words in {
+        "rules": dict(rules=[]), "instances": dict(instances=[]), "sampling rule": dict(rules=3),
+        "stoppin": dict(rules={"rule": je.Uniform(), "stoppin": 1}),
+        "problem such as": dict(problem=3), "an Instance": dict(instances=3),
+        "lingape": dict(rules="lingap"), "linear-d10": dict(instances="linear-d1"),
+        "none beside": dict(rules={"rule": je.Uniform(), "settings": {"a": 1}}),
+        "block": dict(block=0), "progress": dict(progress=3),
+    }.items():  # fmt: skip
+        given = dict(instances=EASY, problem=je.BestArm(), rules=je.Uniform(), runs=2)
+        with pytest.raises(je.ArgumentError, match=bad):
+            je.study(**{**given, **words})
+
+
+def test_names_of_entries():
+    """Of a list they are short where that tells entries apart."""
+    from jaxelim.studies import grid
+
+    def names(rules, instances=EASY, problem="best-arm"):
+        shared = dict(delta=0.1, stopping="llr", elimination=None, threshold="heuristic", runs=2)
+        shared |= dict(seed=0, max_samples=99, ridge=None)
+        found = grid.places(instances, problem, rules, **shared)
+        return [(place.rule, place.instance, place.problem) for place in found]
+
+    assert names([je.LinGapE(), "uniform"])[0] == ("LinGapE", "easy", "best-arm")
+    two = names([je.LinGapE(), je.LinGapE(rate=1.0)])
+    assert [name for name, *_ in two] == ["LinGapE(rate=2.0)", "LinGapE(rate=1.0)"]
+    assert [name for name, *_ in names([je.FWS(), je.FWS()])] == ["FWS() (0)", "FWS() (1)"]
+    problems = names(je.FWS(), problem=[je.TopM(1), {"problem": "top-m", "m": 2}, "best-arm"])
+    assert [name for *_, name in problems] == ["TopM(m=1)", "top-m, m=2", "best-arm"]
+    shipped = names(je.FWS(), instances=["unstructured-k40"], problem="top-m")
+    assert shipped == [("FWS", "unstructured-k40", "top-m")]
+
+
+def test_the_command(whole, tmp_path, capsys, monkeypatch):
+    """A file has the names of Python; the shell's study is Python's."""
+    monkeypatch.chdir(tmp_path)
+    EASY.to_json("easy.json")
+    PAIR.to_json("pair.json")
+    lines = """
+    instances = ["easy.json", "pair.json"]
+    problem = "best-arm"
+    delta = [0.1, 0.02]
+    max_samples = 2000
+    engine = {devices = 1}
+    [rules]
+    even = "uniform"
+    oracle = {rule = "oracle"}
+    """
+    (tmp_path / "study.toml").write_text(lines)
+    given = ["study", "study.toml", "--runs", "6", "--store", "kept", "--output", "found.zip",
+             "--figure", "found.png", "--baseline", "even"]  # fmt: skip
+    assert cli.main(given) == 0
+    said = capsys.readouterr().out
+    assert str(whole.summary()).splitlines()[2] in said and "ratio: mean samples over" in said
+    assert je.load_study("found.zip").equals(whole) and je.load_store("kept").equals(whole)
+    assert (tmp_path / "found.png").stat().st_size > 20_000
+    content = {"instances": ["easy.json"], "problem": "best-arm", "rules": ["uniform"], "runs": 2}
+    (tmp_path / "one.json").write_text(json.dumps(content))
+    assert cli.main(["study", "one.json"]) == 0 and "Uniform" in capsys.readouterr().out
+    for text, words in {
+        "instances = 1": "problem: got None", "instancs = 1": "instances", "= 3": "readable file",
+    }.items():  # fmt: skip
+        (tmp_path / "bad.toml").write_text(text)
+        assert cli.main(["study", "bad.toml"]) == 2
+        assert words in capsys.readouterr().err
+    assert cli.main(["study", "study.txt"]) == 2 and ".toml or .json" in capsys.readouterr().err
+
+
+def test_the_figure(whole):
+    """Three panels for each instance; the lines are the means."""
+    figure = whole.figure(log=True)
+    panels = np.array(figure.axes).reshape(3, 3)
+    assert [axes.get_title() for axes in panels[0]] == [f"{x}, best-arm" for x in whole.instances]
+    x = np.log(1 / np.array(COMMON["delta"]))
+    means = whole["oracle", "pair[0]"].samples[0].mean(1)
+    drawn = [line.get_xydata() for line in panels[0, 1].lines]
+    assert any(np.allclose(xy, np.stack([x, means], 1)) for xy in drawn if len(xy) == 2)
+    drawn = [line.get_xydata() for line in panels[1, 1].lines]
+    assert any(np.allclose(xy, np.stack([x, means / x], 1)) for xy in drawn if len(xy) == 2)
+    assert panels[0, 0].get_yscale() == "log" and panels[2, 0].get_yscale() == "linear"
+    (legend,) = figure.legends
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words[:2] == ["even", "oracle"] and "delta" in words
+    with pytest.raises(je.UnknownNameError, match="stopping"):
+        je.figures.study_figure({"a": {"b": je.simulate(
+            EASY, je.BestArm(), je.Uniform(), **{**COMMON, "stopping": (
+                je.LLR(), je.SelectiveElimination())})}}, "full")  # fmt: skip
