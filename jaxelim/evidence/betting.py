@@ -6,8 +6,9 @@ first wins where the mean is above u, the second where it is below. At the true 
 stake is a martingale of mean 1. The best bet wins N KL_inf in the limit. (Honda & Takemura
 2010; Waudby-Smith & Ramdas 2024; Orabona & Jun 2024)
 
-An arm keeps the sums of four powers of its rewards. With T_i = sum (x - u)^i and
-edge = b u, a stake's logarithm is at least
+An arm keeps the sums of four powers of its rewards x, and of 1 - x: the second kind of bet is
+the first one on 1 - x against 1 - u. With T_i = sum (x - u)^i and edge = b u, a stake's
+logarithm is at least
 
     b T_1 - b^2 T_2/2 + b^3 T_3/3 - kappa(edge) b^4 T_4,
 
@@ -15,7 +16,9 @@ where kappa(e) = 1/4 + e/5 + e^2/(6 (1 - e)) is above the remainder's coefficien
 1/4 + e/5 + e^2/6 + ..: the remainder over z^4 rises with z, and z = b (x - u) >= -edge. It is
 also at least that of N rewards of 0 and 1 with the same mean m, as a logarithm lies above its
 chords: the best bet wins N kl(m, u) or more. Every value here is the larger of these two lower
-bounds, and needs no grid of means.
+bounds, and needs no grid of means. What rounding may add to a bound is taken off it. No term of
+a sum of powers is negative, so each sum has small relative errors. Powers of x - 1/2 would not
+do: large bets need T_i to a fraction of N u^i.
 
 Of n rewards without replacement the next has mean q (u - S/n), q = n/(n - N), where S is
 the sum of the N that were drawn. Bets against it have z = b q (x' - u), with
@@ -64,24 +67,55 @@ class Wins(NamedTuple):
 
     counts: Array  # N, above 0
     means: Array  # in [0, 1]
-    powers: tuple[Array, ...]  # sum y^i, y = x' - 1/2; or sum q^i y^j, j <= i, by i and j
+    powers: tuple[Array, ...]  # the sums of `terms`
     most: Array | None  # the largest q; None: 1
 
-    def at(self, u: Array) -> tuple[Array, ...]:
-        """T_1, .., T_4 at means u."""
-        r = 0.5 - u
+    def side(self, u: Array, up: bool) -> "Side":
+        """What bets against means u read: means of at most u (up), or of at least u."""
+        half, v = len(self.powers) // 2, u if up else 1 - u
+        sums = self.powers[:half] if up else self.powers[half:]
         if self.most is None:
-            sums = (self.counts, *self.powers)
-            rows = [sums[: i + 1] for i in range(1, POWERS + 1)]
-        else:
-            ends = np.cumsum([0, *range(2, POWERS + 2)])
-            rows = [self.powers[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-        return tuple(_shifted(row, r) for row in rows)
+            rows = [(self.counts, *sums[:i]) for i in range(1, POWERS + 1)]
+            share = sums[0] / self.counts * (1 - _error(self.counts))
+            return Side(self.counts, tuple(_shifted(row, -v) for row in rows), v, share)
+        ends = np.cumsum([0, *range(2, POWERS + 2)])
+        rows = [sums[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        return Side(self.counts, tuple(_shifted(row, -v) for row in rows), self.most * v, None)
 
-    def edge(self, u: Array, up: bool) -> Array:
-        """What a unit bet may lose at most."""
-        edge = u if up else 1 - u
-        return edge if self.most is None else self.most * edge
+
+def terms(x: Array, rest: Array, q: Array | None = None) -> list[Array]:
+    """What a reward adds to the powers: y^i, y = x' and then 1 - x'; or q^i y^j, j <= i."""
+    orders = range(1, POWERS + 1)
+    if q is None:
+        return [y**i for y in (x, rest) for i in orders]
+    return [q**i * y**j for y in (x, rest) for i in orders for j in range(i + 1)]
+
+
+class Side(NamedTuple):
+    """What bets on one side read, at means u: arrays of one shape, [..]."""
+
+    counts: Array
+    t: tuple[Array, ...]  # T_1, .., T_4, of 1 - x' and 1 - u where the mean is below u
+    unit: Array  # the edge of a unit bet
+    share: Array | None  # the mean, or 1 less it, at most; None without replacement
+
+    def logarithm(self, bet: Array) -> Array:
+        """The first lower bound on a stake's logarithm; the bet's edge is below 1."""
+        edge, n, t = bet * self.unit, self.counts, self.t
+        squares, fourth = bet * bet * t[1], (bet * bet) ** 2 * t[3]
+        kappa = _kappa(edge)
+        value = bet * t[0] - squares / 2 + bet**3 * t[2] / 3 - kappa * fourth
+        # T_i has at most this share of sum (x + u)^i as error; x + u <= |x - u| + 2 u.
+        size = bet * t[0] + 2 * squares + (8 * kappa + 2) * (fourth + 16 * n * edge**4)
+        return value - _error(n) * (size + 8 * n * edge)
+
+
+def _error(counts: Array) -> Array:
+    """The relative error of a sum of N powers that are not negative, at most.
+
+    Each sum adds 2^-53; so does x', by the earlier rewards, four times in its fourth power.
+    """
+    return (counts + 16) * 2.0**-50
 
 
 def _shifted(sums: tuple[Array, ...], r: Array) -> Array:
@@ -98,35 +132,27 @@ def _kappa(edge: Array) -> Array:
     return 0.25 + edge * (0.2 + edge / (6 * (1 - edge)))
 
 
-def _logarithm(t: tuple[Array, ...], bet: Array, edge: Array, up: bool) -> Array:
-    """The lower bound on a stake's logarithm; edge of the bet, below 1."""
-    sign = 1.0 if up else -1.0
-    inner = t[2] * (sign / 3) - bet * (_kappa(edge) * t[3])
-    return bet * (sign * t[0] + bet * (bet * inner - t[1] / 2))
-
-
 def best(wins: Wins, u: Array, up: bool) -> Array:
     """The largest logarithm of a stake, at least 0, at means u: [..]."""
-    t, unit = wins.at(u), wins.edge(u, up)
-    sign = 1.0 if up else -1.0
-    gain = sign * t[0]
-    wins_some = (gain > 0) & (t[1] > 0)
-    t = tuple(jnp.where(wins_some, x, sign if i % 2 == 0 else 1) for i, x in enumerate(t))
+    side = wins.side(u, up)
+    wins_some = (side.t[0] > 0) & (side.t[1] > 0)
+    t = tuple(jnp.where(wins_some, x, 1) for x in side.t)
+    side, unit = side._replace(t=t), side.unit
     highest = LARGEST_EDGE / jnp.maximum(unit, 1e-12)
-    second = jnp.minimum(sign * t[0] / t[1], highest)
+    second = jnp.minimum(t[0] / t[1], highest)
     bet = second
     for _ in range(_NEWTON):
         edge = bet * unit
         kappa, rest = _kappa(edge), 1 - edge
         rise = edge * (0.2 + edge * (2 - edge) / (6 * rest * rest))  # edge dkappa/dedge
-        slope = bet * (sign * t[2] - bet * (4 * kappa + rise) * t[3])
-        slope = sign * t[0] + bet * (slope - t[1])
-        curve = bet * (2 * sign * t[2] - bet * (12 * kappa + 8 * rise) * t[3]) - t[1]
+        slope = bet * (t[2] - bet * (4 * kappa + rise) * t[3])
+        slope = t[0] + bet * (slope - t[1])
+        curve = bet * (2 * t[2] - bet * (12 * kappa + 8 * rise) * t[3]) - t[1]
         step = slope / jnp.minimum(curve, -0.2 * t[1])
         bet = jnp.clip(bet - step, 0.2 * second, jnp.minimum(5 * second, highest))
-    found = jnp.maximum(*(_logarithm(t, x, x * unit, up) for x in (bet, 0.8 * second)))
-    if wins.most is None:
-        found = jnp.maximum(found, wins.counts * _divergence(wins.means, u))
+    found = jnp.maximum(side.logarithm(bet), side.logarithm(0.8 * second))
+    if side.share is not None:
+        found = jnp.maximum(found, wins.counts * _divergence(side.share, unit))
     return jnp.where(wins_some, jnp.maximum(found, 0), 0)
 
 
@@ -139,16 +165,15 @@ def _divergence(m: Array, u: Array) -> Array:
 
 def stakes(wins: Wins, u: Array, up: bool) -> Array:
     """The logarithms of the stakes of all bets, at most; -inf where they are not made: [J, ..]."""
-    t, unit = wins.at(u), wins.edge(u, up)
-    bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(t[0])), t[0].dtype)
-    edges = bets * unit
-    made = edges <= LARGEST_EDGE
-    edges = jnp.where(made, edges, 0)
-    value = _logarithm(t, bets, edges, up)
-    if wins.most is None:
-        share = wins.means if up else 1 - wins.means
-        lost, won = jnp.log1p(-edges), jnp.log1p(jnp.where(made, bets - edges, 0))
-        value = jnp.maximum(value, wins.counts * ((1 - share) * lost + share * won))
+    side = wins.side(u, up)
+    bets = jnp.asarray(BETS.reshape((-1,) + (1,) * jnp.ndim(side.t[0])), side.t[0].dtype)
+    made = bets * side.unit <= LARGEST_EDGE
+    bets = jnp.where(made, bets, 0)
+    value = side.logarithm(bets)
+    if side.share is not None:
+        edges = bets * side.unit
+        chord = (1 - side.share) * jnp.log1p(-edges) + side.share * jnp.log1p(bets - edges)
+        value = jnp.maximum(value, wins.counts * chord)
     return jnp.where(made, value, -jnp.inf)
 
 
@@ -190,7 +215,7 @@ def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
         slack: of {mu_b >= mu_a + slack}, scaled.
     """
     low = jnp.clip(b.means - slack, 0, 1)
-    high = jnp.clip(a.means, low, 1)
+    high = jnp.clip(a.means, low, 1 - slack)
     shares = (w_a / a.counts, w_b / b.counts)
     steps = (np.arange(_POINTS) / (_POINTS - 1)).reshape((-1,) + (1,) * jnp.ndim(high))
 
@@ -220,7 +245,7 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     that of a's at the cell's upper end and b's at the lower.
     """
     low, high = b.means - slack, a.means
-    spread = [wins.at(wins.means)[1] / wins.counts + 1e-4 for wins in (a, b)]
+    spread = [wins.side(wins.means, True).t[1] / wins.counts + 1e-4 for wins in (a, b)]
     n_a, n_b = a.counts / spread[0], b.counts / spread[1]
     middle = low + (high - low) * (n_a / (n_a + n_b))
     offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))

@@ -122,7 +122,8 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     counts, means = np.asarray(stats.counts)[:, 0], np.asarray(stats.means)[:, 0] * family.scale
     moments = None if stats.moments is None else np.asarray(stats.moments)[:, 0]
     low, high = (getattr(family, name, end) for name, end in (("low", -np.inf), ("high", np.inf)))
-    means = np.clip(means, low + 0.5 / (counts + 1), high - 0.5 / (counts + 1))
+    inside = min(1.0, high - low) * 0.5 / (counts + 1)
+    means = np.clip(means, low + inside, high - inside)
     family = family.estimated(counts, means, moments)
     means = family.own_means(means)
     theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]

@@ -19,8 +19,7 @@ from tests.twin import bounded as twin
 
 
 def wins_of(x):
-    y = x - 0.5
-    powers = tuple(jnp.asarray(np.sum(y**i)) for i in range(1, 5))
+    powers = tuple(jnp.asarray(np.cumsum(term)[-1]) for term in betting.terms(x, 1 - x))
     return Wins(jnp.asarray(float(len(x))), jnp.asarray(x.mean()), powers, None)
 
 
@@ -76,12 +75,73 @@ def test_a_lower_bound_is_below_the_stake_for_every_bet():
                 edge = u if up else 1 - u
                 bets = np.geomspace(1e-3, 0.98, 30) / edge
                 with scope.engine():
-                    t = wins_of(a).at(jnp.asarray(u))
-                    bound = np.asarray(
-                        betting._logarithm(t, jnp.asarray(bets), jnp.asarray(bets * edge), up)
-                    )
+                    side = wins_of(a).side(jnp.asarray(u), up)
+                    bound = np.asarray(side.logarithm(jnp.asarray(bets)))
                 exact = np.array([twin.stake(a, u, bet, up) for bet in bets])
                 assert (bound <= exact + 1e-9 * (1 + np.abs(exact))).all()
+
+
+@pytest.mark.parametrize("reward", [0.0173, 0.9827, 0.3])
+def test_rounding_refutes_no_truth(reward):
+    """A million equal rewards at their mean: every stake is 1. Sums of powers err by 1e-5."""
+    with scope.engine():
+        wins = wins_of(np.full(1_000_000, reward))
+        for up in (True, False):
+            assert float(betting.mixed(wins, jnp.asarray(reward), up)) <= 0
+            assert float(betting.best(wins, jnp.asarray(reward), up)) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("up", [True, False])
+def test_evidence_of_small_rewards(scale, up):
+    """Exponential rewards far below the interval's end, and 1 less them: 10,000 of them.
+
+    At 0.8 and 0.95 of the mean: above 0.8 and 0.98 of the best stake's logarithm, and below it.
+    """
+    x = scale * np.random.default_rng(0).exponential(size=10_000)
+    own = x if up else 1 - x
+    for share, least in ((0.8, 0.8), (0.95, 0.98)):
+        u = share * x.mean()
+        bets = np.geomspace(1e-3, 1 - 1e-9, 300) / u
+        exact = max(twin.stake(x, u, bet, True) for bet in bets)
+        with scope.engine():
+            value = float(betting.best(wins_of(own), jnp.asarray(u if up else 1 - u), up))
+        assert least * exact <= value <= exact
+
+
+def test_common_means_leave_room_for_the_slack():
+    """With slack 0.5 a common mean is at most 0.5; the value is near the twin's."""
+    a, b = np.repeat([0.2, 1.0], [5, 45]), np.repeat([0.9, 1.0], [5, 45])
+    with scope.engine():
+        first, second = wins_of(a), wins_of(b)
+        common = betting.closest(first, second, first.counts, second.counts, 0.5)
+    least = twin.llr(a, b, slack=0.5)
+    assert float(common.u) <= 0.5
+    assert 0.95 * least <= float(common.of_a + common.of_b) <= 1.04 * least
+
+
+def test_intervals_have_no_gaps():
+    """A mean that is excluded excludes all beyond it: their stakes have won more.
+
+    Stakes on 0/1 rewards are exact, so this holds without room.
+    """
+    rng, family = np.random.default_rng(0), je.Bounded()
+    for _ in range(5):
+        x = (rng.random(int(rng.integers(5, 200))) < rng.uniform(0.1, 0.9)) + 0.0
+        ends = np.linspace(0.01, 0.99, 30)
+        with scope.engine():
+            wins = wins_of(x)
+            moments = jnp.stack(wins.powers)
+            value = jax.vmap(
+                lambda u, w=wins, p=moments: je.Mixture().grid.log_mean_exp(
+                    family.log_mixture(w.counts, w.means, p, u, None)
+                )
+            )(jnp.asarray(ends))
+        for u, log_m in zip(ends, np.asarray(value), strict=True):
+            up = u <= x.mean()
+            won = [twin.stake(x, u, bet, up) for bet in betting.BETS
+                   if bet * (u if up else 1 - u) <= betting.LARGEST_EDGE]  # fmt: skip
+            assert log_m <= np.log(np.sum(np.exp(won)) / (2 * len(betting.BETS))) + 1e-12
 
 
 def fed(family, rows, sizes=None):
@@ -243,6 +303,17 @@ def test_live_runs_have_intervals_proofs_and_a_forecast():
         run.tell(0, 10.5)
 
 
+def test_forecasts_do_not_depend_on_the_unit():
+    runs = []
+    for high in (1, 0.001):
+        run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Bounded(0, high), delta=0.05)
+        rng = np.random.default_rng(0)
+        for n in range(60):
+            run.tell(n % 2, high * rng.beta(1 + n % 2, 2))
+        runs.append(run.forecast(runs=8).more.mean())
+    assert runs[1] == pytest.approx(runs[0], rel=0.1)
+
+
 def test_recorded_rewards_are_proven_in_both_orders():
     rng = np.random.default_rng(0)
     stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
@@ -364,6 +435,7 @@ def test_samples_beside_a_model():
 
     At most 1.15 of Bernoulli's mixture, at most 0.6 of Gaussian rewards of std 1/2.
     """
+
     def mean(means, family):
         found = je.simulate(je.Instance.unstructured(means, family), je.BestArm(), je.Uniform(),
                             delta=0.05, runs=1000, seed=1, threshold=je.Mixture())  # fmt: skip
