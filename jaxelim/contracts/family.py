@@ -226,6 +226,10 @@ class Family:
         """What H_p depends on but the means: costs, or variances, of arms with means [K]: [K]."""
         return jnp.ones_like(means)
 
+    def recorded_scales(self, stacks: tuple[np.ndarray, ...], means: Array) -> Array:
+        """`scales` of arms whose rewards are recorded: those of the stacks' distributions."""
+        return self.scales(means)
+
     def plain(self) -> "Family":
         """The family without its `scales`, which are arrays: one program serves all."""
         return self

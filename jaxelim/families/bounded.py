@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import special
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem
@@ -21,6 +20,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence import betting
 from jaxelim.evidence.betting import BettingEvidence, Wins
 from jaxelim.evidence.discrete import DiscreteEvidence
+from jaxelim.families import distributions
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
@@ -30,17 +30,9 @@ if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
     from jaxelim.instances.instance import Instance
 
-MOST_POINTS = 1000
-"""The largest number of points of a distribution: a draw compares with every one."""
-CELLS = 4096
-"""Cells of equal probability that a Beta distribution is drawn from."""
 LARGEST_STEP = 4.0
 """The largest q = n/(n - N) at which rewards without replacement still enter the bets."""
-_BETAS = (0.01, 1e6)
-"""The range of the numbers of a Beta distribution."""
 _BISECTIONS = 50
-_SUM = 1e-9
-"""How far probabilities may sum from 1, and means be from those of the distribution."""
 
 
 @jax.tree_util.register_dataclass
@@ -107,9 +99,9 @@ class Bounded(Family):
         if self.support is not None and self.beta is not None:
             raise ArgumentError("beta", self.beta, "None where support is given")
         if self.support is not None:
-            own["support"], own["probabilities"] = _points(self, low, high)
+            own["support"], own["probabilities"] = distributions.points(self, low, high)
         if self.beta is not None:
-            own["beta"] = _betas(self.beta)
+            own["beta"] = distributions.betas(self.beta)
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -129,7 +121,7 @@ class Bounded(Family):
             return np.sum(np.asarray(self.support) * np.asarray(self.probabilities), 1)
         if self.beta is None:
             raise ArgumentError("support", None, "points, or beta: else an instance has the means")
-        edges = _quantiles(np.asarray(self.beta))
+        edges = distributions.quantiles(np.asarray(self.beta))
         return self.low + self.width * ((edges[:, 1:] + edges[:, :-1]) / 2).mean(1)
 
     def for_arms(self, arms: int) -> "Bounded":
@@ -164,9 +156,11 @@ class Bounded(Family):
             raise ArgumentError("theta", means, allowed, f"{bad[0]:g} is not")
         if self.support is None and self.beta is None:
             return
-        if not np.allclose(means, self.means, rtol=0, atol=_SUM * self.width):
+        if not np.allclose(means, self.means, rtol=0, atol=distributions.SUM * self.width):
             allowed = f"the means of the distributions, {self.means.tolist()}: `family.means`"
             raise ArgumentError("theta", means, allowed)
+        if self.beta is not None and instance.batched:
+            raise ArgumentError("beta", self.beta, "None for a batch: one instance has these means")
 
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         super().check_shape(problem, shape)
@@ -203,7 +197,7 @@ class Bounded(Family):
         first, second = (moments[:, power] / counts for power in (0, 1))
         variance = np.clip(second - first**2, 1e-9, 0.999 * m * (1 - m))
         total = m * (1 - m) / variance - 1
-        table = np.clip(np.stack([m * total, (1 - m) * total], 1), *_BETAS)
+        table = np.clip(np.stack([m * total, (1 - m) * total], 1), *distributions.BETAS)
         return Bounded(self.low, self.high, beta=table.tolist())
 
     def own_means(self, means: np.ndarray) -> np.ndarray:
@@ -214,11 +208,12 @@ class Bounded(Family):
         return Bounded(self.low, self.high)
 
     def nature(self, instance: "Instance") -> dict[str, np.ndarray]:
-        """Points and distribution functions [I, K, S], or quantiles [I, K, CELLS + 1]."""
+        """Points and distribution functions [I, K, S], or quantiles [1, K, 4097]."""
         own, means = instance.family, instance.means.reshape(-1, instance.K)
         assert isinstance(own, Bounded)
         if own.beta is not None:
-            return {"quantiles": self.low + self.width * _quantiles(np.asarray(own.beta))[None]}
+            quantiles = distributions.quantiles(np.asarray(own.beta))[None]
+            return {"quantiles": self.low + self.width * quantiles}
         support, probabilities = own._distribution(means)
         below = np.minimum(np.cumsum(probabilities, -1), 1.0)
         below[..., -1] = 1.0
@@ -239,10 +234,11 @@ class Bounded(Family):
     def draw(self, lanes: LaneOps, nature: dict, arm: Array, pull: Array, noise: Array) -> Array:
         """The inverse of the distribution function at the noise, uniform on [0, 1)."""
         if "quantiles" in nature:
-            place = jnp.minimum(jnp.floor(noise * CELLS), CELLS - 1)
+            along = noise * distributions.CELLS
+            place = jnp.minimum(jnp.floor(along), distributions.CELLS - 1)
             edges, cell = nature["quantiles"], place.astype(jnp.int32)
             lower, upper = edges[arm, cell], edges[arm, cell + 1]
-            return lower + (upper - lower) * (noise * CELLS - place)
+            return lower + (upper - lower) * (along - place)
         support, below = (lanes.row(nature[name], arm) for name in ("support", "below"))
         reached = jnp.concatenate([jnp.ones_like(below[:1], bool), noise >= below[:-1]])
         place = jnp.sum(reached, 0, dtype=jnp.int32) - 1
@@ -387,6 +383,11 @@ class Bounded(Family):
         support, probabilities = self._distribution(np.asarray(means))
         return jnp.concatenate([(support - self.low) / self.width, probabilities], -1)
 
+    def recorded_scales(self, stacks: tuple[np.ndarray, ...], means: Array) -> Array:
+        """Those of the rewards in the stacks, each as often as it is there: [K, 2 S]."""
+        points, probabilities = distributions.of_stacks(self, stacks)
+        return jnp.concatenate([(points - self.low) / self.width, probabilities], -1)
+
     def plain(self) -> "Bounded":
         return Bounded(self.low, self.high)
 
@@ -396,42 +397,3 @@ class Bounded(Family):
     ) -> DiscreteEvidence:  # fmt: skip
         shape = Sides.of(directions, offsets, slack)
         return DiscreteEvidence.of(shape, theta, scales, self.low, self.width)
-
-
-def _points(family: Bounded, low: float, high: float) -> tuple[tuple, tuple]:
-    """The support and the probabilities as tuples [K][S], checked."""
-    allowed = "[K, S] numbers of at least 0 that sum to 1 for each of two or more arms"
-    table = checks.real_array("probabilities", family.probabilities, ndim=2)
-    if len(table) < 2 or table.min(initial=0) < 0:
-        raise ArgumentError("probabilities", family.probabilities, allowed)
-    off = np.abs(table.sum(1) - 1)
-    if not off.max() <= _SUM:
-        note = f"those of arm {int(off.argmax())} sum to {table.sum(1)[off.argmax()]:.12g}"
-        raise ArgumentError("probabilities", family.probabilities, allowed, note)
-    points = checks.real_array("support", family.support, ndim=(1, 2))
-    if points.shape not in (table.shape, table.shape[1:]) or table.shape[1] > MOST_POINTS:
-        allowed = f"[S] or [K, S] numbers, S as of probabilities, at most {MOST_POINTS}"
-        raise ArgumentError("support", family.support, allowed)
-    bad = points[(points < low) | (points > high)]
-    if bad.size:
-        allowed = f"numbers from {low:g} to {high:g}"
-        raise ArgumentError("support", family.support, allowed, f"{bad[0]:g} is not")
-    points = np.broadcast_to(points, table.shape)
-    table = table / table.sum(1, keepdims=True)
-    return tuple(map(tuple, points.tolist())), tuple(map(tuple, table.tolist()))
-
-
-def _betas(beta: Any) -> tuple:
-    """The numbers of Beta distributions as tuples [K][2], checked."""
-    least, most = _BETAS
-    allowed = f"two numbers from {least:g} to {most:g} for each of two or more arms"
-    table = checks.real_array("beta", beta, ndim=2)
-    if len(table) < 2 or table.shape[1] != 2 or table.min() < least or table.max() > most:
-        raise ArgumentError("beta", beta, allowed)
-    return tuple(map(tuple, table.tolist()))
-
-
-def _quantiles(beta: np.ndarray) -> np.ndarray:
-    """Quantiles at 0, 1/CELLS, .., 1 of Beta(a, b), rows (a, b) [K, 2]: [K, CELLS + 1]."""
-    places = np.arange(CELLS + 1) / CELLS
-    return special.betaincinv(beta[:, :1], beta[:, 1:], places[None])

@@ -284,7 +284,7 @@ class Recorded(Family):
         return self.family.settled(**job)
 
     def scales(self, means: Array) -> Array:
-        return self.family.scales(means)
+        return self.family.recorded_scales(self.rewards, means)
 
     def plain(self) -> Family:
         return self.family.plain()

@@ -314,6 +314,20 @@ def test_forecasts_do_not_depend_on_the_unit():
     assert runs[1] == pytest.approx(runs[0], rel=0.1)
 
 
+def test_h_star_of_recorded_rewards_is_that_of_their_distributions():
+    """As of the same points with the same probabilities; not of rewards at the two ends."""
+    stacks = [0.2, 0.4, 0.6, 0.6], [0.1, 0.3, 0.3]
+    past = je.Recorded(stacks, family=je.Bounded())
+    points = je.Bounded(support=[[0.2, 0.4, 0.6], [0.1, 0.3, 0.3]],
+                        probabilities=[[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]])  # fmt: skip
+    values = [je.complexity(je.Instance.unstructured(family.means, family), je.BestArm()).value
+              for family in (past, points)]  # fmt: skip
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    many = je.Recorded([np.linspace(0, top, 1001) for top in (1, 0.5)], family=je.Bounded())
+    with pytest.raises(je.errors.UnsupportedError, match="1000 different rewards"):
+        je.complexity(je.Instance.unstructured(many.means, many), je.BestArm())
+
+
 def test_recorded_rewards_are_proven_in_both_orders():
     rng = np.random.default_rng(0)
     stacks = [rng.beta(a, 2, 300) for a in (4, 2, 1)]
@@ -361,8 +375,10 @@ def test_bad_calls():
     for f, arguments, settings, words in cases:
         with pytest.raises(je.errors.JaxelimError, match=words):
             f(*arguments, **settings)
+    betas = je.Bounded(beta=[(1, 2), (2, 1)])
+    with pytest.raises(je.errors.ArgumentError, match="None for a batch"):
+        je.Instance.unstructured([betas.means] * 2, betas)
     with pytest.raises(je.errors.JaxelimError, match="support"):
-        betas = je.Bounded(beta=[(1, 2), (2, 1)])
         je.complexity(je.Instance.unstructured(betas.means, betas), je.BestArm())
 
 
