@@ -193,20 +193,23 @@ def find_problem(
 ) -> Any:
     """The problem of a name, with those of the settings that it has.
 
-    `m` is for top-m, `level` for thresholding, `epsilon` for best-arm, `items` for best-item.
+    `m` is for top-m, `level` for thresholding, best-or-none and any-above, `epsilon` for
+    best-arm, `items` for best-item.
 
     Raises:
         UnknownNameError: no problem has this name.
         ArgumentError: a setting that the problem refuses; an epsilon for another problem.
     """
-    if epsilon and name in ("best-item", "top-m", "thresholding"):
-        raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     known = {
         "best-arm": lambda: problems.BestArm(epsilon=epsilon),
+        "best-or-none": lambda: problems.BestArm(reference=level),
+        "any-above": lambda: problems.AnyAbove(level),
         "best-item": lambda: problems.BestArm(items=items),
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
+    if epsilon and name in known and name != "best-arm":
+        raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
     return known[_known("problem", name, known)]()
 
 
@@ -267,6 +270,8 @@ def rule_rows() -> list[dict[str, str]]:
                 "structure": structures,
                 "best arm": mark(traits.defined_for("best-arm")),
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
+                "reference": mark(traits.defined_for("best-or-none")),
+                "any above": mark(traits.slack and traits.defined_for("any-above")),
                 "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),

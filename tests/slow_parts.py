@@ -53,7 +53,8 @@ PARTS: dict[int, tuple[str, ...]] = {
     ),
     8: (
         "sampling/test_arm_rules.py", "sampling/test_delta_correctness.py",
-        "sampling/test_items.py", "sampling/test_native_rules.py", "sampling/test_slack.py",
+        "sampling/test_items.py", "sampling/test_native_rules.py",
+        "sampling/test_references.py", "sampling/test_slack.py",
     ),
     9: ("sampling/test_top_two.py",),
     10: ("sampling/test_family_rules.py 1/2",),

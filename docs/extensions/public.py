@@ -44,7 +44,7 @@ KINDS: dict[str, list[Kind]] = {
         Kind("instances", "names describe Description linear_d10 linear_d20 soare two_dimensional "
              "unstructured"),
     ],
-    "problems": [Kind("", "BestArm TopM"), Kind("", "Thresholding HalfSpaces")],
+    "problems": [Kind("", "BestArm TopM"), Kind("", "Thresholding AnyAbove HalfSpaces")],
     "rules": [Kind("", " ".join(RULES)), Kind("", "EvidenceGap")],
     "stopping": [Kind("", "LLR Native SelectiveElimination FullElimination Resets")],
     "thresholds": [

@@ -13,7 +13,6 @@ from jaxelim.errors import ArgumentError
 from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
-from jaxelim.problems import BestArm
 from jaxelim.tables import aligned
 
 _FAMILY = (
@@ -29,11 +28,12 @@ class Asked(Compiles):
     instance: Annotated[str, tyro.conf.Positional]
     """A shipped instance (see `jaxelim instances`) or the path of a JSON file."""
     problem: str = "best-arm"
-    """best-arm, best-item, top-m or thresholding. best-item: of the items in the file."""
+    """best-arm, best-or-none, any-above, best-item, top-m or thresholding. best-item: of the items
+    in the file."""
     m: int | None = None
     """Number of arms to find, for top-m; default: the usual m of the instance."""
     level: float = 0.0
-    """The level, for thresholding."""
+    """The level, for thresholding, any-above and best-or-none: its reference."""
     epsilon: float = 0.0
     """The slack of best-arm: any arm within it of the largest mean is right."""
     family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
@@ -82,7 +82,7 @@ class Hardness(Asked):
         solved = complexity(instance, problem, gap=self.gap)
         bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
         right = 1
-        if isinstance(problem, BestArm) and problem.epsilon:
+        if problem.several_right:
             right = len(problem.right(instance.means))
         practical = practical_time(self.delta, solved)
         print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")

@@ -107,7 +107,7 @@ class Family:
         if isinstance(shape, SlackRows) and SlackRows not in self.shapes:
             allowed = f"epsilon=0: the evidence of {self!r} knows no slack"
             raise UnsupportedError("problem", problem, allowed)
-        if not isinstance(shape, self.shapes):
+        if not shape.known_among(self.shapes):
             known = " or ".join(kind.__name__ for kind in self.shapes if kind is not SlackRows)
             allowed = f"pieces of {known} for {self!r}"
             if not problem.made_of_arms:

@@ -73,8 +73,11 @@ class Items(Shape):
         return distances(space, cross, self.first)
 
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
+        return design.along(space, self.side(space, piece)[0])
+
+    def side(self, space: "LinearContext", piece: Array) -> tuple[Array, float]:
         z, lanes = items_of(space), space.lanes
-        return design.along(space, lanes.row(z, self.first) - lanes.row(z, piece))
+        return lanes.row(z, self.first) - lanes.row(z, piece), 0.0
 
     def directions(self, space: "LinearContext") -> Array:
         return differences(space, self.first)

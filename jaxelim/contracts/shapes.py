@@ -1,13 +1,15 @@
 """Shapes of an answer's pieces: which means each piece compares.
 
 A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level
-(`Levels`), or any half-space (`Directions`). For linear Gaussian rewards a shape also
+(`Levels`), or any half-space (`Directions`); pairs and a level together are
+`jaxelim.contracts.references.ReferenceRows`. For linear Gaussian rewards a shape also
 gives margins y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the
 number of places, some of which may hold no piece; shapes of arrays leave the lanes out
 (see `jaxelim.lanes`).
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -61,6 +63,19 @@ class Shape:
     exists: Array  # [Q] bool: which places hold a piece
     count: int | None  # number of pieces, if it is static
     slack: float = 0.0  # of pairs {mu_k >= mu_i + slack}, in the units of the means
+    level: float | None = None  # that arms are compared with, in the units of the means; None: none
+
+    @classmethod
+    def known_among(cls, kinds: tuple[type["Shape"], ...]) -> bool:
+        """Whether evidence about these kinds of shapes is evidence about this one."""
+        return issubclass(cls, kinds)
+
+    def combined(self, of: Callable[["Shape"], Tree]) -> Tree:
+        """What `of` gives for every place, arrays [Q, ..]: asked of plain shapes alone.
+
+        A shape of pairs and levels asks for both, and puts them together.
+        """
+        return of(self)
 
     def total(self) -> Array:
         """The number of pieces: [] int32."""
@@ -77,7 +92,7 @@ class Shape:
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
     def separation(self, lanes: LaneOps, means: Array) -> Array:
-        """How far the means [K] of a piece's two sides are apart: m_i - m_k, |m_k - level|: [Q]."""
+        """How far means [K] lie outside each piece: m_i - m_k, m_k - level or level - m_k: [Q]."""
         raise TypeError(f"{type(self).__name__}: its pieces are not made of arms")
 
     def overlap(self, lanes: LaneOps, interval: Interval) -> Array:
@@ -104,6 +119,10 @@ class Shape:
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         """phi_k' V^-1 y_piece for every arm k: [K]."""
         raise TypeError(f"{type(self).__name__} does not define along")
+
+    def side(self, space: "LinearContext", piece: Array) -> tuple[Array, Array | float]:
+        """y [d] and c [] of one piece []."""
+        raise TypeError(f"{type(self).__name__} does not define side")
 
     def directions(self, space: "LinearContext") -> Array:
         """The direction y of every place, for one run: [Q, d]; traced."""
@@ -201,6 +220,10 @@ class Rows(Shape):
             row = jnp.where(r == other, cross[:, other], row)
         return design.difference(space, row, space.lanes.take(self.first, r), k)
 
+    def side(self, space: "LinearContext", piece: Array) -> tuple[Array, float]:
+        i, k = self.pair(space.lanes, piece)
+        return space.feature(i) - space.feature(k), 0.0 - self.slack
+
     def directions(self, space: "LinearContext") -> Array:
         phi = space.features
         if not self.several:
@@ -220,7 +243,7 @@ class Levels(Shape):
     """One arm each: y = s_k phi_k, c = s_k level, s_k = 1 for means above the level, else -1.
 
     Args:
-        above: whether the estimate is above the level, [K] bool.
+        above: whether the answer puts the mean above the level, [K] bool.
         exists: which arms have a piece, [K] bool.
         level: a number, in the units of the means.
         count: as in `Rows`.
@@ -231,7 +254,7 @@ class Levels(Shape):
 
     above: Array
     exists: Array
-    level: float = dataclasses.field(default=0.0, metadata=_STATIC)
+    level: float = dataclasses.field(default=0.0, metadata=_STATIC)  # type: ignore[assignment]
     count: int | None = dataclasses.field(default=None, metadata=_STATIC)
 
     @staticmethod
@@ -251,10 +274,10 @@ class Levels(Shape):
         return interval.across(self.level, self.above)
 
     def separation(self, lanes: LaneOps, means: Array) -> Array:
-        return jnp.abs(means - self.level)
+        return jnp.where(self.above, means - self.level, self.level - means)
 
     def margin(self, space: "LinearContext", means: Array, theta_hat: Array | None) -> Array:
-        return jnp.abs(means - self.level)
+        return self.separation(space.lanes, means)
 
     def norm(self, space: "LinearContext", design: "Design", cross: Tree) -> Array:
         return design.g
@@ -262,6 +285,11 @@ class Levels(Shape):
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         along = design.cross(space, piece)
         return jnp.where(space.lanes.take(self.above, piece), along, -along)
+
+    def side(self, space: "LinearContext", piece: Array) -> tuple[Array, Array]:
+        above = space.lanes.take(self.above, piece)
+        sign = jnp.where(above, 1, -1).astype(space.features.dtype)
+        return space.feature(piece) * sign, sign * self.level
 
     def directions(self, space: "LinearContext") -> Array:
         return jnp.where(self.above[:, None], space.features, -space.features)
@@ -301,6 +329,9 @@ class Directions(Shape):
 
     def along(self, space: "LinearContext", design: "Design", cross: Tree, piece: Array) -> Array:
         return design.along(space, space.lanes.row(self.y, piece))
+
+    def side(self, space: "LinearContext", piece: Array) -> tuple[Array, Array]:
+        return space.lanes.row(self.y, piece), space.lanes.take(self.c, piece)
 
     def directions(self, space: "LinearContext") -> Array:
         return self.y

@@ -44,6 +44,10 @@ class Sides(Shape):
     @staticmethod
     def about(shape: Shape, arms: int, dtype: Any) -> "Sides":
         """The pieces of pairs and levels of so many arms, at their places."""
+        return shape.combined(lambda plain: Sides._about(plain, arms, dtype))
+
+    @staticmethod
+    def _about(shape: Shape, arms: int, dtype: Any) -> "Sides":
         if isinstance(shape, Levels):
             sign, k = jnp.where(shape.above, 1, -1).astype(dtype), jnp.arange(arms, dtype=jnp.int32)
             return Sides(k, k, sign, sign * shape.level)

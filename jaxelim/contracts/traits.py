@@ -6,7 +6,6 @@ from typing import Any
 
 from jaxelim.errors import ArgumentError
 
-_PROBLEMS = ("best-arm", "best-item", "top-m", "thresholding", "half-spaces")
 _STRUCTURES = ("linear", "unstructured")
 KNOWN_STOPPING = ("llr", "selective", "full", "native")
 """The stopping rules that traits allow or refuse; any other is allowed."""
@@ -29,7 +28,7 @@ class Traits:
             if it has a test. Stopping rules of other names are always allowed.
         elimination: whether sampling may be restricted to the active pieces.
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
-            where pieces have slack and several answers may be right.
+            where pieces have slack, and wherever several answers may be right.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
             own trajectory.

@@ -114,6 +114,11 @@ class Evidence:
     parts: ClassVar[int] = 1  # each piece is the least of so many smooth ones
     costs: Array | None = None  # [K] what a unit of precision costs, positive; None: 1
 
+    @property
+    def of_arms(self) -> "Evidence":
+        """The evidence that keeps the arms' numbers: this, or that about pairs in it."""
+        return self
+
     def outside(self) -> Array:
         """How far the estimates lie outside each piece, negative inside: [Q]."""
         return self.shape.separation(self.space.lanes, self.means)
@@ -239,10 +244,18 @@ class Snapshot(_Seen):
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
         evidence = family.evidence(space, stats, shape)
+        leading = problem.leading(seen, answer, evidence)
+        if leading is not answer:
+            answer, shape = leading, problem.shape(seen, leading)
+            evidence = evidence.about(shape)
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats,
             answer=answer, shape=shape, evidence=evidence, threshold=threshold, live=live,
         )  # fmt: skip
+
+    def about(self, shape: Shape) -> "Snapshot":
+        """The snapshot with other pieces than those of the answer."""
+        return dataclasses.replace(self, shape=shape, evidence=self.evidence.about(shape))
 
     def refuted(self, beta: Array, among: Array) -> Array:
         """The pieces of the answer that are refuted at level beta []: [Q] bool.

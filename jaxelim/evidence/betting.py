@@ -38,6 +38,7 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.discrete import DiscreteEvidence
+from jaxelim.evidence.references import evidence_about
 from jaxelim.lanes import index_like
 
 POWERS = 4
@@ -298,8 +299,8 @@ class BettingEvidence(Evidence):
     def weighted(self, weights: Array) -> "BettingEvidence":
         return dataclasses.replace(self, weights=weights)
 
-    def about(self, shape: Shape) -> "BettingEvidence":
-        return dataclasses.replace(self, shape=shape)
+    def about(self, shape: Shape) -> Evidence:
+        return evidence_about(shape, lambda plain: dataclasses.replace(self, shape=plain))
 
     def with_derivatives(self) -> DiscreteEvidence:
         """Of two points an arm, with the first three moments of its rewards, for one run."""

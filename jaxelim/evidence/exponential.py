@@ -19,6 +19,7 @@ from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.derivatives import Bent
+from jaxelim.evidence.references import evidence_about
 from jaxelim.lanes import PLAIN, index_like
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ArmEvidence(Evidence):
         shape = Sides.about(self.shape, len(self.means), self.means.dtype)
         return SidesEvidence.of(self.family, shape, self.means, self.scales)
 
-    def about(self, shape: Shape) -> "ArmEvidence":
+    def about(self, shape: Shape) -> Evidence:
         return evidence_of(self.family, self.space, shape, self.means, self.weights)
 
     @property
@@ -270,8 +271,12 @@ def _inside(family: "OneParameter") -> tuple[float, float]:
 
 def evidence_of(
     family: "OneParameter", space: ArmContext, shape: Shape, means: Array, weights: Array
-) -> ArmEvidence:
+) -> Evidence:
     """The evidence about pieces of this shape, with the family's costs."""
-    kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-    kind = SlackEvidence if isinstance(shape, SlackRows) else kind
-    return kind(family, space, shape, means, weights, family.costs(means))
+
+    def plain(shape: Shape) -> ArmEvidence:
+        kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
+        kind = SlackEvidence if isinstance(shape, SlackRows) else kind
+        return kind(family, space, shape, means, weights, family.costs(means))
+
+    return evidence_about(shape, plain)

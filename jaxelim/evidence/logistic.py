@@ -21,9 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxelim.contracts import items
-from jaxelim.contracts.items import Items
-from jaxelim.contracts.shapes import Directions, Levels, Rows, Shape
+from jaxelim.contracts.shapes import Directions, Shape
 from jaxelim.contracts.views import Evidence
 from jaxelim.evidence.boundaries import LEAST_CURVATURE, Boundaries
 from jaxelim.evidence.derivatives import Bent, product
@@ -169,9 +167,10 @@ class LogisticEvidence(Evidence):
     @property
     def _half_spaces(self) -> Shape:
         """The shape with its level as a score."""
-        if not isinstance(self.shape, Levels):
-            return self.shape
-        return dataclasses.replace(self.shape, level=score(self.shape.level))
+        level, shape = self.shape.level, self.shape
+        if level is None:
+            return shape
+        return dataclasses.replace(shape, level=score(level))  # type: ignore[type-var]
 
     def outside(self) -> Array:
         """y_p . theta_hat - c_p: [Q]."""
@@ -290,19 +289,8 @@ class LogisticEvidence(Evidence):
 
     def _side(self, piece: Array) -> tuple[Array, Array]:
         """y [d] and c [] of a piece []."""
-        space, lanes, shape = self.space, self.space.lanes, self.shape
-        none = jnp.zeros_like(self.theta_hat[0])
-        if isinstance(shape, Levels):
-            sign = jnp.where(lanes.take(shape.above, piece), none + 1, none - 1)
-            return space.feature(piece) * sign, sign * score(shape.level)
-        if isinstance(shape, Rows):
-            i, k = shape.pair(lanes, piece)
-            return space.feature(i) - space.feature(k), none
-        if isinstance(shape, Items):
-            z = items.items_of(space)
-            return lanes.row(z, shape.first) - lanes.row(z, piece), none
-        assert isinstance(shape, Directions)
-        return lanes.row(shape.y, piece), lanes.take(shape.c, piece) + none
+        y, c = self._half_spaces.side(self.space, piece)
+        return y, c + jnp.zeros_like(self.theta_hat[0])
 
     def _closest(self, y: Array, c: Array, go: Array | bool = True) -> Array:
         """The point of {y . theta <= c} with the least D: [d]; theta_hat if that is inside."""

@@ -22,6 +22,7 @@ from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.derivatives import Bent
+from jaxelim.evidence.references import evidence_about
 from jaxelim.lanes import PLAIN, index_like
 
 _MOST = 1e30
@@ -181,10 +182,14 @@ class StudentEvidence(Evidence):
     @staticmethod
     def of(
         space: ArmContext, shape: Shape, means: Array, variances: Array, freedom: Array
-    ) -> "StudentEvidence":
+    ) -> Evidence:
         """The evidence about pieces of this shape."""
-        kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-        return kind(space, shape, means, variances, freedom)
+
+        def plain(shape: Shape) -> StudentEvidence:
+            kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
+            return kind(space, shape, means, variances, freedom)
+
+        return evidence_about(shape, plain)
 
     @property
     def scales(self) -> Array:
@@ -198,7 +203,7 @@ class StudentEvidence(Evidence):
         shape = Sides.about(self.shape, len(self.means), self.means.dtype)
         return SidesEvidence.of_sides(shape, self.means, self.variances)
 
-    def about(self, shape: Shape) -> "StudentEvidence":
+    def about(self, shape: Shape) -> Evidence:
         return self.of(self.space, shape, self.means, self.variances, self.freedom)
 
     def pair(self, i: Array, k: Array) -> Array:

@@ -15,12 +15,13 @@ from jaxelim.contracts.proofs import BOUNDED
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence import betting
 from jaxelim.evidence.betting import BettingEvidence, Wins
 from jaxelim.evidence.discrete import DiscreteEvidence
 from jaxelim.families import distributions
+from jaxelim.evidence.references import evidence_about
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid
@@ -164,7 +165,7 @@ class Bounded(Family):
 
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         super().check_shape(problem, shape)
-        if isinstance(shape, Levels) and not self.low < shape.level < self.high:
+        if shape.level is not None and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
             raise ArgumentError("level", shape.level, allowed)
         if shape.slack and not shape.slack < self.width:
@@ -328,9 +329,9 @@ class Bounded(Family):
         means = jnp.clip((stats.means - self.low) / self.width, 0, 1)
         return Wins(stats.counts, means, stats.powers, stats.most)
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> BettingEvidence:
-        wins = self._wins(stats)
-        return BettingEvidence(space, shape, stats.means, stats.counts, wins, self.low, self.width)
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
+        own = stats.means, stats.counts, self._wins(stats), self.low, self.width
+        return evidence_about(shape, lambda plain: BettingEvidence(space, plain, *own))
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
         """What the mean of all bets has won; the strengths of the grid are not read."""
@@ -348,7 +349,7 @@ class Bounded(Family):
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means against which no bet has won more than beta."""
-        evidence = seen.evidence
+        evidence = seen.evidence.of_arms
         assert isinstance(evidence, BettingEvidence)
         wins, ends = evidence.wins, []
         for up in (True, False):
@@ -367,7 +368,7 @@ class Bounded(Family):
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
         """The share of arm i's bet in what both win; one half where neither wins."""
-        evidence = seen.evidence
+        evidence = seen.evidence.of_arms
         assert isinstance(evidence, BettingEvidence)
         common = evidence.common(i, k)
         total = common.of_a + common.of_b

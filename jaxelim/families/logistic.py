@@ -100,7 +100,7 @@ class Logistic(Family):
 
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         super().check_shape(problem, shape)
-        if isinstance(shape, Levels) and not 0 < shape.level < 1:
+        if shape.level is not None and not 0 < shape.level < 1:
             raise ArgumentError("level", shape.level, f"a mean above 0 and below 1 for {self!r}")
 
     def check_rewards(self, rewards: np.ndarray) -> None:

@@ -18,9 +18,9 @@ from jaxelim.contracts import Problem
 from jaxelim.contracts.proofs import ONE_PARAMETER
 from jaxelim.contracts.shapes import Interval, Levels, Rows, Shape
 from jaxelim.contracts.sides import Sides
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.exponential import ArmEvidence, SidesEvidence, evidence_of
+from jaxelim.evidence.exponential import SidesEvidence, evidence_of
 from jaxelim.families import slack as slacks
 from jaxelim.families.mean_mixtures import MeanMixtures
 from jaxelim.families.noise import refuse_large
@@ -99,7 +99,7 @@ class OneParameter(MeanMixtures):
 
     def check_shape(self, problem: Problem, shape: Shape) -> None:
         super().check_shape(problem, shape)
-        if isinstance(shape, Levels) and not self.low < shape.level < self.high:
+        if shape.level is not None and not self.low < shape.level < self.high:
             allowed = f"a number inside ({self.low:g}, {self.high:g}) for {self!r}"
             raise ArgumentError("level", shape.level, allowed)
         if shape.slack and not shape.slack < self.high - self.low:
@@ -151,7 +151,7 @@ class OneParameter(MeanMixtures):
             **more,
         )
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> ArmEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         return evidence_of(self, space, shape, stats.means, stats.counts)
 
     def scales(self, means: Array) -> Array:

@@ -14,7 +14,7 @@ from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
 from jaxelim.contracts.sides import Sides
-from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, View
+from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
 from jaxelim.evidence.student import SidesEvidence, StudentEvidence, pair
 from jaxelim.families.mean_mixtures import both_sides
@@ -171,7 +171,7 @@ class GaussianUnknownVariance(Family):
         """Degrees of freedom f at counts [K]: [K]."""
         return counts - 1 if self.degrees == "free" else counts
 
-    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> StudentEvidence:
+    def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         assert isinstance(stats, StudentStatistics)
         numbers = stats.means, stats.variances, self.freedom(stats.counts)
         return StudentEvidence.of(space, shape, *numbers)
@@ -227,7 +227,7 @@ class GaussianUnknownVariance(Family):
     def refuted_pairs(
         self, seen: Snapshot, arms: ArmBlock, beta: Array
     ) -> list[tuple[Array, Array]]:
-        evidence: StudentEvidence = seen.evidence  # type: ignore[assignment]
+        evidence: StudentEvidence = seen.evidence.of_arms  # type: ignore[assignment]
         lanes, out = seen.lanes, []
         numbers = evidence.freedom, evidence.means, evidence.variances
         for r in range(arms.m):
@@ -238,7 +238,7 @@ class GaussianUnknownVariance(Family):
 
     def interval(self, seen: View | Snapshot, means: Array, beta: Array) -> SymmetricInterval:
         """means -+ sqrt(v (exp(2 beta/f) - 1)); infinite where f = 0 or v = 0."""
-        evidence: StudentEvidence = seen.evidence  # type: ignore[assignment]
+        evidence: StudentEvidence = seen.evidence.of_arms  # type: ignore[assignment]
         freedom, variances = evidence.freedom, evidence.variances
         known = (freedom > 0) & (variances > 0)
         wide = jnp.expm1(2 * beta / jnp.where(known, freedom, 1))

@@ -145,7 +145,7 @@ def characteristic(entries: list, time: float | None) -> tuple[float | None, int
     if asked is None:
         return None, 1
     instance, problem = asked
-    right = len(problem.right(instance.means)) if problem.epsilon else 1
+    right = len(problem.right(instance.means)) if problem.several_right else 1
     return float(complexity(instance, problem).time), right
 
 

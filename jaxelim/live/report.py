@@ -41,12 +41,17 @@ def figure(run: "LiveRun") -> "Figure":
     known = None if run._no_intervals else run.intervals()
     ends = None if known is None else (known.low, known.high, known.level)
     values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
-    answer = ", ".join(map(str, run.answer_arms))
+    answer = _named(run)
     title = f"stopped: {answer}" if run.stopped else f"open: {answer} in the lead"
     return live_figure(
         now.labels, values, now.beta, now.active, arms, run.means, run.counts, words, ends,
         "ended by hand" if run.ended_by_hand else title,
     )  # fmt: skip
+
+
+def _named(run: "LiveRun") -> str:
+    """The arms of the answer in words."""
+    return ", ".join(map(str, run.answer_arms)) or "no arm"
 
 
 class _Shown:
@@ -117,7 +122,7 @@ class _Shown:
         if run.ended_by_hand:
             ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
             return [f"{ended} There is no answer; intervals and p-values hold.", *self._columns()]
-        answer = ", ".join(map(str, run.answer_arms))
+        answer = _named(run)
         p = self._answer_p
         shown = "" if p is None else f" (p = {p:.2g})"
         if run.stopped:

@@ -23,7 +23,7 @@ from jax.core import Tracer
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem
-from jaxelim.contracts.shapes import Levels, Shape
+from jaxelim.contracts.shapes import Shape
 from jaxelim.contracts.views import Estimate
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.derivatives import product
@@ -217,8 +217,9 @@ def traced_shape(problem: Any, arms, theta, family: Family | None) -> tuple[Shap
     means: Any = scores if family is None else family.mean(scores)
     seen = Estimate(PLAIN, means, theta, constants)
     shape = problem.shape(seen, problem.answer(seen))
-    if isinstance(shape, Levels) and family is not None:
-        shape = dataclasses.replace(shape, level=float(family.link(np.asarray(shape.level))))
+    if shape.level is not None and family is not None:
+        level = float(family.link(np.asarray(shape.level)))
+        shape = dataclasses.replace(shape, level=level)  # type: ignore[type-var]
     return shape, LinearContext(PLAIN, arms, constants)
 
 

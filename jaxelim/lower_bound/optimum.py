@@ -1,7 +1,7 @@
 """`complexity`: H*, T* and the optimal allocation of an instance or a batch, in float64."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Complexity:
 
     H* = max over allocations w of min over pieces p of H_p(w, theta), and T* = 1/H*. No
     delta-correct procedure needs fewer than log(1/(2.4 delta)) T* samples on average.
-    (Paper, section 2.) For `BestArm(epsilon=)` H* is the largest over the right answers, and
+    (Paper, section 2.) Where several answers are right H* is the largest over them, and
     allocation, mixture, information and pieces are of the answer that has it. Where several
     are right the bound holds as delta tends to 0. (Degenne & Koolen 2019)
     """
@@ -84,21 +84,15 @@ class _Answer:
 
     problem: Any
     rank: int
+    uses_theta: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return repr(self.problem)
 
     def half_spaces(self, arms: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        right = inner_answers(self.problem, arms @ theta)
+        right = self.problem.inner(arms @ theta)
         answer = right[self.rank if self.rank < len(right) else 0]
         return self.problem.half_spaces_of(int(answer), arms)
-
-
-def inner_answers(problem: Any, means: np.ndarray) -> np.ndarray:
-    """The right answers that are off the boundary, by decreasing mean: those with H* above 0."""
-    right, best = problem.right(means), means.max()
-    gaps = means[right] - best + problem.epsilon
-    return right[gaps > 1e-14 * (abs(best) + problem.epsilon)]
 
 
 def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
@@ -114,7 +108,7 @@ def answers_of(instance: Instance, problem: Any) -> list[_Answer]:
         problem.check_arms(single.arms)
         problem.check(single.arms, single.theta)
     instance.family.check_shape(problem, traced_shape(problem, instance.K, instance.d))
-    most = max(len(inner_answers(problem, single.means)) for single in instance.unbatched)
+    most = max(len(problem.inner(single.means)) for single in instance.unbatched)
     return [_Answer(problem, rank) for rank in range(most)]
 
 
@@ -150,7 +144,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     for nearly collinear arms, the features move to exact coordinates on the host. For
     other families the gap leaves out the rounding of their divergences.
 
-    For `BestArm(epsilon=)` each right answer is solved, and the one of largest H* taken.
+    For `BestArm(epsilon=)` and `AnyAbove` each right answer is solved, and the one of
+    largest H* taken. A single piece {mu_i <= level} has all weight on arm i.
 
     Args:
         instance: one instance or a batch (one compile serves the batch).
@@ -177,7 +172,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         identification problems; Garivier & Kaufmann (2016), Theorem 5.
     """
     gap = checks.real("gap", gap, low=0, open=True)
-    if getattr(problem, "epsilon", 0):
+    if getattr(problem, "several_right", False):
         of_answers = answers_of(instance, problem)
         return _largest(
             [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
@@ -223,7 +218,7 @@ def oracle_weights(
 def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
 
-    For `BestArm(epsilon=)` it is the largest over the right answers.
+    Where several answers are right it is the largest over them.
     A delta-correct procedure that pulls in proportions w needs at least
     log(1/(2.4 delta)) over this many samples on average. `price` is H* over this.
 
@@ -235,7 +230,7 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
     """
-    if getattr(problem, "epsilon", 0):
+    if getattr(problem, "several_right", False):
         values = [
             allocation_value(instance, answer, weights) for answer in answers_of(instance, problem)
         ]

@@ -7,11 +7,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts import PieceSet, looks
+from jaxelim.contracts.references import ReferenceRows
 from jaxelim.lanes import index_like, over_arm_blocks
 
 
 def refuted_against(seen, beta) -> Array:
-    """The arms or items k with a refuted piece {mu_i <= mu_k} for some i: [K] bool."""
+    """The arms or items k with a refuted piece {mu_i <= mu_k} for some i: [K] bool.
+
+    With a reference it is one of the candidates, [K + 1], and the last.
+    """
+    shape = seen.shape
+    if isinstance(shape, ReferenceRows):
+        pairs, below, above = (
+            seen.about(part)
+            for part in (shape.pairs, shape.all_levels(False), shape.all_levels(True))
+        )
+        beaten = refuted_against(pairs, beta) | below.refuted(beta, below.shape.exists)
+        last = jnp.any(above.refuted(beta, above.shape.exists), 0, keepdims=True)
+        return jnp.concatenate([beaten, last])
     if seen.threshold is not None:
         return jnp.any(looks.refuted_pairs(seen, beta), 0)
 
@@ -59,7 +72,8 @@ class ArmSet(PieceSet):
         return self.left <= 1
 
     def verdict(self, seen, full):
-        return jnp.where(self.left == 0, seen.public, self.dropped == 0)
+        arms = self.dropped[: seen.public.shape[0]]  # a reference is no part of an answer
+        return jnp.where(self.left == 0, seen.public, arms == 0)
 
     def times(self):
         return self.dropped

@@ -10,6 +10,7 @@ import numpy as np
 from jaxelim.checks import outside_span, real, real_array
 from jaxelim.contracts import Problem
 from jaxelim.contracts.items import Items
+from jaxelim.contracts.references import ReferenceRows
 from jaxelim.contracts.shapes import Rows
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
@@ -22,6 +23,7 @@ LARGEST = 1e15
 """The largest epsilon, in the units of the rewards and of a run."""
 _OMITTED = {"omitted_at_default": True}  # by files, whose fingerprints are those without it
 _ROUNDING = 8 * np.finfo(np.float64).eps
+_OFF = 1e-14  # of the boundary, relative to the terms of a gap
 
 
 @jax.tree_util.register_static
@@ -44,16 +46,26 @@ class BestArm(Problem):
     instances of a batch share the items. For linear Gaussian rewards, whether or not the
     arms are the canonical basis. (Fiez, Jain, Jamieson & Ratliff 2019)
 
+    With a reference, the answer is the best arm if its mean is above the reference, else no
+    arm. The reference is a candidate of known mean that is never pulled. Pieces of arm i:
+    y = phi_i - phi_k, c = 0, for every other arm k, and {mu_i <= reference}. Pieces of no
+    arm: {mu_k >= reference} for every arm k. K pieces each. The set of pieces is one mask
+    over the K + 1 candidates, the reference last.
+
     Args:
         epsilon: the slack, from 0 to 1e15, in the units of the rewards.
         items: the features z_p of P >= 2 different items in rows, [P, d]; None: the arms.
+        reference: a mean that the best arm must exceed, in the units of the rewards; None:
+            some arm is the answer whatever its mean.
 
     Raises:
-        ArgumentError: epsilon is no such number, items are no such array, or both are given.
+        ArgumentError: epsilon is no such number, items are no such array, reference is no
+            finite number, or two of them are given.
     """
 
     epsilon: float = dataclasses.field(default=0.0, metadata=_OMITTED)
     items: Any = dataclasses.field(default=None, kw_only=True, metadata=_OMITTED)
+    reference: float | None = dataclasses.field(default=None, kw_only=True, metadata=_OMITTED)
     name: ClassVar[str] = "best-arm"
     lanes_last: ClassVar[bool] = True
 
@@ -63,7 +75,13 @@ class BestArm(Problem):
             raise ArgumentError("epsilon", epsilon, "0 with items: slack is of arms")
         settled: dict[str, Any] = {"epsilon": epsilon}
         if epsilon:
-            settled["times_axes"] = ("better", "worse")
+            settled |= dict(times_axes=("better", "worse"), several_right=True)
+        if self.reference is not None:
+            if epsilon or items is not None:
+                allowed = "None with epsilon or with items"
+                raise ArgumentError("reference", self.reference, allowed)
+            reference = real("reference", self.reference)
+            settled |= dict(reference=reference, name="best-or-none", times_axes=("candidate",))
         if items is not None:
             settled |= dict(
                 items=_different(items), name="best-item", uses_theta=True, made_of_arms=False,
@@ -75,14 +93,18 @@ class BestArm(Problem):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BestArm):
             return NotImplemented
-        return self.epsilon == other.epsilon and np.array_equal(self._rows(), other._rows())
+        numbers = (self.epsilon, self.reference) == (other.epsilon, other.reference)
+        return numbers and np.array_equal(self._rows(), other._rows())
 
     def __hash__(self) -> int:
-        return hash((self.epsilon, self._rows().shape, self._rows().tobytes()))
+        rows = self._rows()
+        return hash((self.epsilon, self.reference, rows.shape, rows.tobytes()))
 
     def __repr__(self) -> str:
         if self.items is not None:
             return f"BestArm(items={self.items.tolist()})"
+        if self.reference is not None:
+            return f"BestArm(reference={self.reference})"
         return f"BestArm(epsilon={self.epsilon})" if self.epsilon else "BestArm()"
 
     def __str__(self) -> str:
@@ -95,6 +117,8 @@ class BestArm(Problem):
         return np.asarray(arms if self.items is None else self.items)
 
     def scaled(self, scale):
+        if self.reference is not None:
+            return BestArm(reference=self.reference / scale)
         if not self.epsilon:
             return self
         return BestArm(float(np.clip(self.epsilon / scale, 1 / LARGEST**10, LARGEST)))
@@ -126,7 +150,11 @@ class BestArm(Problem):
             allowed = "items whose means z_p . theta do not overflow float64"
             raise ArgumentError("items", self.items, allowed)
         best = np.flatnonzero(means == means.max())
-        if best.size > 1:
+        if self.reference is not None and means.max() <= self.reference:
+            if means.max() == self.reference:
+                tied = f"arms {best.tolist()} with the largest mean, which is the reference"
+                raise TieError("instance", tied, "a largest mean off the reference")
+        elif best.size > 1:
             tied = f"{what} {best.tolist()} with the same largest mean"
             raise TieError("instance", tied, f"one best {what[:-1]}")
 
@@ -137,21 +165,40 @@ class BestArm(Problem):
         order = np.argsort(-means, kind="stable")
         return order[means[order] >= best - slack]
 
+    def inner(self, means):
+        right, best = self.right(means), means.max()
+        gaps = means[right] - best + self.epsilon
+        return right[gaps > _OFF * (abs(best) + self.epsilon)]
+
     def correct(self, answers, truth, means):
         if self.epsilon:
             return answers[..., self.right(means)].any(-1)
         return super().correct(answers, truth, means)
 
     def half_spaces(self, arms, theta):
-        return self.half_spaces_of(int(np.argmax(self._rows(arms) @ theta)), arms)
+        means = self._rows(arms) @ theta
+        none = self.reference is not None and means.max() < self.reference
+        return self.half_spaces_of(len(means) if none else int(np.argmax(means)), arms)
 
     def half_spaces_of(self, answer: int, arms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Host: directions [P - 1, d] and offsets [P - 1] of the pieces of one answer."""
+        """Host: directions [P - 1, d] and offsets [P - 1] of the pieces of one answer.
+
+        With a reference [K, d] and [K], and answer K is no arm.
+        """
         rows = self._rows(arms)
+        if self.reference is not None and answer == len(arms):
+            return -rows, np.full(len(rows), -self.reference)
         directions = np.delete(rows[answer] - rows, answer, 0)
-        return directions, np.full(len(directions), 0.0 - self.epsilon)
+        offsets = np.full(len(directions), 0.0 - self.epsilon)
+        if self.reference is None:
+            return directions, offsets
+        return np.vstack([directions, rows[answer]]), np.append(offsets, self.reference)
 
     def answer(self, seen):
+        if self.reference is not None:
+            none = seen.lanes.max(seen.means) < self.reference
+            arms = jnp.int32(seen.means.shape[0])
+            return jnp.where(none, arms, seen.lanes.argmax(seen.means))
         if self.items is None:
             return seen.lanes.argmax(seen.means)
         theta_hat = seen.theta_hat
@@ -171,23 +218,30 @@ class BestArm(Problem):
         exists, count = self._index(seen, answer) != answer, self.width(seen.means.shape[0]) - 1
         if self.items is not None:
             return Items(answer, exists, count)
+        if self.reference is not None:
+            other = jnp.broadcast_to(answer != seen.means.shape[0], exists.shape[1:])
+            exists = jnp.concatenate([exists, other[None]])
+            return ReferenceRows(answer, exists, self.reference, seen.means.shape[0])
         if self.epsilon:
             return SlackRows(answer, exists, count, self.epsilon)
         return Rows(answer, exists, count)
 
     def wrong_answers(self, arms):
-        return self.width(arms) - 1
+        return self.width(arms) - (self.reference is None)
 
     def pieces(self, seen, pair_times=False):
         if self.epsilon:
             return PairSet.full(seen.means, 1, pair_times)
-        return ArmSet.full(seen.means if self.items is None else seen.shape.exists)
+        return ArmSet.full(self._candidates(seen))
 
     def plain_pieces(self, seen):
         if self.epsilon:
             return made_from(seen.shape, seen)
-        like = seen.means if self.items is None else seen.shape.exists
-        return ArmMask(jnp.ones(like.shape, bool))
+        return ArmMask(jnp.ones(self._candidates(seen).shape, bool))
+
+    def _candidates(self, seen):
+        """An array with an entry for each arm or item, and for a reference."""
+        return seen.means if self.name == "best-arm" else seen.shape.exists
 
 
 def _different(items: Any) -> np.ndarray:

@@ -20,7 +20,7 @@ from jaxelim.problems.masks import made_from
 
 _SHARED = (
     "name", "uses_theta", "shared_answers", "times_axes", "made_of_arms", "answer_axis", "m",
-    "epsilon",
+    "epsilon", "several_right",
 )  # fmt: skip
 """What a problem in lanes has of the problem that it adapts."""
 
@@ -85,6 +85,18 @@ class Lanewise(Problem):
         if isinstance(shape, Rows):
             return dataclasses.replace(shape, first=saturated(shape.first))
         return shape
+
+    def leading(self, seen, answer, evidence):
+        return self.of.leading(seen, answer, evidence)
+
+    def right(self, means):
+        return self.of.right(means)
+
+    def inner(self, means):
+        return self.of.inner(means)
+
+    def half_spaces_of(self, answer, arms):
+        return self.of.half_spaces_of(answer, arms)
 
     def out_of_range(self, seen):
         if type(self.of).out_of_range is not Problem.out_of_range:

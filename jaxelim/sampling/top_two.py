@@ -63,7 +63,12 @@ class TopTwo(SamplingRule):
 
     The leader "eb" serves top m and signs too. The active piece of smallest L ("tc"), or
     of smallest L plus the sum of log N over its arms ("tci"), has i and j as its arms.
-    For signs it is one arm, which is pulled.
+    For signs it is one arm, which is pulled. With a reference, `BestArm(reference=)`, the
+    reference leads or challenges as an arm does, and the other arm of its piece is pulled.
+
+    `AnyAbove`: the arm of largest L of {mu_i <= level} is pulled if some estimate is at or
+    above the level, else the arm of smallest L, or L + log N. With "tc" this is APGAI of
+    Jourdan & Reda 2023.
 
     `BestArm(epsilon=)`: the leader "eb" with "tc" or "tci", L with slack. Share "ids" takes
     the closest point of the piece in place of u. With "tc" and "pairs" it is EB-TC_eps of
@@ -97,7 +102,7 @@ class TopTwo(SamplingRule):
     share: float | str = 0.5
     select: str = "sampling"
     traits: ClassVar[Traits] = Traits(
-        problems=("best-arm", "top-m", "thresholding"),
+        problems=("best-arm", "top-m", "thresholding", "best-or-none", "any-above"),
         structures=("unstructured",),
         families=None,
         slack=True,
@@ -141,7 +146,7 @@ class TopTwo(SamplingRule):
         named = {
             "interval": self.leader == "ucb",
             "posterior": self._draws,
-            "share": self.share == "ids" and problem.name != "thresholding",
+            "share": self.share == "ids" and problem.name not in ("thresholding", "any-above"),
         }
         return tuple(name for name, needed in named.items() if needed)
 
@@ -168,6 +173,8 @@ class TopTwo(SamplingRule):
             assert view.chance is not None  # drawn, as `uses_chance` says
             return jnp.where(view.chance < share, i, j), state
         own = index_like(view.means) == i
+        if shape.level is not None:  # no turn of a pair where the reference is one of the two
+            own = own & (i != j)
         if self.select == "pairs":
             here = own[:, None] & (index_like(view.means) == j)[None]
             due = state.due + jnp.where(here, 1 - share, 0)
@@ -262,7 +269,9 @@ class TopTwo(SamplingRule):
         if isinstance(shape, Rows) and shape.several:
             a, b = shape.sides(view.lanes, logs)
             return values + shape.flat(a + b)
-        return values + logs  # the leader's own is common to all pieces of a row
+        # The leader's own is common to all pieces of a row, and a reference has none.
+        more = jnp.zeros_like(logs[: values.shape[0] - logs.shape[0]])
+        return values + jnp.concatenate([logs, more])
 
 
 def _playing(view):

@@ -31,7 +31,8 @@ def check_problem(
 
     - For random theta and lambda with i = answer(theta), the public answer of lambda
       differs from that of theta exactly where lambda lies in a piece of i. (With
-      `shared_answers`: only where it does.)
+      `shared_answers`: only where it does. With `several_right`: i is wrong at lambda
+      exactly there.)
     - `correct` calls lambda's answer right exactly where theta lies in none of its pieces.
       (With `shared_answers`: at least there.)
     - `check`, where the problem has one, refuses a theta in a piece of its own answer.
@@ -130,12 +131,14 @@ def _check_pieces(
     later = []  # half of the draws, the ties among them
     for n in range(draws):
         (phi, theta), other = _means(arms, n, fixed, rng), rng.normal(size=d)
-        directions, offsets = problem.half_spaces(phi, theta)
-        inside = bool(np.any(directions @ other <= offsets))
         root = rng.normal(size=(d, d + 2))
         v_inv = np.linalg.inv(root @ root.T)
         first, second = look(phi, theta, v_inv), look(phi, other, v_inv)
+        directions, offsets = _half_spaces(problem, phi, theta, first[0])
+        inside = bool(np.any(directions @ other <= offsets))
         differs = not np.array_equal(first[0], second[0])
+        if problem.several_right:
+            differs = not problem.correct(np.asarray(first[0]), second[0], phi @ other)
         wrong = differs and not inside if problem.shared_answers else inside != differs
         where = f"theta = {theta}, lambda = {other}"
         require(not wrong, f"{where}: in a piece is {inside}, another answer is {differs}")
@@ -165,6 +168,14 @@ def _check_pieces(
         _check_right(problem, *drawn)
 
 
+def _half_spaces(problem: Problem, arms: np.ndarray, theta: np.ndarray, public: Any) -> tuple:
+    """The half-spaces of the answer with this public form, which theta has."""
+    if not problem.several_right:
+        return problem.half_spaces(arms, theta)
+    named = np.flatnonzero(public)
+    return problem.half_spaces_of(int(named[0]) if named.size else len(public), arms)
+
+
 def _ordered(rows: np.ndarray) -> np.ndarray:
     return rows[np.lexsort(np.round(rows, 9).T)]
 
@@ -179,7 +190,7 @@ def _check_right(
             sentence = f"check accepts theta = {theta}, which is in a piece of its own answer"
             require(not accepted(problem, Instance(arms, theta)), sentence)
         return
-    directions, offsets = problem.half_spaces(arms, other)
+    directions, offsets = _half_spaces(problem, arms, other, answer)
     inside = bool(np.any(directions @ theta <= offsets))
     right = bool(problem.correct(answer, truth, arms @ theta))
     agrees = right or inside if problem.shared_answers else right != inside

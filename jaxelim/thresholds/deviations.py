@@ -185,7 +185,10 @@ class KaufmannKoolen:
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:
-            allowed = "best-arm, best-item, top-m, thresholding; for others give pieces and arms"
+            allowed = (
+                "best-arm, best-or-none, any-above, best-item, top-m or thresholding; for others "
+            )
+            allowed += "give pieces and arms"
             raise UnsupportedError("problem", problem, allowed)
         return cls(*needed, normal)
 
@@ -238,11 +241,13 @@ def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | 
     """The pieces and arms that cover a problem; None: not known."""
     if structure == "linear" or problem.name == "best-item":  # pieces compare all arms
         return 1, k
+    if problem.name == "best-or-none":  # levels of one arm are covered as pairs are
+        return k, 2
     if problem.name == "best-arm":
         return k - 1, 2
     if problem.name == "top-m":
         return max(problem.m * (k - problem.m), 1), 2
-    return (k, 1) if problem.name == "thresholding" else None
+    return (k, 1) if problem.name in ("thresholding", "any-above") else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,12 +94,16 @@ class Mixture(PieceThreshold):
 
     def log_e(self, seen: "Snapshot") -> Array:
         """log e_p of the pieces: [Q]."""
-        return seen.family.log_e(seen.space, seen.stats, seen.shape, self.grid)
+        return seen.shape.combined(
+            lambda plain: seen.family.log_e(seen.space, seen.stats, plain, self.grid)
+        )
 
     def log_e_above(self, seen: "Snapshot") -> Array | None:
         if not seen.family.has("log_e_above"):
             return None
-        return seen.family.log_e_above(seen.space, seen.stats, seen.shape, self.grid)
+        return seen.shape.combined(
+            lambda plain: seen.family.log_e_above(seen.space, seen.stats, plain, self.grid)
+        )
 
     def gate(self, level: Array, seen: "Snapshot") -> Array:
         """An LLR x below which log e_p hardly ever exceeds the level.

@@ -19,7 +19,7 @@ import jaxelim as je
 from tests import twin
 
 INSTANCES, RUNS, PULLS = 4, 2, 250
-LEVEL = 0.3
+LEVEL, REFERENCE = 0.3, 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +66,7 @@ PROBLEMS = {
     "best-arm": lambda shape: (je.BestArm(), ("bai",)),
     "top-m": lambda shape: (je.TopM(shape.m), ("topm", shape.m)),
     "thresholding": lambda shape: (je.Thresholding(LEVEL), ("osi", LEVEL)),
+    "best-or-none": lambda shape: (je.BestArm(reference=REFERENCE), ("reference", REFERENCE)),
 }
 
 
@@ -142,6 +143,13 @@ ROWS: list[tuple[str, str, str, str | None, tuple[float, ...], str]] = [
     ("lazy_tas", "thresholding", "K = d + 1", "selective", USUAL, "heuristic"),
     ("lucb", "top-m", "unstructured", "selective", USUAL, "heuristic"),
     ("lingifa", "top-m", "identical", None, USUAL, "heuristic"),
+    ("uniform", "best-or-none", "K >> d", None, WIDE, "log(1/delta)"),
+    ("uniform", "best-or-none", "unstructured", None, WIDE, "log(1/delta)"),
+    ("lingape", "best-or-none", "K = d + 1", "full", USUAL, "heuristic"),
+    ("lingame", "best-or-none", "identical", "selective", USUAL, "heuristic"),
+    ("optimistic lingame", "best-or-none", "K = d", None, USUAL, "heuristic"),
+    ("fws", "best-or-none", "near-equal", "selective", USUAL, "heuristic"),
+    ("lazy_tas", "best-or-none", "K = d + 1", None, USUAL, "heuristic"),
 ]
 
 
@@ -163,6 +171,10 @@ SLOW = (
     "lingame, best-arm, K >> d, selective",
     "lingape, thresholding, identical, selective",
     "uniform, thresholding, K = d, None",
+    "uniform, best-or-none, K >> d, None",
+    "lingame, best-or-none, identical, selective",
+    "optimistic lingame, best-or-none, K = d, None",
+    "lazy_tas, best-or-none, K = d + 1, None",
 )
 """Rows covered by other rows, one part at a time; most of the compile time."""
 

@@ -50,11 +50,14 @@ class BaiArms:
 
     def __init__(self, problem, full):
         self.problem, self.full = problem, full
-        self.active = np.ones(problem.P, bool)
-        self.times = np.zeros(problem.P, int)
+        self.active = np.ones(problem.candidates, bool)
+        self.times = np.zeros(problem.candidates, int)
 
     def update(self, stats, threshold):
-        judges = np.arange(self.problem.P) if self.full else np.flatnonzero(stats.answer)
+        judges = np.arange(self.problem.candidates)
+        if not self.full:
+            best = np.flatnonzero(stats.answer)
+            judges = best if len(best) else judges[-1:]  # the reference, which is the last
         labels = np.array(
             [(i, j) for j in np.flatnonzero(self.active) for i in judges if i != j]
         ).reshape(-1, 2)
@@ -67,7 +70,7 @@ class BaiArms:
     def answer(self, stats):
         if self.size > 1:
             return None
-        return self.active.copy() if self.size == 1 else stats.answer
+        return self.active[: self.problem.P].copy() if self.size == 1 else stats.answer
 
     def keeps(self, labels):
         return self.active[labels[:, 1]]
@@ -198,4 +201,5 @@ def elimination_set(problem, name):
     if name.endswith("definition"):
         return Definition(problem, full)
     sets = {"bai": BaiArms, "items": BaiArms, "topm": TopmPairs, "osi": OsiArms}
+    sets["reference"] = BaiArms
     return sets[problem.kind](problem, full)

@@ -98,7 +98,8 @@ def run(
       arms: features [K, d].
       theta: [d].
       noise: standard normals [T]; sample s has reward mean + noise_std * noise[s].
-      problem: ("bai",), ("items", z), ("topm", m), ("osi", level) or ("osi",).
+      problem: ("bai",), ("items", z), ("topm", m), ("osi", level), ("osi",) or
+        ("reference", level).
       rule: a name of RULES; `settings` are the rule's own.
       stopping: any of "llr", "native", "selective", "full", "selective-definition",
         "full-definition".
@@ -113,8 +114,8 @@ def run(
     """
     phi = np.asarray(arms, float)
     theta = np.asarray(theta, float) / noise_std
-    if problem[0] == "osi" and len(problem) > 1:
-        problem = ("osi", problem[1] / noise_std)
+    if problem[0] in ("osi", "reference") and len(problem) > 1:
+        problem = (problem[0], problem[1] / noise_std)
     problem = Problem(phi, problem)
     K, mu = problem.K, phi @ theta
     cap = min(max_samples, len(noise))

@@ -98,6 +98,9 @@ class Fws(Rule):
         if self.problem.kind in ("bai", "items"):
             means = means if self.problem.kind == "bai" else self.problem.z @ self.theta_hat
             return np.sum(np.abs(means - means.max()) <= EPS) > 1
+        if self.problem.kind == "reference":
+            y, c = self.problem.halfspaces(self.problem.pieces(self.problem.answer(means)))
+            return bool(np.any(y @ self.theta_hat - c <= EPS))
         return self.problem.kind == "osi" and bool(
             np.any(np.abs(means - self.problem.level) <= EPS)
         )

@@ -118,7 +118,7 @@ def solve(
         by_lane = _of_answers if view.shape.slack else _of_pieces
         new = _by_lane(view, by_lane, last, gap, now)
     elif isinstance(view.shape, Levels):
-        new = _signs(view, last)
+        new = (_any_above if view.problem.several_right else _signs)(view, last)
     elif _secular(view):
         new = _gaussian_best_arm(view, last)
     else:
@@ -203,6 +203,16 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
     return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
+
+
+def _any_above(view: View, last: ArmAllocation) -> ArmAllocation:
+    """All weight on the arm of largest d(m_k, level)/c_k above the level; if none is, as signs."""
+    slope = view.evidence.weighted(jnp.ones_like(view.means)).values()
+    best = (index_like(slope) == view.lanes.argmax(slope)).astype(slope.dtype)
+    of_signs, found = _signs(view, last), view.lanes.any(Levels.of(view.shape).above)
+    return dataclasses.replace(
+        of_signs, weights=jnp.where(found, best, of_signs.weights).astype(last.weights.dtype)
+    )
 
 
 def _of_pieces(

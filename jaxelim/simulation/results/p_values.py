@@ -38,7 +38,9 @@ class PValues:
     together: np.ndarray
 
     @staticmethod
-    def of(log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool) -> "PValues":
+    def of(
+        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, one: bool = False
+    ) -> "PValues":
         """From the largest log e of each piece.
 
         Args:
@@ -47,10 +49,14 @@ class PValues:
             wrong: P, the number of pieces of which one holds the truth where an answer is
                 wrong; None: not known.
             sides: whether the pieces are levels.
+            one: whether an answer of one arm has its own level alone, as of `AnyAbove`.
         """
         pairs = np.exp(-np.maximum(log_e, 0))
         if sides:
-            count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], pairs[..., 0])
+            below = pairs[..., 0]
+            if one:
+                below = np.where(answer.any(-1, keepdims=True), 0, below)
+            count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], below)
             most = tested.max(-1)
         else:
             n = log_e.shape[-1]
@@ -116,6 +122,7 @@ def of_pieces(
     """
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
-    values = PValues.of(log_e, answer, wrong, which == "sides")
+    one = getattr(problem, "several_right", False)
+    values = PValues.of(log_e, answer, wrong, which == "sides", one)
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(values, together=values.pairs) if linear else values

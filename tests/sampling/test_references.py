@@ -1,0 +1,327 @@
+"""A best arm or none, and any arm above: against twins, definitions, laws and errors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom
+
+import jaxelim as je
+from jaxelim import scope
+from jaxelim.contracts.views import Snapshot
+from jaxelim.lanes import LaneOps
+from tests import twin
+from tests.calls import checked
+from tests.twin import any_above, weighing
+
+SLOW = pytest.mark.slow
+STOPPING = {"llr": je.LLR(), "selective": je.SelectiveElimination(), "full": je.FullElimination()}
+RULES = {
+    "uniform": je.Uniform(), "tas": je.TrackAndStop(), "eb-tc": je.EBTC(), "eb-tci": je.EBTCI(),
+}  # fmt: skip
+STD = [0.5, 1.0, 2.0, 1.5]
+FAMILIES = {
+    "bernoulli": je.Bernoulli(), "poisson": je.Poisson(), "exponential": je.Exponential(),
+    "gaussian": je.Gaussian(), "by-arm": je.Gaussian(STD),
+}  # fmt: skip
+LEVEL = {"bernoulli": 0.55, "poisson": 1.2, "exponential": 1.1, "gaussian": 0.3, "by-arm": 0.3}
+MEANS = {
+    "bernoulli": [[0.9, 0.2, 0.8, 0.4], [0.3, 0.1, 0.2, 0.0]],
+    "poisson": [[2.0, 0.2, 1.9, 1.4], [0.1, 0.0, 0.5, 0.2]],
+    "exponential": [[2.0, 0.5, 1.8, 1.4], [0.1, 0.2, 0.3, 0.5]],
+    "gaussian": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
+    "by-arm": [[1.5, -0.5, 1.3, 1.1], [-1.0, -0.6, -1.5, 0.0]],
+}
+"""An instance with arms above the level, and one without, for each family."""
+FAST = ("bernoulli", "eb-tc"), ("gaussian", "tas")
+
+
+def instance(family, means):
+    return je.Instance.unstructured(means, FAMILIES[family])
+
+
+def drawn(family, seed, shape):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=shape) if family in ("gaussian", "by-arm") else rng.random(shape)
+
+
+# Any arm above, against its twin.
+
+
+@pytest.mark.parametrize(
+    ("family", "rule"),
+    [
+        pytest.param(family, rule, marks=() if (family, rule) in FAST else SLOW)
+        for family in FAMILIES for rule in RULES
+    ],
+)  # fmt: skip
+def test_runs_are_those_of_the_twin(family, rule):
+    """Stops, answers, pulls, tests and times of elimination."""
+    T, level = 300, LEVEL[family]
+    noise = drawn(family, 3, (3, T))
+    result = je.simulate(
+        instance(family, MEANS[family]), je.AnyAbove(level), RULES[rule], delta=0.1, runs=3,
+        noise=noise, threshold=je.GK16(), max_samples=T, stopping=tuple(STOPPING.values()),
+        engine=je.Engine(devices=1, lanes=16),
+    )  # fmt: skip
+    for i, means in enumerate(MEANS[family]):
+        right = np.array(means) > level
+        for run in range(3):
+            found = any_above.run(
+                means, "gaussian" if family == "by-arm" else family, level, rule,
+                noise=noise[run], costs=np.square(STD) if family == "by-arm" else None, delta=0.1,
+                beta=twin.gk16, stopping=tuple(STOPPING),
+            )  # fmt: skip
+            for s, name in enumerate(STOPPING):
+                stop, at = found.stops[name], (i, s, 0, run)
+                where = f"instance {i}, run {run}, {name}"
+                for field in ("samples", "stopped", "answer", "pulls", "tests_stopping"):
+                    np.testing.assert_array_equal(
+                        getattr(result, field)[at], getattr(stop, field), f"{field}, {where}"
+                    )
+                if name != "llr":
+                    np.testing.assert_array_equal(result.elimination_times[at], stop.times, where)
+                known = (stop.answer & right).any() if right.any() else not stop.answer.any()
+                assert result.correct[at] == known, where
+    assert result.stopped.any() and len(np.unique(result.samples)) > 3
+
+
+# The evidence of a best arm or none, against the definition.
+
+
+def infimum(family, piece, n, means, level):
+    """The least sum_k n_k d(m_k, lambda_k) over a piece, by a search over one common mean."""
+    d = weighing.FAMILIES[family].divergence
+    i, k = piece
+    if k == "below":  # {mu_i <= level}
+        return n[i] * d(means[i], level) if means[i] > level else 0.0
+    if i == "none":  # {mu_k >= level}
+        return n[k] * d(means[k], level) if means[k] < level else 0.0
+    a, b = means[i], means[k]
+    if a <= b:
+        return 0.0
+    cost = lambda u: n[i] * d(a, u) + n[k] * d(b, u)  # noqa: E731
+    return minimize_scalar(cost, bounds=(b, a), method="bounded", options={"xatol": 1e-12}).fun
+
+
+def looked(own, problem, K):
+    """A compiled function of counts, means and weights: what the evidence says of the pieces."""
+    space = own.space(LaneOps(), jnp.eye(K), ())
+    started = own.start(space, problem, (), jnp.ones((K, 1)))
+
+    def look(counts, means, w):
+        told = dict(t=jnp.int32(99), counts=counts, means=means, reward_sums=means * counts)
+        seen = Snapshot.of(own, problem, space, dataclasses.replace(started, **told))
+        at = seen.evidence.weighted(w)
+        bent = seen.evidence.with_derivatives().weighted(w).derivatives()
+        values, places = seen.evidence.values(), jnp.arange(K + 1, dtype=jnp.int32)
+        beta = jnp.median(values)
+        refuted = seen.evidence.refuted(beta) == (values > beta)
+        slopes = jax.vmap(at.gradient)(places)
+        return seen.shape.exists, values, at.values(), slopes, bent.value, bent.gradient, refuted
+
+    return jax.jit(look)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "exponential", "by-arm"])
+def test_values_and_gradients_are_those_of_the_definition(family):
+    """At random counts and estimates, some of them without an arm above the reference."""
+    rng, K, level, none = np.random.default_rng(5), 4, LEVEL[family], 0
+    own = je.Gaussian([1.0] * K) if family == "by-arm" else FAMILIES[family]
+    name = "gaussian" if family == "by-arm" else family
+    with scope.engine():
+        look = looked(own, je.BestArm(reference=level), K)
+        for n in range(12):
+            means = rng.uniform(0.02, level * (0.99 if n % 3 == 0 else 1.7), K)
+            counts, w = rng.integers(1, 50, K).astype(float), rng.dirichlet(np.ones(K))
+            seen = map(np.asarray, look(counts, means, w))
+            exists, values, at, slopes, bent, steep, refuted = seen
+            best = int(np.argmax(means))
+            some = means[best] >= level
+            none += not some
+            pieces = [(best, k) if some else ("none", k) for k in range(K)] + [(best, "below")]
+            places = [some and k != best or not some for k in range(K)] + [some]
+            np.testing.assert_array_equal(exists, places)
+            assert refuted.all()
+            for p in np.flatnonzero(exists):
+                np.testing.assert_allclose(
+                    values[p], infimum(name, pieces[p], counts, means, level), rtol=1e-8
+                )
+                known = infimum(name, pieces[p], w, means, level)
+                np.testing.assert_allclose([at[p], bent[p], slopes[p] @ w], known, rtol=1e-8)
+                np.testing.assert_allclose(steep[:, p], slopes[p], rtol=1e-8)
+    assert 2 < none < 10
+
+
+# What is right, H*, ties, proofs.
+
+
+def test_what_is_right():
+    problem, means = je.AnyAbove(0.5), np.array([0.4, 0.9, 0.7, 0.5])
+    np.testing.assert_array_equal(problem.right(means), [1, 2])
+    answers = np.vstack([np.eye(4, dtype=bool), np.zeros((1, 4), bool)])
+    np.testing.assert_array_equal(problem.correct(answers, answers[1], means), [0, 1, 1, 0, 0])
+    np.testing.assert_array_equal(problem.right(means - 0.5), [4])
+    np.testing.assert_array_equal(
+        problem.correct(answers, answers[4], means - 0.5), [0, 0, 0, 0, 1]
+    )
+    for one in (je.AnyAbove(0.25), je.BestArm(reference=0.25)):
+        assert eval(repr(one), vars(je)) == one and hash(one) == hash(eval(repr(one), vars(je)))
+    assert je.BestArm(reference=0.0) != je.BestArm()
+    assert je.BestArm(reference=0.5).scaled(2.0) == je.BestArm(reference=0.25)
+    assert je.AnyAbove(0.5).scaled(2.0) == je.AnyAbove(0.25)
+
+
+def test_ties_with_the_level_are_refused():
+    best, above = je.BestArm(reference=0.5), je.AnyAbove(0.5)
+    eye = np.eye(3)
+    for problem in (best, above):
+        with pytest.raises(je.TieError):
+            problem.check(eye, np.array([0.5, 0.1, 0.2]))
+        problem.check(eye, np.array([0.3, 0.3, 0.2]))  # no arm, whichever is the best
+    with pytest.raises(je.TieError, match="same largest mean"):
+        best.check(eye, np.array([0.9, 0.9, 0.2]))
+    above.check(eye, np.array([0.9, 0.9, 0.5]))  # two right answers
+    best.check(eye, np.array([0.9, 0.5, 0.2]))
+    for problem in (best, above):
+        with pytest.raises(je.TieError):
+            je.complexity(je.Instance.unstructured([0.5, 0.1]), problem)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_complexity_of_any_above(family):
+    """max d(m_i, level)/c_i over the arms above; 1/sum_k c_k/d(m_k, level) if there are none."""
+    costs = np.square(STD) if family == "by-arm" else np.ones(4)
+    d = weighing.FAMILIES["gaussian" if family == "by-arm" else family].divergence
+    for means in MEANS[family]:
+        means = np.array(means)
+        slope = np.array([d(m, LEVEL[family]) for m in means]) / costs
+        above = means > LEVEL[family]
+        known = slope[above].max() if above.any() else 1 / np.sum(1 / slope)
+        solved = je.complexity(instance(family, means), je.AnyAbove(LEVEL[family]), gap=1e-9)
+        np.testing.assert_allclose(solved.value, known, rtol=2e-9)
+        w = (slope == known) if above.any() else known / slope
+        np.testing.assert_allclose(solved.allocation, w, atol=1e-4)
+
+
+def test_complexity_of_a_best_arm_or_none():
+    """Without an arm above it is that of signs; with a reference far below, that of best arm."""
+    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
+    far = je.complexity(given, je.BestArm(reference=0.01), gap=1e-9)
+    plain = je.complexity(given, je.BestArm(), gap=1e-9)
+    np.testing.assert_allclose(far.value, plain.value, rtol=1e-8)
+    none = je.complexity(given, je.BestArm(reference=0.95), gap=1e-9)
+    signs = je.complexity(given, je.Thresholding(0.95), gap=1e-9)
+    np.testing.assert_allclose(none.value, signs.value, rtol=1e-8)
+    near = je.complexity(given, je.BestArm(reference=0.88), gap=1e-9)
+    d = weighing.FAMILIES["bernoulli"].divergence
+    assert near.value < d(0.9, 0.88) and near.information.min() >= near.value * (1 - 1e-12)
+
+
+def test_mixtures_cover_the_pieces():
+    """P = K: an answer is wrong only if one of K pieces that hold the truth was refuted."""
+    given = instance("bernoulli", [0.9, 0.7, 0.3, 0.2])
+    for problem in (je.BestArm(reference=0.5), je.AnyAbove(0.5)):
+        call = checked(given, problem, je.Uniform(), threshold=je.Mixture())
+        assert call.threshold.pieces == problem.wrong_answers(4) == 4
+
+
+REFUSED = [
+    (je.BestArm(reference=0.5), je.LUCB(), "LUCB is defined for"),
+    (je.BestArm(reference=0.5), je.UGapE(), "UGapE is defined for"),
+    (je.BestArm(reference=0.5), je.LinGIFA(), "LinGIFA is defined for"),
+    (je.AnyAbove(0.5), je.LinGame(), "one right answer: LinGame"),
+    (je.AnyAbove(0.5), je.FWS(), "one right answer: FWS"),
+    (je.AnyAbove(0.5), je.LUCB(), "LUCB is defined for"),
+]
+
+
+@pytest.mark.parametrize(("problem", "rule", "words"), REFUSED)
+def test_rules_that_are_not_defined_are_refused(problem, rule, words):
+    with pytest.raises(je.UnsupportedError, match=words):
+        checked(instance("gaussian", [0.9, 0.7, 0.3, 0.2]), problem, rule)
+
+
+def test_bad_input():
+    with pytest.raises(je.ArgumentError, match="None with epsilon"):
+        je.BestArm(0.1, reference=0.5)
+    for level in (np.nan, "x", np.inf):
+        with pytest.raises(je.ArgumentError):
+            je.BestArm(reference=level)
+        with pytest.raises(je.ArgumentError):
+            je.AnyAbove(level)
+    for problem in (je.BestArm(reference=1.5), je.AnyAbove(1.5)):
+        with pytest.raises(je.ArgumentError, match="level"):
+            checked(instance("bernoulli", [0.9, 0.7]), problem, je.Uniform())
+    with pytest.raises(je.UnsupportedError, match="unstructured"):
+        checked(je.load_instance("linear-d10"), je.AnyAbove(0.1), je.Uniform())
+    with pytest.raises(je.UnsupportedError, match="several answers may be right"):
+        checked(
+            instance("gaussian", [0.9, 0.7]), je.AnyAbove(0.1), je.TrackAndStop(),
+            stopping=je.SelectiveElimination(), elimination=je.SelectiveElimination(),
+        )  # fmt: skip
+
+
+def test_the_problems_keep_their_contract():
+    given = je.Instance.unstructured([0.9, 0.1, 0.4, -0.3])
+    for level in (0.2, -1.5):
+        assert je.testing.check_problem(je.AnyAbove(level), given, draws=80)
+    assert je.testing.check_problem(je.BestArm(reference=0.2), draws=80)
+
+
+# Laws of runs.
+
+
+@SLOW
+@pytest.mark.parametrize("problem", [je.BestArm(reference=0.55), je.AnyAbove(0.55)], ids=str)
+@pytest.mark.parametrize("rule", ["tas", "eb-tci"])
+def test_layouts_and_order_of_the_stops(problem, rule):
+    """Lanes, chunks, vmap and one run agree; the stops are in order."""
+    given = instance("bernoulli", [0.9, 0.2, 0.7, 0.4])
+    common = dict(
+        delta=0.1, runs=24, seed=2, max_samples=3000, stopping=tuple(STOPPING.values())
+    )
+    known = je.simulate(given, problem, RULES[rule], **common)
+    for engine in (
+        je.Engine(lanes=16, chunk=7, devices=1), je.Engine(vmapped=True), je.Engine(devices=1),
+    ):  # fmt: skip
+        assert je.simulate(given, problem, RULES[rule], engine=engine, **common).equals(known)
+    full, selective, llr = known.samples[[2, 1, 0], 0]
+    assert (full <= selective).all() and (selective <= llr).all()
+
+
+N, CRITICAL = 4_000, 510
+"""Runs, and errors that are too many at delta = 0.1: by luck with probability below 1e-7."""
+
+
+@SLOW
+@pytest.mark.parametrize("reference", [True, False])
+@pytest.mark.parametrize("means", [[0.55, 0.5, 0.2], [0.42, 0.4, 0.3]])
+def test_errors_of_a_proven_test_are_rarer_than_delta(reference, means):
+    """An error rate of 0.15 fails with probability above 0.999."""
+    assert 4 * 3 * binom.sf(CRITICAL - 1, N, 0.1) < 1e-6 and binom.cdf(CRITICAL - 1, N, 0.15) < 1e-3
+    problem = je.BestArm(reference=0.48) if reference else je.AnyAbove(0.48)
+    result = je.simulate(
+        je.Instance.unstructured(means, je.Bernoulli()), problem, je.EBTCI(), delta=0.1, runs=N,
+        threshold=je.Mixture(), stopping=tuple(STOPPING.values()), max_samples=4000,
+    )  # fmt: skip
+    assert ((~result.correct & result.stopped).sum(-1) < CRITICAL).all()
+    assert result.stopped.mean() > 0.5
+
+
+@SLOW
+def test_a_live_run_ends_with_no_arm():
+    given: dict = dict(rule=je.EBTCI(), family=je.Bernoulli(), delta=0.1)
+    run = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
+    while not run.stopped:
+        run.tell(run.ask(), 0)
+    assert run.answer_arms == () and "The answer: no arm" in str(run.summary())
+    assert run.evidence.pieces == ((0, 0), (1, 1), (2, 2))
+    other = je.live.LiveRun(3, je.AnyAbove(0.5), **given)
+    while not other.stopped:
+        other.tell(other.ask(), 1)
+    assert len(other.answer_arms) == 1 and other.p_values is not None
+    assert other.p_values.answer <= 0.1
