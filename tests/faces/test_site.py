@@ -99,7 +99,7 @@ def test_the_reference_has_every_public_name(public):
 
 def test_a_missing_name_is_found(public, monkeypatch):
     monkeypatch.setitem(public.KINDS, "problems", public.KINDS["problems"][:1])
-    lost = ("Thresholding", "HalfSpaces")
+    lost = ("Thresholding", "AnyAbove", "HalfSpaces")
     rooms = ("jaxelim", "jaxelim.problems")
     assert public.missing() == {f"{room}.{name}" for room in rooms for name in lost}
 
