@@ -38,6 +38,8 @@ class Cell:
     record: tuple[str, ...] = ()
     precision: str = "float64"
     initial_pulls: int | None = None
+    batch: int = 1
+    delay: Any = 0
 
     def job(self, runs: np.ndarray) -> Job:
         """Runs of the cell as a job of a store; one device computes a block."""

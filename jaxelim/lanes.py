@@ -300,6 +300,13 @@ class LaneOps:
         q, n, b = x.shape
         return _flat(x, (i, b), (_each(q, i), n * b), (np.arange(b), 1))
 
+    def put(self, x: Array, i: Array, value: Array) -> Array:
+        """x [n, B] with value [B] at place i [B] of each lane."""
+        if i.shape == (1,):
+            return jax.lax.dynamic_update_slice(x, value[None], (i[0], jnp.int32(0)))
+        lane = np.arange(i.shape[0], dtype=np.int32)
+        return x.at[i, lane].set(value, mode="promise_in_bounds", unique_indices=True)
+
     def dot(
         self,
         matrix: Array,

@@ -221,10 +221,6 @@ class SamplingRule:
         """The arm to pull, [] int32, and the next state. This defines the rule."""
         raise undefined(self, "choose(view, state)")
 
-    def predetermined(self, view: View, state: Tree) -> Array:
-        """Whether no reward can change this choice: state, t and counts fix its arm: [] bool."""
-        return jnp.zeros_like(view.t, bool)
-
     def piece_tests(self, view: View, state: Tree) -> Array:
         """The number of pieces that this choice tests (the paper's cost measure): []."""
         return view.active_count if self.traits.tests_pieces else jnp.zeros_like(view.t)

@@ -1,5 +1,6 @@
 """The contract of a reward family."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -206,6 +207,33 @@ class Family:
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> Statistics:
         """The statistics after one more sample where `go` [] bool holds; unchanged elsewhere."""
         raise undefined(self, "update(seen, arm, reward, go)")
+
+    def with_pending(
+        self, space: ArmContext, entered: Statistics, ahead: Statistics,
+        pull: tuple[Array, Array] | None = None,
+    ) -> Statistics:  # fmt: skip
+        """The statistics that a sampling rule sees while rewards are pending.
+
+        Counts and t are those of all pulls, estimates those of the rewards that have
+        entered. So the evidence is that of these counts at these estimates. This default
+        replaces the counts, and makes the sums counts times their means. A family whose
+        evidence reads more than counts and estimates says here what is of which.
+
+        Args:
+            space: of the run.
+            entered: of the rewards that have entered.
+            ahead: the last result of this method; `entered` while nothing is pending.
+            pull: one more pull, whose reward is pending: its arm, [] int32, and whether
+                there is one, [] bool; None: there is none.
+        """
+        t, counts, sums = ahead.t, ahead.counts, entered.reward_sums
+        if pull is not None:
+            arm, go = pull
+            chosen = (index_like(counts) == arm) & go
+            t, counts = t + go.astype(t.dtype), counts + chosen.astype(counts.dtype)
+        if sums is not None:
+            sums = sums * (counts / jnp.maximum(entered.counts, 1))
+        return dataclasses.replace(entered, t=t, counts=counts, reward_sums=sums)
 
     def refreshed(self, features: Array, stats: Statistics) -> Statistics:
         """Recompute one run's statistics from what float32 holds exactly."""

@@ -31,10 +31,17 @@ WORDS = "at every t below 256, then 0.4 to 0.8% apart, where the LLR passes a ga
 _EVERY = 7  # log2 of the number of looks between t and 2 t
 
 
-def look_time(t: Array) -> Array:
-    """Whether a run looks after t samples, [] int32: every t below 256, then 0.4 to 0.8% apart."""
+def look_time(t: Array, since: Array | None = None) -> Array:
+    """Whether a run looks after t samples, [] int32: every t below 256, then 0.4 to 0.8% apart.
+
+    Where rewards enter in groups, it looks after a group with such a t in it: `since` [] were
+    before the group.
+    """
     digits = 31 - jax.lax.clz(t)
-    step = jax.lax.shift_left(jnp.int32(1), jnp.maximum(digits - _EVERY, 0))
+    places = jnp.maximum(digits - _EVERY, 0)
+    if since is not None:
+        return jax.lax.shift_right_logical(t, places) > jax.lax.shift_right_logical(since, places)
+    step = jax.lax.shift_left(jnp.int32(1), places)
     return (t & (step - 1)) == 0
 
 
@@ -171,7 +178,7 @@ def _of_sides(alone: "Snapshot") -> Array:
 
 def _may_look(seen: "Snapshot") -> Array:
     """Whether a run looks at this t, if a likelihood ratio passes the gate: [] bool."""
-    now = look_time(seen.stats.t)
+    now = look_time(seen.stats.t, seen.since)
     return now if seen.live is None else now & seen.live
 
 
@@ -278,7 +285,7 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
 def _alone(seen: "Snapshot") -> "Snapshot":
     """The snapshot for one run of its lanes, without its evidence."""
     space = dataclasses.replace(seen.space, lanes=LaneOps(gpu=seen.lanes.gpu), transposed=None)
-    return dataclasses.replace(seen, space=space, evidence=None, live=None)
+    return dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
 
 
 __all__ = [

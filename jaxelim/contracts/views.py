@@ -227,11 +227,13 @@ class Snapshot(_Seen):
     evidence: Evidence  # about them
     threshold: "PieceThreshold | None" = dataclasses.field(default=None, metadata=_STATIC)
     live: Array | None = None  # [] bool: the run is not over; None: it is not known
+    since: Array | None = None  # [] int32: samples at the last check; None: one fewer
 
     @staticmethod
     def of(
         family: "Family", problem: "Problem", space: ArmContext, stats: Statistics,
         threshold: "PieceThreshold | None" = None, live: Array | None = None,
+        since: Array | None = None,
     ) -> "Snapshot":  # fmt: skip
         """Compute all that is read at one t.
 
@@ -239,6 +241,7 @@ class Snapshot(_Seen):
             family, problem, space, stats: of the runs.
             threshold: one whose level depends on the piece; None: beta alone is compared.
             live: [] bool, the runs that may look at their pieces; None: all.
+            since: [] int32, samples at the last check, where rewards enter in groups.
         """
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
@@ -251,6 +254,7 @@ class Snapshot(_Seen):
         return Snapshot(
             family=family, problem=problem, space=space, stats=stats,
             answer=answer, shape=shape, evidence=evidence, threshold=threshold, live=live,
+            since=since,
         )  # fmt: skip
 
     def about(self, shape: Shape) -> "Snapshot":
@@ -288,11 +292,16 @@ class Snapshot(_Seen):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PieceTest:
-    """What a test of a pair reads beside a view, where the level depends on the piece."""
+    """What a test of a pair reads beside a view.
 
-    threshold: "PieceThreshold" = dataclasses.field(metadata=_STATIC)
-    stats: Statistics
+    There is one where the level depends on the piece, or where rewards are pending.
+    """
+
+    threshold: "PieceThreshold | None" = dataclasses.field(metadata=_STATIC)
+    stats: Statistics  # of the rewards that have entered
+    evidence: Evidence | None  # of them, where it is not that of the view
     live: Array | None  # [] bool: the run is not over; None: it is not known
+    since: Array | None = None  # as of `Snapshot`
 
 
 @jax.tree_util.register_dataclass
@@ -305,8 +314,8 @@ class View(_Seen):
     elimination: Any = dataclasses.field(metadata=_STATIC)  # at sampling, or None
     space: ArmContext
     t: Array  # [] int32: the index of the next sample, samples so far plus one
-    counts: Array  # [K]: pulls so far, whole numbers in the floating type
-    means: Array  # [K]: the estimates
+    counts: Array  # [K]: pulls so far, pending ones too, whole numbers in the floating type
+    means: Array  # [K]: the estimates, of the rewards that have entered
     theta_hat: Array | None  # [d]; None unless kept
     reward_sums: Array | None  # [K]; None unless the rule has `uses_rewards`
     answer: Tree  # the empirical answer, in the problem's own form
@@ -317,12 +326,12 @@ class View(_Seen):
     piece_set: "PieceSet | Tree"  # the set that elimination reduces, which gives `active`
     delta: Array  # []; None for a rule with `uses_delta=False`
     beta: Array  # []: the threshold at (t, delta), t as above; None likewise
-    beta_checked: Array  # []: the threshold of this t's check, at (t - 1, delta); None likewise
+    beta_checked: Array  # []: the threshold of this t's check, at its t and delta; None likewise
     prepared: Tree  # the result of the rule's `prepare`
     chance: Array | None  # []: uniform on [0, 1), from (seed, run, t); see `Traits.uses_chance`
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
-    piece_test: PieceTest | None = None  # of a threshold whose level depends on the piece
+    piece_test: PieceTest | None = None  # what `refutes` reads beside the view, if anything
 
     @property
     def llr(self) -> Array:
@@ -351,7 +360,7 @@ class View(_Seen):
         return evidence
 
     def refutes(self, i: Array, k: Array, asks: Array) -> Array:
-        """Whether the threshold refutes {mu_i <= mu_k} after the samples so far: [] bool.
+        """Whether the threshold refutes {mu_i <= mu_k} after the rewards so far: [] bool.
 
         Its test is valid at all times at once. It takes the t of this check, as `beta_checked`
         does. Where the shape has slack the piece is {mu_k >= mu_i + slack}.
@@ -362,14 +371,15 @@ class View(_Seen):
                 and the LLR passes the threshold's gate.
         """
         test = self.piece_test
-        if test is None:
-            return asks & (self.evidence.pair(i, k) > self.beta_checked)
+        evidence = self.evidence if test is None or test.evidence is None else test.evidence
+        if test is None or test.threshold is None:
+            return asks & (evidence.pair(i, k) > self.beta_checked)
         dtype = self.means.dtype
         level = jnp.asarray(test.threshold(test.stats.t.astype(dtype), self.delta), dtype)
         seen = Snapshot(
             family=self.family, problem=self.problem, space=self.space, stats=test.stats,
-            answer=self.answer, shape=self.shape, evidence=self.evidence,
-            threshold=test.threshold, live=test.live,
+            answer=self.answer, shape=self.shape, evidence=evidence,
+            threshold=test.threshold, live=test.live, since=test.since,
         )  # fmt: skip
         return looks.refuted_pair(seen, level, i, k, asks)
 

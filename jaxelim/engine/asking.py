@@ -50,8 +50,10 @@ class Asking:
         return Observing(self.spec)
 
     def view(
-        self, inputs: Inputs, seen: Snapshot, lane: Lane, observers: tuple, sampling: Tree
-    ) -> View:
+        self, inputs: Inputs, seen: Snapshot, checked: Snapshot, lane: Lane, observers: tuple,
+        sampling: Tree,
+    ) -> View:  # fmt: skip
+        """What the rule sees; `checked` is what tests see."""
         spec, stats, elimination = self.spec, seen.stats, self.spec.elimination
         if elimination is not None and elimination.shared:
             sampling = jax.tree.map(lambda x: x[0], observers[0])
@@ -64,11 +66,13 @@ class Asking:
         # A rule that does not declare what it reads is refused: one trajectory serves all deltas.
         levels: dict[str, Any] = {"delta": None, "beta": None, "beta_checked": None}
         if spec.rule.traits.uses_delta:
-            beta, checked = (self.observing.width(s, delta, stats) for s in (t, stats.t))
-            levels = {"delta": delta, "beta": beta, "beta_checked": checked}
-        test = None
-        if seen.threshold is not None:
-            test = PieceTest(seen.threshold, stats.of_one_run(), seen.live)
+            beta = self.observing.width(t, delta, stats)
+            before = self.observing.width(checked.stats.t, delta, checked.stats)
+            levels = {"delta": delta, "beta": beta, "beta_checked": before}
+        test, own = None, None if checked is seen else checked.evidence
+        if seen.threshold is not None or own is not None:
+            entered = checked.stats.of_one_run()
+            test = PieceTest(seen.threshold, entered, own, checked.live, checked.since)
         return View(
             family=spec.family,
             problem=spec.problem,
@@ -161,6 +165,8 @@ class Asking:
             asking = jnp.minimum(jnp.sum(lane.asks, dtype=jnp.int32), batch)
             order = jnp.where(jnp.arange(batch, dtype=jnp.int32) < asking, order, order[0])
             own = lane if spec.per_lane_instances else dataclasses.replace(lane, prepared=())
+            if own.pending is not None:
+                own = dataclasses.replace(own, pending=own.pending.bare)
             few = jax.tree.map(lambda x: x[..., order], own)
             if not spec.per_lane_instances:  # shared by all lanes, without an axis of lanes
                 few = dataclasses.replace(few, prepared=lane.prepared)
@@ -183,12 +189,16 @@ class Asking:
         """The arms and states of `choose` for lanes of which the first `asking` are read."""
         spec = self.spec
         seen = self.observing.snapshot(inputs, few)
+        checked = self.observing.checked(inputs, few, seen)
         observers = few.observers
         if spec.elimination is not None and spec.elimination.shared:
-            look = partial(spec.stopping[0].update, seen)
-            first = self.observing.over_deltas(look, few.observers[0], self.observing.betas(few))
+            look, before = partial(spec.stopping[0].update, checked), few.observers[0]
+            first = self.observing.over_deltas(look, before, self.observing.betas(few))
+            if checked.live is not None and checked.since is not None:
+                first = where(checked.live, first, before)
             observers = (first, *few.observers[1:])
-        view = self.view(inputs, seen, few, observers, self.observing.sampling(seen, few))
+        sampling = self.observing.sampling(checked, few)
+        view = self.view(inputs, seen, checked, few, observers, sampling)
         return self.ask("choose", reading(view, asking), few.rule_state)
 
     def init(self, view: View) -> Tree:
@@ -210,5 +220,11 @@ def reading(view: View, count: Array) -> View:
 
 def _within(view: View, space: ArmContext) -> View:
     """The view with another `space`, in its evidence too."""
-    evidence = dataclasses.replace(view.evidence, space=space)  # type: ignore[type-var]
-    return dataclasses.replace(view, space=space, evidence=evidence)
+
+    def of(evidence: Any) -> Any:
+        return dataclasses.replace(evidence, space=space)
+
+    test = view.piece_test
+    if test is not None and test.evidence is not None:
+        test = dataclasses.replace(test, evidence=of(test.evidence))
+    return dataclasses.replace(view, space=space, evidence=of(view.evidence), piece_test=test)

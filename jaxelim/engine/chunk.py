@@ -63,7 +63,7 @@ class Chunk:
     def one_step(self, n: Array, c: Varying) -> Varying:
         """Step n of the chunk."""
         spec, lane = self.spec, c.lane.with_fixed(self.lane)
-        if spec.rule.fast is not None:
+        if spec.rule.fast is not None or spec.schedule is not None:
             at = jnp.minimum(lane.stats.t - self.lane.stats.t, spec.execution.chunk - 1)
             noise = spec.execution.lane_ops(self.inputs.flag).take(self.noise, at)
         else:

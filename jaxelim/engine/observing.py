@@ -14,6 +14,7 @@ from jaxelim.contracts.proofs import REFUTED_PAIRS
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree
 from jaxelim.engine.state import Inputs, Lane, Spec
 from jaxelim.engine.stopping_contract import call
+from jaxelim.lanes import where
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 
@@ -38,12 +39,35 @@ class Observing:
         return dataclasses.replace(space, transposed=inputs.transposed)
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
-        spec = self.spec
+        """What a rule sees."""
         # Finished lanes keep stepping. What they eliminate gets a time after their end;
         # `outcome` drops it.
         stats = dataclasses.replace(lane.stats, t=lane.stats.t + lane.done.astype(jnp.int32))
-        space = self.space(inputs, lane.features)
-        return Snapshot.of(spec.family, spec.problem, space, stats, self.piecewise, ~lane.done)
+        return self.of(inputs, lane, stats, ~lane.done)
+
+    def of(
+        self, inputs: Inputs, lane: Lane, stats: Statistics, live: Array | None = None,
+        since: Array | None = None,
+    ) -> Snapshot:  # fmt: skip
+        """The snapshot of statistics of these lanes; `live` and `since` as of `Snapshot`."""
+        spec, space = self.spec, self.space(inputs, lane.features)
+        kept = spec.family, spec.problem, space, stats
+        return Snapshot.of(*kept, self.piecewise, live, since)
+
+    def checked(
+        self, inputs: Inputs, lane: Lane, seen: Snapshot, waits: Array | None = None
+    ) -> Snapshot:
+        """What tests see: the rewards that have entered, and which lanes are tested.
+
+        Those are the lanes in which rewards have entered since the last test, and none of which
+        `waits` [B] bool.
+        """
+        pending = lane.pending
+        if pending is None:
+            return seen
+        tested = ~lane.done & pending.fresh
+        tested = tested if waits is None else tested & ~waits
+        return self.of(inputs, lane, pending.entered, tested, pending.checked)
 
     @property
     def piecewise(self) -> PieceThreshold | None:
@@ -67,7 +91,8 @@ class Observing:
 
     def betas(self, lane: Lane) -> Array:
         """beta(t, delta) for every delta: [D, B]."""
-        return jax.vmap(lambda delta: self.beta(lane.stats.t, delta))(lane.delta)
+        t = lane.stats.t if lane.pending is None else lane.pending.entered.t
+        return jax.vmap(lambda delta: self.beta(t, delta))(lane.delta)
 
     def over_deltas(self, f: Callable, state: Tree, beta: Array) -> Tree:
         """f(state, beta) for every delta, the leading axis of both; without vmap for one delta."""
@@ -84,10 +109,15 @@ class Observing:
             look, reads = partial(call, stopping, "observe", seen), state
             if seen.threshold is not None:
                 look, reads = _looking(stopping, seen), (state, lane.closed_at[s] == 0)
-            state, stop, tests = self.over_deltas(look, reads, beta)
-            states.append(state)
+            after, stop, tests = self.over_deltas(look, reads, beta)
+            tests = jnp.broadcast_to(tests, stop.shape)
+            if seen.since is not None and seen.live is not None:
+                here = seen.live & (lane.closed_at[s] == 0)
+                after = jax.tree.map(partial(_where_tested, here), after, state)
+                stop, tests = stop & here, jnp.where(here, tests, 0)
+            states.append(after)
             stops.append(stop)
-            tested.append(jnp.broadcast_to(tests, stop.shape))
+            tested.append(tests)
         return Observed(tuple(states), jnp.stack(stops), jnp.stack(tested))
 
     def log_e(self, seen: Snapshot, so_far: Array | None) -> Array | None:
@@ -102,7 +132,10 @@ class Observing:
         elimination = self.spec.elimination
         if elimination is None or elimination.shared:
             return lane.sampling
-        return elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
+        after = elimination.update(seen, lane.sampling, lane.delta[0], self.spec.threshold)
+        if seen.since is None or seen.live is None:
+            return after
+        return where(seen.live, after, lane.sampling)
 
     def answers(self, seen: Snapshot, states: tuple, beta: Array) -> Array:
         """The public answers of runs that stop with these next states: [S, D, W, B]."""
@@ -138,6 +171,12 @@ class Observing:
         if spec.elimination is None or spec.elimination.shared:
             return tuple(states), ()
         return tuple(states), spec.elimination.start(seen)
+
+
+def _where_tested(here: Array, new: Array, old: Array) -> Array:
+    """`new` [D, .., B] where `here` [D, B] holds, else `old`."""
+    middle = (1,) * (new.ndim - 2)
+    return jnp.where(here.reshape(here.shape[:1] + middle + here.shape[1:]), new, old)
 
 
 def _looking(stopping: StoppingRule, seen: Snapshot) -> Callable:

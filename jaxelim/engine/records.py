@@ -24,7 +24,7 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         times.append(eliminated)
     kept = lane.estimates_at
     if spec.estimates and spec.observers == 1:  # rewards end with the run
-        kept = jax.tree.map(lambda x: x[None, None], estimates(lane.stats))
+        kept = jax.tree.map(lambda x: x[None, None], estimates(lane))
     out = Outcome(
         item=lane.item,
         samples=lane.closed_at,
@@ -42,10 +42,15 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)
 
 
-def estimates(stats: Statistics) -> dict[str, Array]:
-    """What a run estimates of its arms, by name: [K] each."""
+def estimates(lane: Lane) -> dict[str, Array]:
+    """What a run estimates of its arms, by name, and from how many rewards: [K] each.
+
+    The number of rewards is that of pulls where none is pending, and then is not kept.
+    """
+    stats = lane.stats
     names = ("means", "variances") if hasattr(stats, "variances") else ("means",)
-    return {name: getattr(stats, name) for name in names}
+    known = {name: getattr(stats, name) for name in names}
+    return known if lane.pending is None else {**known, "entered": lane.pending.entered.counts}
 
 
 def pulls_at_stop(lane: Lane, pulled: Array, start: Array, opened: Array) -> Lane:
@@ -110,11 +115,15 @@ def refreshed(spec: Spec, inputs: Inputs, lane: Lane, arm: Array) -> Lane:
     `family.refresh` samples since the last time. That depends only on the run's t, not
     on lanes or chunks.
     """
-    family, k = spec.family, lane.stats.counts.shape[0]
-    assert family.refresh is not None
-    due = (arm >= 0) & ((lane.stats.t - k) % family.refresh == 0)
+    due = (arm >= 0) & due_for_refresh(spec, lane.stats)
     stats = recomputed(spec, inputs, lane.features, lane.stats, due)
     return dataclasses.replace(lane, stats=stats)
+
+
+def due_for_refresh(spec: Spec, stats: Statistics) -> Array:
+    """Whether statistics are to be recomputed at this t: [B] bool."""
+    assert spec.family.refresh is not None
+    return (stats.t - stats.counts.shape[0]) % spec.family.refresh == 0
 
 
 def recomputed(

@@ -22,8 +22,6 @@ RETURNS = {
     "fast": f"a fast(view, state) that returns (arm, state, status), {_ARM}, status ASK or OK",
     "native": "a native(view, state) that returns (stops, answer), a bool scalar and bools as "
     "long as an answer",
-    "predetermined": "a predetermined(view, state) that returns whether rewards can change no "
-    "choice here, a bool scalar",
     "piece_tests": "a piece_tests(view, state) that returns a number of pieces, a scalar",
     "solves": "a solves(view, state) that returns a number of solves, a scalar",
 }
@@ -77,8 +75,6 @@ def _wrong(method: str, result: Any, view: View, *state: Tree) -> str:
         return _no_arrays(result)
     if method in ("piece_tests", "solves"):
         return _no_scalar(f"what {method} returned is", result, "iuf", view)
-    if method == "predetermined":
-        return _no_scalar("what predetermined returned is", result, "b", view)
     if method == "native":
         return _no_scalar("the stops that native returned is", result[0], "b", view) or _no_answer(
             result[1], view

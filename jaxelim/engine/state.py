@@ -13,6 +13,7 @@ from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
 from jaxelim.contracts.views import Statistics, Tree
 from jaxelim.engine.cpu import attribute
 from jaxelim.engine.execution import Execution
+from jaxelim.engine.pending import Pending, Schedule, Timing
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 REVISION = 7
@@ -45,6 +46,7 @@ class Spec:
     initial_pulls: int = 1  # of each arm
     evidence: PieceThreshold | None = None  # whose largest log e of each piece is kept
     estimates: bool = False  # whether estimates at the end of each observer's run are kept
+    schedule: Schedule | None = None  # of pending rewards; None: each enters after its pull
     execution: Execution
 
     @property
@@ -69,7 +71,8 @@ class Spec:
     @property
     def may_be_one_kernel(self) -> bool:
         """Whether the steps of all lanes may be one kernel, before the rule is traced."""
-        return self.rule.fast is None and not self.per_lane_instances and self.may_be_single
+        plain = self.rule.fast is None and self.schedule is None
+        return plain and not self.per_lane_instances and self.may_be_single
 
     def executed(self, **changes: Any) -> "Spec":
         """The same spec, executed otherwise."""
@@ -96,6 +99,7 @@ class Inputs:
     key: Array  # of the seed
     noise: Array | None  # [runs, T], if given
     transposed: Array | None = None  # [d, K]: the features transposed, for steps in one kernel
+    timing: Timing | None = None  # when rewards enter, if not after their pulls
 
 
 @jax.tree_util.register_dataclass
@@ -127,7 +131,7 @@ class Lane:
     features: Array | None  # [K, d, B] where lanes have their own instances
     nature: Tree  # likewise; None where lanes share it
     prepared: Tree
-    stats: Statistics
+    stats: Statistics  # what the rule sees: t and counts of all pulls
     rule_state: Tree
     observers: tuple  # the stopping rules' states, each [D, .., B]
     sampling: Tree  # the state of an elimination at sampling with sets of its own
@@ -149,6 +153,7 @@ class Lane:
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
     log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
     estimates_at: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
+    pending: Pending | None = None  # pulls whose rewards have not entered; None: there are none
 
     @property
     def varying(self) -> "Lane":

@@ -24,6 +24,7 @@ from jaxelim.checks import shipped
 from jaxelim.contracts import OK, Family, looks
 from jaxelim.contracts.views import ArmContext, Snapshot, Statistics, Tree, View
 from jaxelim.engine import records
+from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking, Choice, reading
 from jaxelim.engine.cpu.one_kernel import Traced
 from jaxelim.engine.execution import patience, suits_one_kernel
@@ -72,6 +73,11 @@ class Step:
         return Asking(self.spec)
 
     @property
+    def arrivals(self) -> Arrivals:
+        """What lets pulls wait for their rewards."""
+        return Arrivals(self.spec)
+
+    @property
     def watching(self) -> Watching:
         """What finds numbers that are not finite."""
         return Watching(self.spec)
@@ -85,11 +91,12 @@ class Step:
 
     def _ending(
         self, inputs: Inputs, view: View, lane: Lane, live: Array, observed: Observed,
-        choice: Choice,
+        choice: Choice, tested: Array | bool,
     ) -> Ending:  # fmt: skip
         opened = (lane.closed_at == 0) & live
         stopping = opened & observed.stops
-        native = self.asking.natively(view, choice.state, opened & ~stopping & choice.ready)
+        asked = opened & ~stopping & choice.ready & tested
+        native = self.asking.natively(view, choice.state, asked)
         if native is not None:
             stopping = stopping | native[0]
         over = lane.stats.t >= inputs.cap
@@ -136,11 +143,10 @@ class Step:
         number that is not finite.
         """
 
-        def enter(seen: Snapshot, arm: Array, go: Array) -> tuple[Statistics, Array]:
-            reward = self.spec.source.draw(*self._source(inputs, lane, arm), noise)
-            return self.spec.family.update(seen, arm, reward, go), reward
+        def draw(lane: Lane, arm: Array) -> Array:
+            return self.spec.source.draw(*self._source(inputs, lane, arm), noise)
 
-        taken = self._taken(inputs, lane, enter)
+        taken = self._taken(inputs, lane, draw)
         after = self.watching.sampled(taken.lane, taken.go, taken.reward)
         return taken._replace(lane=after, arm=jnp.where(taken.go, taken.arm, -1))
 
@@ -150,18 +156,24 @@ class Step:
 
     def _taken(
         self, inputs: Inputs, lane: Lane,
-        enter: Callable[[Snapshot, Array, Array], tuple[Statistics, Array]] | None,
+        draw: Callable[[Lane, Array], Array] | None,
     ) -> Taken:  # fmt: skip
-        """One step of every lane; `enter` gives rewards, and the statistics with them."""
-        two_speed = self.spec.rule.fast is not None
-        seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
-        observed = self.observing.observed(seen, lane, beta)
+        """One step of every lane; `draw` gives the rewards of arms."""
+        two_speed, in_groups = self.spec.rule.fast is not None, lane.pending is not None
+        lane, waits = self.arrivals.entered(inputs, lane)
+        seen = self.observing.snapshot(inputs, lane)
+        checked = self.observing.checked(inputs, lane, seen, waits)
+        beta = self.observing.betas(lane)
+        observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
-        sampling = self.observing.sampling(seen, lane)
-        view = self.asking.view(inputs, seen, lane, observed.states, sampling)
+        sampling = self.observing.sampling(checked, lane)
+        view = self.asking.view(inputs, seen, checked, lane, observed.states, sampling)
         fault, live = self.watching.seen(view, lane, live)
-        choice = self.asking.asked(view, lane)
-        ending = self._ending(inputs, view, lane, live, observed, choice)
+        choice, tested = self.asking.asked(view, lane), True
+        if in_groups:
+            assert checked.live is not None
+            choice, tested = choice._replace(ready=choice.ready & ~waits), checked.live
+        ending = self._ending(inputs, view, lane, live, observed, choice, tested)
 
         closing, goes_on = ending.closing, jnp.any(ending.still, (0, 1))
         go = live & goes_on & choice.ready
@@ -170,11 +182,14 @@ class Step:
         asks, chosen, state = lane.asks, lane.chosen, choice.state
         if two_speed:
             asks = live & goes_on & ~choice.decided & (choice.status != OK)
+            asks = asks & ~waits if in_groups else asks
             go, asks, closing = seen.lanes.materialize(lambda *x: x, go, asks, closing)
+        if two_speed or in_groups:
             state = where(go, state, lane.rule_state)
+        if two_speed:
             chosen = jnp.where(go, NO_ARM, lane.chosen)
-        answers = self._answers(seen, lane, observed, ending, beta)
-        log_e, log_e_at = self.observing.log_e(seen, lane.log_e), lane.log_e_at
+        answers = self._answers(checked, lane, observed, ending, beta)
+        log_e, log_e_at = self.observing.log_e(checked, lane.log_e), lane.log_e_at
         if log_e is not None and log_e_at is not None:
             ended = closing.reshape(*closing.shape[:2], *(1,) * (log_e.ndim - 1), -1)
             log_e_at = jnp.where(ended, log_e[None, None], log_e_at)
@@ -182,7 +197,7 @@ class Step:
         if estimates_at:
             estimates_at = jax.tree.map(
                 lambda now, before: jnp.where(closing[:, :, None], now, before),
-                records.estimates(lane.stats),
+                records.estimates(lane),
                 estimates_at,
             )
         counted = closing | (ending.still & go)
@@ -192,12 +207,13 @@ class Step:
             now_solved = self.asking.ask("solves", view, state)
             solves_at = jnp.where(closing, solves, solves_at)
             solves = solves + jnp.where(go, now_solved, 0).astype(jnp.int64)
-        stats, observers = lane.stats, observed.states
+        stats, pending, observers = lane.stats, lane.pending, observed.states
         reward = jnp.zeros(go.shape, self.spec.dtype)
-        if enter is not None:
-            stats, reward = enter(seen, choice.arm, go)
-            stats = dataclasses.replace(stats, t=lane.stats.t + go.astype(jnp.int32))
-        if two_speed:
+        if draw is not None:
+            reward = draw(lane, choice.arm)
+            drawn = choice.arm, reward, go
+            stats, pending = self.arrivals.chosen(inputs, seen, lane, *drawn)
+        if two_speed or in_groups:
             keep = jnp.any(closing, (0, 1)) | go
             observers = where(keep, observers, lane.observers)
             sampling = where(keep, sampling, lane.sampling)
@@ -224,6 +240,7 @@ class Step:
             log_e_at=log_e_at,
             estimates_at=estimates_at,
             fault=fault,
+            pending=pending,
         )
         if two_speed:
             now = self.watching.answered(now, live & ~choice.decided, choice.status)
@@ -347,6 +364,7 @@ class Step:
         stats = self._first_statistics(inputs, space, tables, rewards)
         seen = Snapshot.of(spec.family, spec.problem, space, stats)
         observers, sampling = self.observing.started(seen)
+        stats, pending = self.arrivals.started(seen)
         none = jnp.zeros((b,), jnp.int32)
 
         def many(dtype: Any, *more: int) -> Array:
@@ -356,7 +374,6 @@ class Step:
         counts = spec.rule.traits.counts_solves
         log_e = None if spec.evidence is None else looks.none_so_far(seen)
         apart = spec.estimates and spec.observers > 1
-        kept = records.estimates(stats) if apart else ()
         lane = Lane(
             item=item,
             run=run,
@@ -386,11 +403,18 @@ class Step:
             bad_answer=None if in_range else none,
             log_e=log_e,
             log_e_at=None if log_e is None else many(log_e.dtype, *log_e.shape[:-1]),
-            estimates_at=jax.tree.map(lambda x: many(x.dtype, k), kept),
             fault=none,
+            pending=pending,
         )
+        if apart:
+            kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
+            lane = dataclasses.replace(lane, estimates_at=kept)
         lane = self.watching.begun(lane, rewards)
-        view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
+        checked = seen
+        if pending is not None:
+            seen = self.observing.snapshot(inputs, lane)
+            checked = self.observing.checked(inputs, lane, seen)
+        view = self.asking.view(inputs, seen, checked, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
 
 

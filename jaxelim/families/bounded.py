@@ -276,6 +276,14 @@ class Bounded(Family):
             self._with(stats, reward, chosen), t=stats.t + go.astype(jnp.int32)
         )
 
+    def with_pending(
+        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> BoundedStatistics:
+        """What bets win grows with the counts: the sums of powers are scaled as sums are."""
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        more = now.counts / jnp.maximum(entered.counts, 1)
+        return dataclasses.replace(now, powers=tuple(power * more for power in now.powers))
+
     def _with(self, stats: BoundedStatistics, reward: Array, chosen: Array) -> BoundedStatistics:
         """The statistics with one more reward of the arms that are chosen."""
         assert stats.reward_sums is not None

@@ -360,6 +360,18 @@ class LinearGaussian(Gaussian):
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
         return updated(seen, arm, reward, go)
 
+    def with_pending(
+        self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> LinearStatistics:
+        """V counts pending pulls too; theta_hat does not."""
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        assert isinstance(ahead, LinearStatistics)
+        design = ahead.design
+        if pull is not None:
+            arm, go = pull
+            design = design.add(space, arm, go.astype(now.means.dtype))[0]
+        return dataclasses.replace(now, design=design, products=None)
+
     def refreshed(self, features: Array, stats: Statistics) -> LinearStatistics:
         """Recompute one run's statistics from its counts and reward sums; see `recomputed`."""
         lanes = LaneOps(gpu=not self.tuned)

@@ -144,6 +144,19 @@ class Logistic(Family):
             means=sides(space.over_arms(theta))[0], reward_sums=ones, theta_hat=theta,
         )  # fmt: skip
 
+    def with_pending(
+        self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> LogisticStatistics:
+        """theta_hat stays; of pending rewards the fit's own means are counted.
+
+        With them theta_hat is, but for the ridge, the estimate of these counts and sums.
+        """
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        assert entered.reward_sums is not None
+        waits = jnp.any(now.counts != entered.counts, 0)
+        sums = jnp.where(waits, now.counts * now.means, entered.reward_sums)
+        return dataclasses.replace(now, reward_sums=sums)
+
     def evidence(self, space: LinearContext, stats: Statistics, shape: Shape) -> LogisticEvidence:
         assert isinstance(stats, LogisticStatistics) and stats.reward_sums is not None
         theta, ones = stats.theta_hat, stats.reward_sums

@@ -161,6 +161,14 @@ class GaussianUnknownVariance(Family):
             squares=stats.squares + jnp.where(chosen, off * (reward - means), 0),
         )
 
+    def with_pending(
+        self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None
+    ) -> StudentStatistics:
+        """Variances are those of the rewards that have entered."""
+        now: Any = super().with_pending(space, entered, ahead, pull)
+        more = now.counts / jnp.maximum(entered.counts, 1)
+        return dataclasses.replace(now, squares=now.squares * more)
+
     def degenerate(self, stats: Statistics) -> Array:
         """1 + the first arm with three or more rewards that are all equal, else 0."""
         assert isinstance(stats, StudentStatistics)

@@ -14,9 +14,8 @@ from jaxelim import scope
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
 from jaxelim.engine.progress import automatic
-from jaxelim.errors import UnsupportedError
 from jaxelim.live.job import LiveJob
-from jaxelim.live.program import BLOCK, LiveProgram, Seen, Told, program, varying
+from jaxelim.live.program import BLOCK, LiveProgram, Out, Seen, Told, program, varying
 
 LONG = 2.0
 """Seconds after which a terminal shows how many of many rewards have entered."""
@@ -102,64 +101,89 @@ class Moments:
         return self._entered(now, *zip(*early, strict=True)) if early else now
 
     def _entered(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
-        """The moment after rewards in the engine's statistics."""
-        waiting = Counter(moment.asked)
-        answered = Counter(arms) & waiting
-        asked = []
+        """The moment after rewards in the engine's statistics.
+
+        Those that answer arms that were asked for enter together, in the order of their
+        pulls. Each of the others is followed by a check.
+        """
+        left, places = Counter(arms) & Counter(moment.asked), {}
+        for place, arm in enumerate(arms):
+            if left[arm] > len(places.setdefault(arm, [])):
+                places[arm].append(place)
+        group, asked = [], []
         for arm in moment.asked:  # the first of equal arms is answered first
-            if answered[arm] > 0:
-                answered[arm] -= 1
-            else:
-                asked.append(arm)
+            group.append(places[arm].pop(0)) if places.get(arm) else asked.append(arm)
         moment = dataclasses.replace(moment, asked=tuple(asked))
-        scaled = np.asarray(rewards, float) / self._scale
+        others = sorted(set(range(len(arms))) - set(group))
+        order, scaled = np.array(group + others), np.asarray(rewards, float) / self._scale
+        if len(group) <= 1 and not asked:
+            return self._one_by_one(moment, np.asarray(arms), scaled, True)
+        pulled, rewarded = np.asarray(arms)[order], scaled[order]
+        if group:
+            size = len(group)
+            moment = self._together(moment, pulled[:size], rewarded[:size])
+            pulled, rewarded = pulled[size:], rewarded[size:]
+        if others:
+            moment = self._one_by_one(moment, pulled[:-1], rewarded[:-1], False)
+            moment = self._together(moment, pulled[-1:], rewarded[-1:])
+        return moment
+
+    def _one_by_one(
+        self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, chooses: bool
+    ) -> Moment:
+        """The moment after rewards with a check after each; perhaps the rule then chooses."""
         blocks = tqdm(
             range(0, len(arms), BLOCK), delay=LONG, disable=not automatic(), file=sys.stderr,
             leave=False, unit=" rewards", unit_scale=BLOCK,
         )  # fmt: skip
         for start in blocks:
             stop = min(start + BLOCK, len(arms))
-            chooses = stop == len(arms) and not asked
-            part = np.asarray(arms[start:stop]), scaled[start:stop]
-            moment = self._turned(moment, *part, True, chooses)
+            part = arms[start:stop], rewards[start:stop]
+            moment = self._turned(moment, *part, True, chooses and stop == len(arms))
         return moment
+
+    def _together(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
+        """The moment after rewards with one check after the last, and the next choice."""
+        lane = moment.lane
+        with scope.engine():
+            for start in range(0, len(arms), BLOCK):
+                part = arms[start : start + BLOCK], rewards[start : start + BLOCK]
+                lane = self.program.enter(self.job.inputs, lane, _told(*part, True, False))
+            out = _out(moment.asked, len(arms))
+            turned = self.program.settle(self.job.inputs, lane, out)
+            seen = Seen(*np.asarray(turned.seen).tolist())
+        return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
 
     def _turned(
         self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, counts: bool, chooses: bool
     ) -> Moment:
         """The moment after one call of the compiled `turn`."""
-        size = len(arms)
-        told = Told(
-            np.zeros(BLOCK, np.int32), np.zeros(BLOCK), np.full(BLOCK, counts), np.int32(size),
-            np.bool_(chooses),
-        )  # fmt: skip
-        told.arms[:size], told.rewards[:size] = arms, rewards
+        told = _told(arms, rewards, counts, chooses)
         with scope.engine():
             turned = self.program.turn(self.job.inputs, moment.lane, told)
             seen = Seen(*np.asarray(turned.seen).tolist())
         return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
 
     def asked(self, moment: Moment, count: int) -> Moment:
-        """The moment at which `count` arms are asked for and not told.
-
-        Raises:
-            UnsupportedError: rewards to come decide about these arms.
-        """
-        while len(moment.asked) < count:
-            assert moment.lane is not None and moment.seen is not None
-            arm, state = moment.seen.arm, moment.state
-            if moment.asked:
-                asked = np.bincount(moment.asked, minlength=self.arms).astype(np.int32)
-                with scope.engine():
-                    state, seen = self.program.ahead(self.job.inputs, moment.lane, asked)
-                    arm, known = np.asarray(seen).tolist()
-                if not known:
-                    rule, fewer = self.job.call.rule, len(moment.asked)
-                    allowed = f"at most {fewer}: rewards to come decide what {rule!r} pulls next"
-                    raise UnsupportedError("n", count, allowed)
-            lane = dataclasses.replace(moment.lane, rule_state=state)
-            moment = dataclasses.replace(moment, lane=lane, asked=(*moment.asked, arm))
-        return moment
+        """The moment at which `count` arms are asked for and not told."""
+        if len(moment.asked) >= count:
+            return moment
+        assert moment.lane is not None and moment.seen is not None
+        if not moment.asked:  # the choice that waits
+            lane = dataclasses.replace(moment.lane, rule_state=moment.state)
+            moment = dataclasses.replace(moment, lane=lane, asked=(moment.seen.arm,))
+        if len(moment.asked) >= count:
+            return moment
+        with scope.engine():
+            out = _out(moment.asked, 0, count)
+            ahead = self.program.ahead(self.job.inputs, moment.lane, out, np.int32(count))
+            state, arms, seen = ahead[0], *map(np.asarray, ahead[1:])
+        now = Seen(*seen.tolist())
+        if now.over:  # the rule failed: the same happens at each further ask
+            return dataclasses.replace(moment, seen=now)
+        assert moment.lane is not None
+        lane = dataclasses.replace(moment.lane, rule_state=state)
+        return dataclasses.replace(moment, lane=lane, asked=tuple(arms[:count].tolist()))
 
     def ended(self, moment: Moment) -> Moment:
         """The moment at which a person ends the run: nothing is checked from here on."""
@@ -208,3 +232,24 @@ class Moments:
             ))  # fmt: skip
             lane = dataclasses.replace(bare, item=idle[0], done=idle[1], prepared=prepared)
         return lane, state
+
+
+def _told(arms: np.ndarray, rewards: np.ndarray, counts: bool, chooses: bool) -> Told:
+    """At most `BLOCK` rewards, as the program takes them."""
+    size = len(arms)
+    told = Told(
+        np.zeros(BLOCK, np.int32), np.zeros(BLOCK), np.full(BLOCK, counts), np.int32(size),
+        np.bool_(chooses),
+    )  # fmt: skip
+    told.arms[:size], told.rewards[:size] = arms, rewards
+    return told
+
+
+def _out(asked: Sequence[int], tested: int, most: int = 0) -> Out:
+    """The pulls that are pending, with places for `most`; of few sizes, as each compiles."""
+    places = BLOCK
+    while places < max(len(asked), most):
+        places *= 8
+    out = Out(np.zeros(places, np.int32), np.int32(len(asked)), np.int32(tested))
+    out.arms[: len(asked)] = asked
+    return out

@@ -3,6 +3,9 @@
 A live run takes the engine's own steps. Its rewards are given, so the functions here call
 `Step.start`, `Step.decide` and the family's `update`, in the order of `Step.pull`. Lane 0
 holds the run; the other lanes of its group are finished from the start.
+
+`Lane.stats` has the rewards that have entered. Where others are pending, `settle` and `ahead`
+make of it what a rule sees, as the engine's steps do with a batch or a delay.
 """
 
 import dataclasses
@@ -16,9 +19,10 @@ from jax import Array
 
 from jaxelim.cache import KEPT, Cache, Jitted
 from jaxelim.contracts import looks
-from jaxelim.contracts.views import Snapshot, Tree, View
+from jaxelim.contracts.views import Snapshot, Statistics, Tree, View
 from jaxelim.engine import Inputs, Lane, Queue, Spec
 from jaxelim.engine.asking import Asking, Choice
+from jaxelim.engine.pending import Pending, Schedule
 from jaxelim.engine.step import Step
 from jaxelim.lanes import where
 
@@ -34,6 +38,14 @@ class Told(NamedTuple):
     counts: np.ndarray  # bool: False for none, as after the start
     length: np.int32
     chooses: np.bool_  # whether the rule chooses after the last
+
+
+class Out(NamedTuple):
+    """Pulls that are pending: arms that were asked for."""
+
+    arms: Any  # [P] int32, the first `length` in use
+    length: Any  # [] int32
+    tested: Any  # [] int32: rewards that have entered since the last check
 
 
 class Turned(NamedTuple):
@@ -101,9 +113,13 @@ class LiveProgram:
         self.spec, self.traces = spec, 0
         options = spec.execution.compiler_options(spec.family.optimization)
         functions = _Functions(spec, self._count)
+        schedule = Schedule(classes=0, places=0)  # the caller keeps what is pending
+        waiting = _Functions(dataclasses.replace(spec, schedule=schedule), self._count)
         self.start = Jitted(functions.start, compiler_options=options)
         self.turn = Jitted(functions.turn, compiler_options=options)
-        self.ahead = Jitted(functions.ahead, compiler_options=options)
+        self.enter = Jitted(functions.enter, compiler_options=options)
+        self.settle = Jitted(waiting.settle, compiler_options=options)
+        self.ahead = Jitted(waiting.ahead, compiler_options=options)
         self.look = Jitted(functions.look, compiler_options=options)
         self._shapes: Any = None
 
@@ -176,32 +192,95 @@ class _Functions:
         t = lane.stats.t + go.astype(jnp.int32)
         return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
 
-    def ahead(self, inputs: Inputs, lane: Lane, asked: Array) -> tuple[Tree, Array]:
-        """The choice after arms that were asked for, whose rewards are to come.
+    def enter(self, inputs: Inputs, lane: Lane, told: Told) -> Lane:
+        """Enter rewards one by one, without a check."""
+        self.count()
+
+        def body(i: Array, lane: Lane) -> Lane:
+            return _whole(varying(self._entered(inputs, told, i, lane)), lane)
+
+        return jax.lax.fori_loop(0, told.length, body, lane)
+
+    def settle(self, inputs: Inputs, lane: Lane, out: Out) -> Turned:
+        """Test the rewards that have entered since the last check, and let the rule choose.
+
+        Args:
+            inputs, lane: of the run.
+            out: the pulls that are pending, and how many rewards are tested.
+        """
+        self.count()
+        waiting = self._waiting(inputs, lane, out)
+        now, arm = self._decided(inputs, waiting)
+        closed = jnp.where(lane.closed_at == 0, jnp.minimum(now.closed_at, lane.stats.t), 0)
+        closed_at = jnp.maximum(lane.closed_at, closed)  # in rewards
+        state, kept = now.rule_state, (lane.stats, lane.rule_state, closed_at)
+        names = ("stats", "rule_state", "closed_at")
+        now = dataclasses.replace(now, pending=None, **dict(zip(names, kept, strict=True)))
+        return Turned(now, state, _seen(now, arm))
+
+    def ahead(self, inputs: Inputs, lane: Lane, out: Out, most: Array) -> tuple[Tree, Array, Array]:
+        """Choose arms while others are pending, without a test.
 
         Args:
             inputs: of the run.
             lane: with the rule's state after its last choice.
-            asked: pulls of each arm that are to come, [K] int32.
+            out: the pulls that are pending.
+            most: [] int32, the number of pending pulls at the end.
 
         Returns:
-            The rule's next state, and [2] int32: the arm, and whether no reward to come
-            changes it.
+            The rule's next state, the arms of `out` with the new ones, and what the host reads.
         """
         self.count()
-        stats = lane.stats
-        more = asked[:, None].astype(stats.counts.dtype)
-        t = stats.t + jnp.sum(asked, dtype=jnp.int32)
-        lane = dataclasses.replace(
-            lane, stats=dataclasses.replace(stats, t=t, counts=stats.counts + more)
-        )
-        step = Step(self.spec)
-        seen = step.observing.snapshot(inputs, lane)
-        view = step.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
-        fixed = step.asking.ask("predetermined", view, lane.rule_state)
-        choice = step.asking.asked(view, lane)
-        known = (fixed & choice.ready)[0].astype(jnp.int32)
-        return choice.state, jnp.stack([choice.arm[0], known])
+        spec, space = self.spec, LiveStep(self.spec).observing.space(inputs, lane.features)
+
+        def body(c: tuple) -> tuple:
+            n, now, arms, _ = c
+            now, arm = self._decided(inputs, _whole(now, lane))
+            pull = arm, ~now.done
+            stats = spec.family.with_pending(space, lane.stats, now.stats, pull)
+            now = dataclasses.replace(now, stats=stats)
+            return n + 1, varying(now), arms.at[n].set(arm[0]), arm
+
+        def more(c: tuple) -> Array:
+            return (c[0] < most) & ~c[1].done[0]
+
+        start = varying(self._waiting(inputs, lane, out))
+        none = jnp.zeros(lane.done.shape, jnp.int32)
+        _, now, arms, arm = jax.lax.while_loop(more, body, (out.length, start, out.arms, none))
+        return now.rule_state, arms, _seen(dataclasses.replace(now, stats=lane.stats), arm)
+
+    def _waiting(self, inputs: Inputs, lane: Lane, out: Out) -> Lane:
+        """The lanes as the engine has them while the pulls of `out` are pending."""
+        spec, entered = self.spec, lane.stats
+        space = LiveStep(spec).observing.space(inputs, lane.features)
+
+        def one(i: Array, ahead: Statistics) -> Statistics:
+            pull = jnp.broadcast_to(out.arms[i], lane.done.shape), ~lane.done
+            return spec.family.with_pending(space, entered, ahead, pull)
+
+        ahead = spec.family.with_pending(space, entered, entered)
+        ahead = jax.lax.fori_loop(0, out.length, one, ahead)
+        pending = Pending(entered=entered, checked=entered.t - out.tested, ring=None)
+        return dataclasses.replace(lane, stats=ahead, pending=pending)
+
+    def _decided(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
+        """The lanes after a choice, which they keep if they are over; and the arm, [B]."""
+        step = LiveStep(self.spec)
+
+        def decide(lane: Lane) -> tuple[Lane, Array]:
+            decided = step.decide(inputs, lane)
+            now = where(lane.done, varying(lane), varying(decided.lane))
+            return now, decided.arm
+
+        now, arm = decide(lane)
+        if self.spec.rule.fast is not None:
+
+            def again(now: Lane) -> tuple[Lane, Array]:
+                return decide(step.asking.choose(inputs, _whole(now, lane)))
+
+            asks = jnp.any(now.asks)
+            now, arm = jax.lax.cond(asks, again, lambda now: (now, arm), now)
+        return _whole(now, lane), arm
 
     def look(self, inputs: Inputs, lane: Lane) -> dict[str, Any]:
         """What a run shows of its state: LLRs and log e [Q], their beta, the answer [W]."""

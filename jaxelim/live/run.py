@@ -114,16 +114,17 @@ class LiveRun(LiveState):
         The first arms are the initial pulls, in rounds of all arms.
 
         Args:
-            n: the number of arms, for a list of the next n; None: one arm. More than one
-                is defined where no reward to come decides about them: for the initial
-                pulls, and for rules such as `Uniform`, or inside a round or a phase.
+            n: the number of arms, for a list of n that were not told yet: those that were
+                asked for before come first. None: one arm. The rule chooses each of them
+                without the rewards of the others, as in `simulate(batch=n)`. Of the
+                initial pulls at most those that are left.
 
         Returns:
             The arm by its name, or by its number if it has none; or a list.
 
         Raises:
             OverError: the run has ended.
-            UnsupportedError: rewards to come decide about the n arms.
+            UnsupportedError: so many initial pulls are not left.
             RuleError: the rule chose an arm out of range.
             StoreError: the file cannot be written; then nothing has changed.
         """
@@ -137,6 +138,7 @@ class LiveRun(LiveState):
                     raise UnsupportedError("n", count, allowed)
             else:
                 after = self._moments.asked(self._moment, count)
+                self._refuse_over(after)
                 new = after.asked[len(self._moment.asked) :]
                 if new:
                     self._commit(after, {"ask": list(new)})
@@ -147,9 +149,11 @@ class LiveRun(LiveState):
     def tell(self, arm: Any, reward: Any) -> None:
         """Take the reward of an arm, or those of several arms in order.
 
-        Rewards may come late, in any order, and from arms that nobody asked for. Those
-        enter statistics and t, not the rule's state. The first rewards of all arms enter
-        together. After the end of the run rewards are recorded, and the answer stays.
+        Rewards of one call that answer arms that were asked for enter together, in the order
+        of their pulls, and one check follows. Rewards may come late, in any order, and from
+        arms that nobody asked for. Those enter statistics and t, each with a check, not the
+        rule's state. The first rewards of all arms enter together. After the end of the run
+        rewards are recorded, and the answer stays.
 
         Args:
             arm: a name or number, or a sequence of them.
@@ -183,8 +187,9 @@ class LiveRun(LiveState):
         self._events.append(book.line(event))
         self._moment = after
 
-    def _refuse_over(self) -> None:
-        seen = self._moment.seen
+    def _refuse_over(self, moment: Moment | None = None) -> None:
+        """Refuse to go on from a moment at which the run is over; None: the present one."""
+        seen = (self._moment if moment is None else moment).seen
         if seen is None or not seen.over:
             return
         job = self._job.call
@@ -425,9 +430,6 @@ class LiveRun(LiveState):
             return False
         now, recorded = self._moment, tuple(event["ask"])
         after = (*now.asked, *recorded)
-        try:
-            chosen = now if now.over else self._moments.asked(now, len(after))
-        except UnsupportedError:
-            chosen = now
+        chosen = now if now.over else self._moments.asked(now, len(after))
         self._moment = dataclasses.replace(chosen, asked=after)
         return chosen.asked != after

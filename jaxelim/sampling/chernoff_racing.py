@@ -91,10 +91,6 @@ class ChernoffRacing(SamplingRule):
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, ChernoffRacingState(remaining, arm)
 
-    def predetermined(self, view, state):
-        """Inside a round."""
-        return view.lanes.any(state.remaining & (index_like(view.means) > state.last))
-
     def native(self, view, state):
         return view.lanes.sum(state.remaining) == 1, state.remaining
 

@@ -117,10 +117,6 @@ class LazyTaS(SamplingRule):
     def piece_tests(self, view, state):
         return state.iterations * view.active_count
 
-    def predetermined(self, view, state):
-        """Between two solves, which the powers of two begin, while bounds on V decide."""
-        return ~_due(view) & ~self._known(view, state)[0]
-
     def _known(self, view, state):
         """Whether the bounds leave the test on lambda_min(V) open, and the state with them."""
         if not view.evidence.has_matrix:

@@ -96,10 +96,6 @@ class LUCB(SamplingRule):
     def piece_tests(self, view, state):
         return state.piece_tests
 
-    def predetermined(self, view, state):
-        """The second arm of a pair."""
-        return state.second >= 0
-
     def native(self, view, state):
         return state.stop, state.mask
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxelim.checks import real_array, refuse_off_simplex
@@ -88,6 +87,3 @@ class Oracle(SamplingRule):
 
     def choose(self, view, state):
         return tracking.direct(view.lanes, view.counts, view.time, view.prepared), state
-
-    def predetermined(self, view, state):
-        return jnp.ones_like(view.t, bool)

@@ -84,16 +84,13 @@ class Racing(SamplingRule):
         lanes = view.lanes
         arms = index_like(view.means)
         over = ~lanes.any(state.remaining & (arms > state.last))
+        tests = over & ~self.native(view, state)[0]  # an end stays, until it is asked for
         accepted, remaining = self._changed(view, state)
-        accepted = jnp.where(over, accepted, state.accepted)
-        remaining = jnp.where(over, remaining, state.remaining)
+        accepted = jnp.where(tests, accepted, state.accepted)
+        remaining = jnp.where(tests, remaining, state.remaining)
         waiting = remaining & (over | (arms > state.last))
         arm = lanes.argmax(waiting.astype(view.means.dtype))
         return arm, RacingState(accepted, remaining, arm)
-
-    def predetermined(self, view, state):
-        """Inside a round."""
-        return view.lanes.any(state.remaining & (index_like(view.means) > state.last))
 
     def native(self, view, state):
         lanes, m = view.lanes, view.problem.m

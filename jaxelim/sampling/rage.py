@@ -115,10 +115,6 @@ class RAGE(SamplingRule):
         level = view.delta / jnp.maximum(state.phase, 1).astype(view.delta.dtype) ** 2
         return 2 * jnp.log(2 * state.active.shape[0] ** 2 / level)
 
-    def predetermined(self, view, state):
-        """Inside a phase."""
-        return view.lanes.any(state.left > 0)
-
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active
 

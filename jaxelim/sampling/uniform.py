@@ -4,7 +4,6 @@ import dataclasses
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
@@ -32,6 +31,3 @@ class Uniform(SamplingRule):
 
     def choose(self, view, state):
         return (view.t - 1) % view.means.shape[0], state
-
-    def predetermined(self, view, state):
-        return jnp.ones_like(view.t, bool)

@@ -85,6 +85,7 @@ class XYAdaptive(SamplingRule):
 
     def choose(self, view, state):
         changes = state.rho / view.time < self.alpha * state.old_rho / state.old_t
+        changes = changes & (view.lanes.sum(state.active) > 1)  # one arm is an end
         unbeaten = ~dominated(view, jnp.ones_like(state.active), 2 * view.beta)
         active = jnp.where(changes, unbeaten, state.active)
         old_rho, old_t = where(changes, (state.rho, view.time), (state.old_rho, state.old_t))
@@ -129,10 +130,6 @@ class XYAdaptive(SamplingRule):
 
         count = jnp.max(lanes.sum(active))
         return jax.lax.fori_loop(np.int32(0), count - 1, body, jnp.full_like(view.means, -jnp.inf))
-
-    def predetermined(self, view, state):
-        """While a choice is repeated."""
-        return state.left > 0
 
     def native(self, view, state):
         return view.lanes.sum(state.active) == 1, state.active

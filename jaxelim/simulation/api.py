@@ -41,6 +41,8 @@ def simulate(
     engine: Engine = Engine(),  # noqa: A002, B008 (frozen)
     progress: Any = None,
     initial_pulls: int | None = None,
+    batch: int = 1,
+    delay: Any = 0,
     executor: Any = None,
     block: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -88,6 +90,13 @@ def simulate(
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
             in index order. None: the family's least, 1, or 2 where the variance is
             unknown.
+        batch: pulls whose rewards enter together, after the last of them, from the first check
+            on. The rule chooses each of them without the others' rewards, and one test
+            follows the batch. At most max_samples.
+        delay: further pulls that are chosen before a reward enters: an integer, or integers
+            [K] by arm, at most max_samples. With a batch it enters at the first batch end
+            from then on. `samples` counts pulls whose rewards are pending, as does the
+            cap; a run that is over discards them. See docs/how-to/batches-and-delays.md.
         executor: a `concurrent.futures.Executor` whose workers are spawned processes, or
             a Dask `Client`, as `jaxelim.cluster` gives; None: this process. The runs
             are cut into blocks, one device each. Every array equals that of one process.
@@ -129,7 +138,7 @@ def simulate(
             instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
             elimination=elimination, threshold=threshold, runs=runs, seed=seed,
             max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
-            initial_pulls=initial_pulls,
+            initial_pulls=initial_pulls, batch=batch, delay=delay,
         )  # fmt: skip
         blocks.check(call, progress, executor, block, store)
         if executor is not None or store is not None:
@@ -154,13 +163,16 @@ def trace(
     ridge: float | None = None,
     engine: Engine = Engine(lanes=1, devices=1),  # noqa: A002, B008 (frozen)
     initial_pulls: int | None = None,
+    batch: int = 1,
+    delay: Any = 0,
 ) -> Trace:
     """Run one run and record each step, including the initial pulls.
 
     Args:
         instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine, initial_pulls: as in `simulate`, one of each. The default
-            of max_samples is 20,000 here.
+            seed, ridge, engine, initial_pulls, batch, delay: as in `simulate`, one of each.
+            The default of max_samples is 20,000 here. `Trace.active` then has an entry for each
+            sample, and `rewards` those that were pending at the end.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).
@@ -187,7 +199,8 @@ def trace(
         instance=instance, problem=problem, rule=rule, delta=delta, stopping=stopping,
         elimination=elimination, threshold=threshold, runs=np.array([run]), seed=seed,
         max_samples=max_samples, ridge=ridge, noise=noise,
-        engine=dataclasses.replace(engine, devices=1), initial_pulls=initial_pulls,
+        engine=dataclasses.replace(engine, devices=1), initial_pulls=initial_pulls, batch=batch,
+        delay=delay,
     )  # fmt: skip
     with scope.engine():
         return _traced(call)

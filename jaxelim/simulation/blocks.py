@@ -168,7 +168,7 @@ def _program(call: CheckedCall) -> Any:
     instance, parts = call.instance, (call.problem.static_part(), call.rule.static_part())
     shape = instance.structure, instance.arms.shape, instance.family, call.deltas.size
     kinds = call.stopping, call.elimination, call.threshold, call.ridge, call.record
-    key = (*shape, *parts, *kinds, call.engine, call.initial_pulls)
+    key = (*shape, *parts, *kinds, call.engine, call.initial_pulls, str(call.waiting))
     try:
         hash(key)
     except TypeError:  # a part of one's own

@@ -105,6 +105,8 @@ class CheckedCall:
     record: tuple[str, ...]
     engine: Engine
     initial_pulls: int  # of each arm
+    batch: int  # pulls whose rewards enter together
+    delay: np.ndarray  # [K] int64: further pulls before a reward enters
 
     @staticmethod
     def checked(
@@ -124,6 +126,8 @@ class CheckedCall:
         record: Any = (),
         engine: Any = Engine(),  # noqa: B008 (frozen)
         initial_pulls: Any = None,
+        batch: Any = 1,
+        delay: Any = 0,
         truth: bool = True,
     ) -> "CheckedCall":
         """Check the arguments, which are those of `simulate`.
@@ -154,10 +158,13 @@ class CheckedCall:
             note = "float32 counts one by one up to 2^24"
             raise ArgumentError("max_samples", max_samples, allowed, note)
         initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
+        batch = checks.integer("batch", batch, low=1, high=max_samples)
+        delay = _delay(delay, instance.K, max_samples)
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
             noise = _noise(noise, runs.size, initial_pulls, instance.K)
+            _check_noise_lasts(noise, initial_pulls * instance.K, batch, delay)
             family.check_noise(noise, engine.precision)
         family.check_runs(runs, initial_pulls, engine.precision)
         record = _record(record)
@@ -177,7 +184,7 @@ class CheckedCall:
             instance=instance, problem=problem, rule=rule, deltas=deltas, stopping=stopping,
             elimination=elimination, threshold=threshold, runs=runs, seed=seed,
             max_samples=max_samples, ridge=ridge, noise=noise, record=record, engine=engine,
-            initial_pulls=initial_pulls,
+            initial_pulls=initial_pulls, batch=batch, delay=delay,
         )  # fmt: skip
         refusals.check(call)
         proven(call)  # refuses what contradicts the threshold's terms
@@ -201,6 +208,19 @@ class CheckedCall:
         if "p_values" not in self.record:
             return None
         return self.threshold if isinstance(self.threshold, Mixture) else Mixture(pieces=1)
+
+    @property
+    def waits(self) -> bool:
+        """Whether rewards wait: in batches, or for a delay."""
+        return self.batch > 1 or bool(self.delay.any())
+
+    @property
+    def waiting(self) -> dict[str, Any]:
+        """Batch and delay as settings have them; nothing where no reward waits."""
+        if not self.waits:
+            return {}
+        delay = self.delay.tolist()
+        return {"batch": self.batch, "delay": delay[0] if len(set(delay)) == 1 else delay}
 
     @property
     def shared(self) -> bool:
@@ -240,6 +260,29 @@ def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
         allowed = f"shape [{runs} runs, at least {least} = {first} samples]"
         raise ArgumentError("noise", noise.shape, allowed)
     return noise
+
+
+def _delay(delay: Any, arms: int, max_samples: int) -> np.ndarray:
+    """The delays of the arms: int64 [K]."""
+    allowed = f"an integer from 0 to max_samples = {max_samples}, or one for each of {arms} arms"
+    try:
+        if np.ndim(delay) == 0:
+            return np.full(arms, checks.integer("delay", delay, low=0, high=max_samples))
+        delays = [checks.integer("delay", d, low=0, high=max_samples) for d in delay]
+    except (ArgumentError, TypeError, ValueError):
+        raise ArgumentError("delay", delay, allowed) from None
+    if len(delays) != arms:
+        raise ArgumentError("delay", delay, allowed, f"it has {len(delays)}")
+    return np.array(delays, np.int64)
+
+
+def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: np.ndarray) -> None:
+    """Refuse noise [runs, T] that ends before the first reward could enter."""
+    least = first + -(-(1 + int(delay.min())) // batch) * batch
+    if (batch > 1 or delay.any()) and noise.shape[1] < least:
+        allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
+        allowed += f"reward enters with batch={batch} and a least delay of {delay.min()}"
+        raise ArgumentError("noise", noise.shape, allowed)
 
 
 def _record(record: Any) -> tuple[str, ...]:

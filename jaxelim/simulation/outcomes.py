@@ -12,7 +12,7 @@ from jaxelim.simulation.plan import Plan
 from jaxelim.simulation.run import Ended
 
 RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
-            "tests_sampling", "solves", "log_e", "means", "variances")  # fmt: skip
+            "tests_sampling", "solves", "log_e", "means", "variances", "entered")  # fmt: skip
 """The arrays that runs give; a result has `correct` besides."""
 
 
@@ -83,6 +83,9 @@ def ordered(plan: Plan, ended: Ended) -> Outcomes | None:
     arrays = {name: placed(x) for name, x in recorded.items()}
     pulled: Any = arrays["pulls"]
     for name, estimates in dict(rows.estimates).items():
+        if name == "entered":
+            arrays[name] = placed(estimates.astype(np.int32))
+            continue
         unit = call.instance.family.scale ** (2 if name == "variances" else 1)
         in_units: Any = placed(estimates.astype(np.float64) * unit)
         arrays[name] = np.where(pulled > 0, in_units, np.nan)

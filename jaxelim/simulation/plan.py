@@ -12,7 +12,7 @@ from jaxelim import engine
 from jaxelim.contracts import Problem, looks
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
-from jaxelim.engine import LANE_GROUP, Execution, Inputs, Outline, Queue, Spec
+from jaxelim.engine import LANE_GROUP, Execution, Inputs, Outline, Queue, Schedule, Spec, Timing
 from jaxelim.errors import ArgumentError, RuleError
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
@@ -119,6 +119,7 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         initial_pulls=call.initial_pulls,
         evidence=call.evidence,
         estimates="means" in call.record,
+        schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
     )
     if spec.may_be_one_kernel and family.one_kernel(call.computed, call.problem):
@@ -238,6 +239,7 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         constants=jax.tree.map(real, constants),
         key=noise.key(call.seed),
         noise=call.noise,  # type: ignore[arg-type]
+        timing=Timing.of(call.batch, call.delay) if call.waits else None,
     )
 
 
@@ -308,9 +310,11 @@ def _needs(
         parts.append(_evidence(call, spec, items, rows))
     lanes = execution.devices * 4 * k * real * execution.lanes
     if outline is not None:
-        lanes = execution.devices * _bytes(
-            dataclasses.replace(outline.lane, log_e=None, log_e_at=None)
-        )
+        lane, ring = dataclasses.replace(outline.lane, log_e=None, log_e_at=None), ()
+        if lane.pending is not None:
+            ring, lane = lane.pending.ring, dataclasses.replace(lane, pending=lane.pending.bare)
+            parts.append(_pending(call, execution.devices * _bytes(ring)))
+        lanes = execution.devices * _bytes(lane)
     of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
     parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
     drawn = spec.initial_pulls * k + execution.chunk
@@ -335,6 +339,14 @@ def _needs(
         shared = execution.devices * _bytes(of_instances)
         parts.append(memory.Part("instance", call.instance, "what all runs share", 0, shared))
     return parts
+
+
+def _pending(call: CheckedCall, size: int) -> memory.Part:
+    """The places for pending rewards: 16 bytes each in float64, 8 more a class and lane."""
+    longest = "batch", call.batch
+    if call.delay.max() > call.batch:
+        longest = "delay", int(call.delay.max())
+    return memory.Part(*longest, "the pending rewards of its lanes", 0, size)
 
 
 def _evidence(call: CheckedCall, spec: Spec, items: int, rows: int) -> memory.Part:

@@ -111,7 +111,11 @@ class Resets:
         """The sets helper and last after this check."""
         helper, last = state
         t = seen.stats.t
-        resets = jnp.any(t[..., None] == self.reset_times(threshold), -1)
+        times = self.reset_times(threshold)
+        if seen.since is None:
+            resets = jnp.any(t[..., None] == times, -1)
+        else:  # a group of rewards may pass a time of reset
+            resets = jnp.any((seen.since[..., None] < times) & (times <= t[..., None]), -1)
         last = where(resets, helper, last)
         helper = where(resets, seen.problem.plain_pieces(seen), helper)
         alpha = self.level(threshold, t.astype(seen.means.dtype), delta)

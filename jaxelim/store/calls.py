@@ -43,6 +43,7 @@ def settings(call: Any) -> dict:
     # Files of older versions do not have the usual values of the following.
     if call.initial_pulls != 1:
         parts["initial_pulls"] = call.initial_pulls
+    parts |= call.waiting
     if call.noise is not None:
         parts["noise"] = canonical({"values": call.noise, "runs": call.runs})
     if sources:

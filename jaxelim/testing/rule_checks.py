@@ -8,9 +8,8 @@ from scipy import stats
 
 from jaxelim import engine
 from jaxelim.contracts import Problem, SamplingRule
-from jaxelim.errors import JaxelimError, RuleError, UnsupportedError
+from jaxelim.errors import JaxelimError, RuleError
 from jaxelim.instances.instance import Instance
-from jaxelim.live import LiveRun
 from jaxelim.problems import BestArm, Thresholding, TopM
 from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.results.result import Result, correct_answer
@@ -19,7 +18,7 @@ from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
 from jaxelim.testing.settings import check_docstring, check_repr
-from jaxelim.thresholds.basic import Heuristic
+from jaxelim.testing.waiting_checks import check_waiting
 
 FEW = 300
 """Most samples of the runs with near ties, beside two an arm."""
@@ -76,8 +75,9 @@ def check_sampling_rule(
     - Where it is lanes last: runs that one lane takes to their ends are those of many.
     - `prepare` gives the same for another theta, unless the rule has `uses_truth`.
     - Its numbers are finite where weights underflow and designs are nearly singular.
-    - If it defines `predetermined`: arms that a live run gives at once, before their
-      rewards, are the next pulls of the simulated run.
+    - Where rewards wait, in batches and for delays by arm, a run alone equals the same run in
+      a batch. A live run that gives several arms at once makes the pulls of `batch=`, and
+      stops with it.
     - Its repr evaluates back, and its docstring's arguments equal its fields.
     - Wrong answers are rare, whichever stopping rule ends the runs. Of n = `runs` runs no
       more may be wrong than a rate of exactly delta exceeds with probability 1e-6. The
@@ -121,10 +121,8 @@ def check_sampling_rule(
         if rule.traits.lanes_last:
             on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
             lines.append(_check_one_lane(rule, first, on.unbatched[0], delta, seed, ridge))
-        own = type(rule).predetermined is not SamplingRule.predetermined
-        if own and not rule.traits.uses_truth:
-            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
-            lines.append(_check_batches(rule, first, on.unbatched[0], delta, seed, ridge))
+        on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
+        lines.append(check_waiting(rule, first, on.unbatched[0], delta, seed, ridge))
     except RuleError as error:
         fault = "a method breaks its contract" if error.arm is None else "arms out of range"
         raise ContractError(f"{fault}: {error}") from error
@@ -326,33 +324,3 @@ def _check_one_lane(rule, problem, instance, delta, seed, ridge) -> str:
     )  # fmt: skip
     same_runs(many, single, "in many lanes, and in one")
     return f"one lane takes {SINGLE} runs as many lanes do, for at most {LONGEST_SINGLE} samples"
-
-
-BATCH, BATCHED = 6, 300
-"""Arms that a live run is asked for at once, and the samples of its run, at most."""
-
-
-def _check_batches(rule, problem, instance, delta, seed, ridge) -> str:
-    """Ask a live run for arms at once, and compare them with the simulated run's pulls."""
-    common: dict[str, Any] = dict(
-        delta=delta, stopping=natural_stopping(rule)[0], seed=seed, ridge=ridge,
-        threshold=Heuristic(),
-    )  # fmt: skip
-    simulated = trace(instance, problem, rule, max_samples=BATCHED, **common)
-    live = LiveRun(instance.arms, problem, rule, family=instance.family, **common)
-    arms, s, longest = simulated.arms, 0, 0
-    while s < simulated.samples:
-        for size in range(min(BATCH, simulated.samples - s), 0, -1):
-            try:
-                batch = live.ask(size)
-                break
-            except UnsupportedError:  # rewards to come decide
-                continue
-        require(
-            batch == arms[s : s + len(batch)].tolist(),
-            f"predetermined: after {s} samples a live run gives arms {batch} at once, the "
-            f"simulated run pulls {arms[s : s + len(batch)].tolist()}",
-        )
-        live.tell(batch, simulated.rewards[s : s + len(batch)])
-        s, longest = s + len(batch), max(longest, len(batch))
-    return f"arms given at once are the next pulls: up to {longest} of {s} samples"

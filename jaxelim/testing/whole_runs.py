@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from jaxelim.instances.instance import Instance
 from jaxelim.problems import BestArm
-from jaxelim.sampling import Uniform
+from jaxelim.sampling import EBTCI, Uniform
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR
@@ -38,6 +38,7 @@ def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
         alone = simulate(rotations[-1], *job, runs=dealt[-1][[place]], **settings)
         words = "a run alone and the same run in a batch"
         same_runs(many[-1], alone, words, np.array([place]))
+    waiting(rotations[-1], settings["seed"])
     llr, selective, full = np.concatenate([of_order.samples[:, 0] for of_order in many], -1)
     family_checks.law(
         (full <= selective) & (selective <= llr),
@@ -51,6 +52,21 @@ def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
     require(errors <= limit, sentence)
     return (
         f"{runs} runs with Uniform, the arms in {len(rotations)} orders, {ended} of them stopped "
-        f"within {cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
-        f"{errors} errors at delta = {delta}"
+        f"within {cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, with "
+        f"rewards that wait too, {errors} errors at delta = {delta}"
     )
+
+
+def waiting(instance: Instance, seed: int) -> None:
+    """Check that runs of a rule that reads evidence are the same alone while rewards wait."""
+    settings: Any = dict(
+        delta=0.1, max_samples=300, seed=seed, batch=4, delay=np.arange(instance.K)
+    )
+    many, alone = (
+        simulate(instance, BestArm(), EBTCI(), runs=runs, engine=layout, **settings)
+        for runs, layout in (
+            (12, Engine(lanes=16, devices=1)), ([7], Engine(lanes=32, chunk=64, devices=1)),
+        )
+    )  # fmt: skip
+    words = "a run alone and the same run in a batch, while rewards wait"
+    same_runs(many, alone, words, np.array([7]))

@@ -18,6 +18,7 @@ from jaxelim.testing import (
     check_sampling_rule,
     check_threshold,
     rule_checks,
+    waiting_checks,
 )
 
 HEAVY = ("tas", "optimistic-tas")
@@ -111,19 +112,16 @@ def test_the_check_detects_arms_out_of_range():
         )
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Hasty(je.Uniform):
-    """Pulls the arm of the least mean, and says that no reward changes that."""
+def test_the_check_asks_for_arms_at_once(monkeypatch):
+    """A live run beside the batches of another seed: chance decides in EB-TCI."""
+    instance, real = je.Instance(np.eye(3), [0.5, 0.0, 0.0]), waiting_checks.trace
 
-    def choose(self, view, state):
-        return view.lanes.argmax(-view.means), state
+    def other(*given, **settings):
+        return real(*given, **{**settings, "seed": settings["seed"] + 1})
 
-
-def test_the_check_asks_for_arms_at_once():
-    instance = je.Instance(np.eye(3), [0.5, 0.0, 0.0])
-    with pytest.raises(ContractError, match="predetermined: after 3 samples a live run gives"):
-        rule_checks._check_batches(Hasty(), je.BestArm(), instance, 0.1, 0, None)
+    monkeypatch.setattr(waiting_checks, "trace", other)
+    with pytest.raises(ContractError, match="after .* rewards a live run gives arms .* at once"):
+        waiting_checks.check_waiting(je.EBTCI(), je.BestArm(), instance, 0.1, 0, None)
 
 
 def test_the_words_on_errors():

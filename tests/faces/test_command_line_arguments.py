@@ -16,6 +16,7 @@ def test_options_reach_simulate(monkeypatch):
     monkeypatch.setattr(cli.results, "simulate", simulate)
     options = {
         "ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
+        "batch": 4, "delay": 5,
     }  # fmt: skip
     words = [
         word for name, value in options.items()

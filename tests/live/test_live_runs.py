@@ -104,24 +104,19 @@ def test_rewards_that_nobody_asked_for():
 
 
 def test_a_batch_may_be_told_in_any_order():
-    """A pair asked for at once ends as the same pair one by one; a longer batch is refused."""
-    traced = PAIRS.traced()
+    """A pair asked for at once is one of `batch=2`, and may be told in reverse."""
+    given = PAIRS.instance, PAIRS.problem, PAIRS.rule
+    traced = je.trace(*given, **PAIRS._common, max_samples=4000, batch=2)
     batched, reverse = PAIRS.live(), PAIRS.live()
     batched.tell(traced.arms[:3], traced.rewards[:3])
     reverse.tell(traced.arms[:3], traced.rewards[:3])
-    s = 3
-    while s + 2 <= traced.samples:
+    for s in range(3, traced.samples, 2):
         pair = batched.ask(2)
         assert pair == traced.arms[s : s + 2].tolist() == reverse.ask(2)
-        with pytest.raises(je.UnsupportedError, match="at most 2: rewards to come decide"):
-            batched.ask(3)
         batched.tell(pair, traced.rewards[s : s + 2])
         reverse.tell(pair[::-1], traced.rewards[s : s + 2][::-1])
-        s += 2
     np.testing.assert_array_equal(batched.counts, reverse.counts)
     np.testing.assert_allclose(batched.means, reverse.means, rtol=1e-12)
-    if s < traced.samples:
-        fed(batched, traced)
     same_run(batched, traced)
 
 
@@ -239,33 +234,6 @@ def test_evidence_summary_and_figure():
     assert [one.get_text() for one in left.get_yticklabels()] == ["red > green", "red > blue"]
     np.testing.assert_allclose(right.lines[0].get_xdata(), run.means)
     assert [one.get_text() for one in right.texts] == ["4", "4", "4"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["uniform", "oracle", "racing", "chernoff-racing", "rage",
-                                  "lazy-tas", "xy-adaptive"])  # fmt: skip
-def test_batches_are_the_next_pulls(name):
-    """`ask(n)` gives the next n pulls of the simulated run, or refuses; told, it goes on."""
-    case = CASES[name]
-    traced, live = case.traced(), case.live()
-    first = live._job.first
-    live.tell(traced.arms[:first], traced.rewards[:first])
-    longest, s = 0, first
-    while s < traced.samples:
-        size = 7
-        while True:
-            try:
-                batch = live.ask(min(size, traced.samples - s))
-                break
-            except je.UnsupportedError as error:
-                assert "rewards to come decide" in str(error) and size > 1
-                size -= 1
-        assert batch == traced.arms[s : s + len(batch)].tolist()
-        longest = max(longest, len(batch))
-        live.tell(batch, traced.rewards[s : s + len(batch)])
-        s += len(batch)
-    assert longest == (7 if name not in ("racing", "chernoff-racing") else 3)
-    same_run(live, traced)
 
 
 @pytest.mark.slow

@@ -23,6 +23,13 @@ class Stats:
         self.means = phi @ self.theta
         self.answer = problem.answer(problem.z @ self.theta)
 
+    @staticmethod
+    def with_pending(problem, counts, entered, ridge):
+        """What a rule sees: the counts, and V, of all pulls; the estimates of `entered`."""
+        stats = Stats(problem, counts, entered.sums * counts / entered.counts, ridge)
+        stats.theta, stats.means, stats.answer = entered.theta, entered.means, entered.answer
+        return stats
+
 
 class Nothing:
     """No elimination: LLR stopping (section 5) tests all of the answer's pieces."""

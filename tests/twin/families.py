@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from tests.twin.pending import Pending
 from tests.twin.thresholds import heuristic
 
 
@@ -253,6 +254,8 @@ def run(
     pulls=1,
     max_samples=None,
     family=None,
+    batch=1,
+    delay=0,
 ):
     """One trajectory, up to the last stop, the cap or the noise's end.
 
@@ -270,6 +273,7 @@ def run(
       stopping: any of "llr", "selective", "full", "native".
       pulls: 1 or 2, for lucb.
       max_samples: the cap; None: the length of the noise.
+      batch, delay: of rewards that wait; see `tests.twin.pending`.
       family: of `tests.twin.arm_families`; None: Bernoulli.
 
     Returns:
@@ -290,15 +294,20 @@ def run(
     looks = {"llr": Llr, "selective": SETS[problem.kind], "full": SETS[problem.kind]}
     sets = {name: looks[name](problem, name == "full") for name in stopping if name != "native"}
     tests, stops = dict.fromkeys(stopping, 0), {}
-    counts, sums, pulled, rewards = np.zeros(K, int), np.zeros(K), [], []
+    counts, known, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
+    pulled, rewards, pending = [], [], Pending(K, K, batch, delay)
+
+    def enter(k, reward):
+        known[k] += 1
+        sums[k] += reward
 
     def pull(k):
         z = noise[len(pulled)]
         reward = float(z < mu[k]) if family is None else family.draw(k, mu[k], z)
         counts[k] += 1
-        sums[k] += reward
         pulled.append(int(k))
         rewards.append(reward)
+        return reward
 
     def close(name, answer, stopped):
         stops[name] = SimpleNamespace(
@@ -310,12 +319,16 @@ def run(
         )
 
     for k in range(K):
-        pull(k)
+        enter(k, pull(k))
+    first = True
     while True:
-        t, means = len(pulled), sums / counts
+        t, group = len(pulled), pending.entering(len(pulled))
+        for k, reward in group:
+            enter(k, reward)
+        means, tests_now, first = sums / known, bool(group) or first, False
         for name, pieces in sets.items():
-            if name not in stops:
-                answer, tested = pieces.update(counts, means, beta(t, delta))
+            if name not in stops and tests_now:
+                answer, tested = pieces.update(known, means, beta(known.sum(), delta))
                 tests[name] += tested
                 if answer is not None:
                     close(name, answer, True)
@@ -323,9 +336,11 @@ def run(
         if not still:
             break
         arm, native = sampler.choose(counts, means, t + 1)
+        native = native if tests_now else None
         if native is not None or t == cap:
             for name in still:
                 close(name, problem.answer(means) if native is None else native, native is not None)
             break
-        pull(arm)
+        reward = pull(arm)
+        pending.chosen(len(pulled), arm, reward)
     return SimpleNamespace(arms=np.array(pulled), rewards=np.array(rewards), stops=stops)

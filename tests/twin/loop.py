@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.twin.elimination import Stats, elimination_set
 from tests.twin.native_rules import Lucb, Racing, Rage, UGapE, XyAdaptive
+from tests.twin.pending import Pending
 from tests.twin.problems import Problem
 from tests.twin.resets import Resets, ResetSets
 from tests.twin.rule import Stop
@@ -50,13 +51,14 @@ class Observer:
         self.tests_stopping = 0
         self.open = True
 
-    def check(self, stats, threshold, tests_sampling):
+    def check(self, stats, threshold, tests_sampling, now=None):
+        """Test `stats`; a run that ends has the samples and pulls of `now`, by default theirs."""
         if self.name != "native":
             self.tests_stopping += self.set.update(stats, threshold)
             answer = self.set.answer(stats)
         self.active.append(self.set.size)
         if self.name != "native" and answer is not None:
-            self.close(stats, answer, tests_sampling)
+            self.close(stats if now is None else now, answer, tests_sampling)
 
     def close(self, stats, answer, tests_sampling, stopped=True):
         self.open = False
@@ -87,6 +89,8 @@ def run(
     ridge=1.0,
     noise_std=1.0,
     max_samples=20000,
+    batch=1,
+    delay=0,
     **settings,
 ):
     """One trajectory of `rule`, up to the last stop, the cap or the end of the noise.
@@ -101,6 +105,8 @@ def run(
       problem: ("bai",), ("items", z), ("topm", m), ("osi", level), ("osi",) or
         ("reference", level).
       rule: a name of RULES; `settings` are the rule's own.
+      batch, delay: of rewards that wait (see `tests.twin.pending`); for rules without a native
+        test.
       stopping: any of "llr", "native", "selective", "full", "selective-definition",
         "full-definition".
       elimination: at sampling: None, "selective" or "full" (that stopping rule's set,
@@ -122,18 +128,22 @@ def run(
     if cap < K:
         raise ValueError("the cap and the noise must cover the initial pulls")
 
-    counts, sums = np.zeros(K, int), np.zeros(K)
-    pulled, rewards = [], []
+    counts, known, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
+    pulled, rewards, pending = [], [], Pending(K, K, batch, delay)
+
+    def enter(k, reward):
+        known[k] += 1
+        sums[k] += reward
 
     def pull(k):
         reward = mu[k] + noise[len(pulled)]
         counts[k] += 1
-        sums[k] += reward
         pulled.append(k)
         rewards.append(reward * noise_std)
+        return reward
 
     for k in range(K):
-        pull(k)
+        enter(k, pull(k))
     sampler = RULES[rule](problem, delta, beta, theta, **settings)
     if "native" in stopping and not sampler.native:
         raise ValueError(f"{rule} has no native stopping rule")
@@ -153,16 +163,22 @@ def run(
     theta_hat_0 = None
     tests_sampling = 0
     while True:
-        stats = Stats(problem, counts.copy(), sums.copy(), ridge)
+        t = len(pulled)
+        group = pending.entering(t)
+        for k, reward in group:
+            enter(k, reward)
+        entered = Stats(problem, known.copy(), sums.copy(), ridge)
+        stats = Stats.with_pending(problem, counts.copy(), entered, ridge)
+        tests = bool(group) or theta_hat_0 is None
         if theta_hat_0 is None:
             theta_hat_0 = stats.theta
             sampler.start(stats)
-        t, threshold = stats.t, beta(stats.t, delta)
-        if sets:
-            sets.update(stats, delta if isinstance(elimination, Resets) else threshold)
+        threshold = beta(entered.t, delta)
+        if sets and tests:
+            sets.update(entered, delta if isinstance(elimination, Resets) else threshold)
         for observer in observers:
-            if observer.open:
-                observer.check(stats, threshold, tests_sampling)
+            if observer.open and tests:
+                observer.check(entered, threshold, tests_sampling, stats)
         open_observers = [observer for observer in observers if observer.open]
         if not open_observers or (t == cap and not sampler.native):
             choice = None
@@ -177,7 +193,8 @@ def run(
                 observer.close(stats, stats.answer, tests_sampling, stopped=False)
             break
         tests_sampling += sampler.reads
-        pull(choice)
+        reward = pull(choice)
+        pending.chosen(len(pulled), choice, reward)
 
     return SimpleNamespace(
         arms=np.array(pulled),

@@ -198,7 +198,8 @@ def _of_instances(result: "Result") -> Iterator[MeansOfRuns]:
     assert result.means is not None
     instance, scale = result.instance, result.instance.family.scale
     rows = instance.size, -1, instance.K
-    counts = result.pulls.reshape(rows).astype(float)
+    pulls = result.pulls if result.entered is None else result.entered
+    counts = pulls.reshape(rows).astype(float)
     means = result.means.reshape(rows) / scale
     moments = [None] * instance.size
     if result.variances is not None:

@@ -25,11 +25,11 @@ from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
     "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
-    "tests_stopping", "tests_sampling", "solves", "log_e", "means", "variances",
+    "tests_stopping", "tests_sampling", "solves", "log_e", "means", "variances", "entered",
 )  # fmt: skip
 """The arrays of a result."""
-_KEPT = ("seed", "max_samples", "initial_pulls", "ridge", "noise", "noise_sha256", "precision",
-         "interrupted")  # fmt: skip
+_KEPT = ("seed", "max_samples", "initial_pulls", "batch", "delay", "ridge", "noise",
+         "noise_sha256", "precision", "interrupted")  # fmt: skip
 """Settings that are no part of an experiment's other arguments."""
 
 

@@ -4,12 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.contracts.proofs import Call, proof_of
+from jaxelim.contracts.proofs import REFUTED_PAIRS, Call, proof_of
+from jaxelim.thresholds.piecewise import PieceThreshold
 
 PROVEN = "True"
 """How a result's settings say that all its stops are proven."""
 GIVEN = "the noise was given, and its law is not known"
 """The reason of a call that is proven for rewards of the family's own noise."""
+PENDING = "with a batch or a delay the rule's own test counts rewards that are pending"
+"""The reason of a call that is proven where every reward enters after its pull."""
 
 
 def proven(call: Any) -> bool | str:
@@ -44,6 +47,8 @@ def proven(call: Any) -> bool | str:
         reason = proof_of(call.threshold, terms)
         if reason is True and call.noise is not None:
             reason = GIVEN
+        if reason is True and call.waits and _counts_pending(call, stopping):
+            reason = PENDING
         if reason is not True:
             reasons.setdefault(str(reason), []).append(stopping.name)
     if not reasons:
@@ -51,6 +56,12 @@ def proven(call: Any) -> bool | str:
     if list(reasons.values()) == [[rule.name for rule in call.stopping]]:
         return next(iter(reasons))
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+
+
+def _counts_pending(call: Any, stopping: Any) -> bool:
+    """Whether the rule's own test may end runs, and reads more than entered rewards."""
+    always = call.rule.traits.always_native and not isinstance(call.threshold, PieceThreshold)
+    return (stopping.native or always) and call.rule.native_test() != REFUTED_PAIRS
 
 
 def in_settings(reason: bool | str) -> str:

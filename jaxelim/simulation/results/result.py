@@ -64,7 +64,8 @@ class Result:
     `BestArm(items=..)` in `answer` and `elimination_times` the number P of items.
 
     Attributes:
-        samples: int32, samples drawn until the run was over (tau where it stopped).
+        samples: int32, samples drawn until the run was over (tau where it stopped), those
+            whose rewards were pending too.
         stopped: bool, whether its stopping rule ended the run.
         truncated: bool, whether max_samples ended the run, or the end of its noise or of
             recorded rewards. Then `answer` is the empirical one, without guarantee.
@@ -88,6 +89,8 @@ class Result:
             else None. NaN where an interrupted call has not started a run.
         variances: float64 [.., K], v = sum (x - mean)^2/N likewise, for Gaussian rewards
             of unknown variance; else None.
+        entered: int32 [.., K], the rewards behind `means`, which are fewer than the pulls where
+            some are pending. With a batch or a delay; else None.
         timings: `seconds`, without compilation; `compile_seconds`, and
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
@@ -121,6 +124,7 @@ class Result:
     log_e: np.ndarray | None = None
     means: np.ndarray | None = None
     variances: np.ndarray | None = None
+    entered: np.ndarray | None = None
 
     @property
     def p_values(self) -> PValues | None:
@@ -203,6 +207,7 @@ class Result:
             "max_samples": call.max_samples,
             "proven": in_settings(proven(call)),
             "initial_pulls": call.initial_pulls,
+            **call.waiting,
             **({} if call.ridge is None else {"ridge": call.ridge}),
             "noise": "given" if call.noise is not None else "seeded",
             **call.instance.family_settings,
@@ -299,7 +304,7 @@ class Result:
             data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
         if self.log_e is not None:
             data["log_e"] = ((*dims, *RECORDED_AXES[self.settings["p_values"]]), self.log_e)
-        for name in ("means", "variances"):
+        for name in ("means", "variances", "entered"):
             if getattr(self, name) is not None:
                 data[name] = ((*dims, "arm"), getattr(self, name))
         coords = {

@@ -107,6 +107,12 @@ def _notes(result: "Result") -> list[str]:
             f"{cut} of {result.truncated.size} runs were cut off {ends}: "
             f"they are in no mean{biased}."
         )
+    if "batch" in result.settings:
+        batch, delay = result.settings["batch"], result.settings["delay"]
+        notes.append(
+            f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau counts "
+            "pulls whose rewards were pending at the end."
+        )
     notes.append(sentence(result.threshold, result.proven))
     if "looks" in result.layout:
         notes.append(f"It looked {result.layout['looks']}.")

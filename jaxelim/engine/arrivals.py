@@ -1,0 +1,86 @@
+"""Rewards that enter after their pulls, in all lanes; see `jaxelim.engine.pending`."""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxelim.contracts.views import Snapshot, Statistics
+from jaxelim.engine import pending, records
+from jaxelim.engine.observing import Observing
+from jaxelim.engine.pending import Pending
+from jaxelim.engine.state import Inputs, Lane, Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrivals:
+    """Lets pulls wait and rewards enter, for one spec. Without a schedule it changes nothing."""
+
+    spec: Spec
+
+    def started(self, seen: Snapshot) -> tuple[Statistics, Pending | None]:
+        """What a rule sees after the initial pulls, and what is pending: nothing."""
+        stats, schedule = seen.stats, self.spec.schedule
+        if schedule is None:
+            return stats, None
+        ahead = self.spec.family.with_pending(seen.space, stats, stats)
+        ring = pending.empty(schedule, stats.means[0])
+        return ahead, Pending(entered=stats, checked=jnp.zeros_like(stats.t), ring=ring)
+
+    def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
+        """The lanes after one due reward has entered, and which of them have more due: [B] bool."""
+        spec, waiting = self.spec, lane.pending
+        if waiting is None or waiting.ring is None:
+            return lane, jnp.zeros_like(lane.done)
+        assert spec.schedule is not None and inputs.timing is not None
+        lanes, ring = spec.execution.lane_ops(inputs.flag), waiting.ring
+        times = lane.stats.t, spec.initial_samples(inputs)
+        of_call = spec.schedule, inputs.timing, lanes
+        due = pending.due(*of_call, ring, *times)
+        due = due._replace(any=due.any & ~lane.done)
+        arm, reward = (lanes.take(x, due.place) for x in (ring.arm, ring.reward))
+        lane = self.with_reward(inputs, lane, arm, reward, due.any)
+        ring = pending.taken(ring, due)
+        more = pending.due(*of_call, ring, *times).any
+        assert lane.pending is not None
+        return dataclasses.replace(lane, pending=dataclasses.replace(lane.pending, ring=ring)), more
+
+    def with_reward(self, inputs: Inputs, lane: Lane, arm: Array, reward: Array, go: Array) -> Lane:
+        """The lanes after a reward has entered where `go` [B] bool holds; arm, reward [B]."""
+        spec, waiting = self.spec, lane.pending
+        assert waiting is not None
+        seen = Observing(spec).of(inputs, lane, waiting.entered)
+        stats = spec.family.update(seen, arm, reward, go)
+        stats = dataclasses.replace(stats, t=waiting.entered.t + go.astype(jnp.int32))
+        if spec.precision == "float32" and spec.family.refresh is not None:
+            due = go & records.due_for_refresh(spec, stats)
+            stats = records.recomputed(spec, inputs, lane.features, stats, due)
+        ahead = spec.family.with_pending(seen.space, stats, lane.stats)
+        waiting = dataclasses.replace(waiting, entered=stats)
+        return dataclasses.replace(lane, stats=ahead, pending=waiting)
+
+    def chosen(
+        self, inputs: Inputs, seen: Snapshot, lane: Lane, arm: Array, reward: Array, go: Array
+    ) -> tuple[Statistics, Pending | None]:
+        """The statistics, and what is pending, after a pull where `go` [B] bool holds.
+
+        Args:
+            inputs: of the run.
+            seen: what the rule saw.
+            lane: of the same t.
+            arm: the choice, [B].
+            reward: of it, [B].
+            go: [B] bool.
+        """
+        spec, waiting, t = self.spec, lane.pending, lane.stats.t + go.astype(jnp.int32)
+        if waiting is None:
+            stats = spec.family.update(seen, arm, reward, go)
+            return dataclasses.replace(stats, t=t), None
+        stats = spec.family.with_pending(seen.space, waiting.entered, lane.stats, (arm, go))
+        checked, ring = jnp.where(go, waiting.entered.t, waiting.checked), waiting.ring
+        if ring is not None:
+            assert spec.schedule is not None and inputs.timing is not None
+            pull = arm, reward, t, go
+            ring = pending.pushed(spec.schedule, inputs.timing, seen.lanes, ring, pull)
+        waiting = dataclasses.replace(waiting, checked=checked, ring=ring)
+        return dataclasses.replace(stats, t=t), waiting

@@ -1,0 +1,381 @@
+"""Batches and delays: against the definition, the NumPy twin, and in every layout."""
+
+import dataclasses
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jaxelim as je
+from tests import twin
+from tests.twin import families
+from tests.twin.pending import Pending
+
+SELECTIVE, FULL = je.SelectiveElimination(), je.FullElimination()
+RNG = np.random.default_rng(5)
+ARMS = RNG.normal(size=(5, 3))
+LINEAR = je.Instance(ARMS, [[1.5, -1.2, 0.9], [0.2, 1.0, -1.4]], noise_std=0.7)
+PLAIN = je.Instance(np.eye(4), [[1.2, 0.1, 0.5, -0.6], [0.3, 0.9, -0.4, 0.0]], noise_std=0.4)
+NOISE = RNG.standard_normal((2, 260))
+EQUAL = ((7, 0), (1, 5), (3, 4), (2, 5))
+"""Batches and delays that share a program: up to seven rewards are pending."""
+BY_ARM = ((3, (0, 4, 1, 2, 3)), (1, (6, 0, 2, 1, 5)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A program of the engine beside the twin."""
+
+    rule: Any
+    twins: str
+    problem: Any
+    twins_problem: tuple
+    instance: je.Instance = LINEAR
+    elimination: str | None = None
+    ridge: float = 1.0
+    schedules: tuple = EQUAL
+
+
+ROWS = {
+    "lingape": Row(je.LinGapE(), "lingape", je.BestArm(), ("bai",), elimination="selective"),
+    "lingape by arm": Row(je.LinGapE(), "lingape", je.TopM(2), ("topm", 2), schedules=BY_ARM),
+    "lingame signs": Row(je.LinGame(), "lingame", je.Thresholding(-0.25), ("osi", -0.25), PLAIN,
+                         ridge=0.0),
+    "uniform": Row(je.Uniform(), "uniform", je.BestArm(), ("bai",), ridge=0.0),
+    "fws": Row(je.FWS(), "fws", je.BestArm(), ("bai",), elimination="full"),
+    "lazy-tas": Row(je.LazyTaS(), "lazy_tas", je.BestArm(), ("bai",)),
+    "lingifa": Row(je.LinGIFA(), "lingifa", je.TopM(2), ("topm", 2)),
+}  # fmt: skip
+STOPPING = {"llr": je.LLR(), "selective": SELECTIVE, "full": FULL}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fws", "lazy-tas", "lingifa")))
+     for name in ROWS],
+)  # fmt: skip
+def test_runs_are_those_of_the_twin(name):
+    """Pull by pull, as one other choice would change every later number."""
+    row = ROWS[name]
+    names = (row.elimination,) if row.elimination else ("llr", "selective", "full")
+    for batch, delay in row.schedules:
+        ours = je.simulate(
+            row.instance, row.problem, row.rule, delta=0.05, runs=2, noise=NOISE,
+            stopping=tuple(STOPPING[name] for name in names),
+            elimination=STOPPING[row.elimination] if row.elimination else None,
+            ridge=row.ridge, record=("pair_times",), engine=je.Engine(devices=1),
+            batch=batch, delay=delay,
+        )  # fmt: skip
+        for i, r in np.ndindex(2, 2):
+            theirs = twin.run(
+                np.broadcast_to(row.instance.arms, (2, *row.instance.arms.shape[-2:]))[i],
+                row.instance.theta[i], row.twins_problem, row.twins, noise=NOISE[r], delta=0.05,
+                stopping=names, elimination=row.elimination, ridge=row.ridge,
+                noise_std=row.instance.noise_std, batch=batch, delay=delay,
+            )  # fmt: skip
+            for s, stop in enumerate(names):
+                record = theirs.stops[stop]
+                for field in ("samples", "stopped", "answer", "pulls", "elimination_times",
+                              "tests_stopping", "tests_sampling"):  # fmt: skip
+                    if field == "elimination_times" and stop == "llr":
+                        continue
+                    now, said = getattr(ours, field)[i, s, 0, r], f"{field} {batch} {delay} {stop}"
+                    np.testing.assert_array_equal(now, getattr(record, field), said)
+        assert ours.stopped.any()
+
+
+COINS = je.Instance.unstructured([0.85, 0.35, 0.1, 0.6], je.Bernoulli())
+
+
+@pytest.mark.parametrize(
+    "rule", ["uniform", pytest.param("lucb", marks=pytest.mark.slow)]
+)  # fmt: skip
+def test_coins_are_those_of_the_twin(rule):
+    """Bernoulli rewards; the test of LUCB counts pending pulls, and waits for a reward."""
+    noise = np.random.default_rng(8).random((3, 250))
+    known = {"uniform": je.Uniform(), "lucb": je.LUCB()}[rule]
+    for batch, delay in ((7, 0), (3, 4)):
+        ours = je.simulate(COINS, je.BestArm(), known, stopping=tuple(STOPPING.values()), runs=3,
+                           delta=0.1, noise=noise, batch=batch, delay=delay,
+                           engine=je.Engine(devices=1))  # fmt: skip
+        for r, row in enumerate(noise):
+            theirs = families.run(COINS.means, ("bai",), rule, noise=row, stopping=tuple(STOPPING),
+                                  batch=batch, delay=delay)  # fmt: skip
+            for s, stop in enumerate(STOPPING):
+                record = theirs.stops[stop]
+                assert ours.samples[s, 0, r] == record.samples, (batch, delay, stop)
+                assert ours.stopped[s, 0, r] == record.stopped
+                assert ours.tests_stopping[s, 0, r] == record.tests
+                np.testing.assert_array_equal(ours.pulls[s, 0, r], record.pulls)
+                np.testing.assert_array_equal(ours.answer[s, 0, r], record.answer)
+
+
+# The definition.
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Reader(je.SamplingRule):
+    """Chooses by all that a rule sees: t, counts, means, sums and LLRs."""
+
+    traits: ClassVar[je.Traits] = je.Traits(families=None, uses_delta=False, lanes_last=True)
+
+    def choose(self, view, state):
+        turn, lanes = view.t % 4, view.lanes
+        lowest = jnp.where(view.active, view.evidence.values(), jnp.inf)
+        arms = (
+            lanes.argmin(view.counts),
+            lanes.argmax(view.means),
+            lanes.argmin(view.reward_sums),
+            view.shape.pair(lanes, lanes.argmin(lowest))[1],
+        )
+        return jnp.select([turn == n for n in range(4)], arms), state
+
+
+def read(rewards, batch, delay, samples):
+    """The pulls of `Reader` on three independent unit Gaussian arms, and the stop."""
+    waiting, arms = Pending(3, 3, batch, delay), [0, 1, 2]
+    counts, known, sums = np.ones(3), np.ones(3), np.array(rewards[:3])
+    tested = True
+    while True:
+        t = len(arms)
+        for arm, reward in waiting.entering(t):
+            known[arm] += 1
+            sums[arm] += reward
+            tested = True
+        means = sums / known
+        best = int(np.argmax(means))
+        others = [k for k in range(3) if k != best]
+
+        def llr(n, k, best=best, means=means):
+            gap = means[best] - means[k]
+            return gap**2 / (2 * (1 / n[best] + 1 / n[k]))
+
+        if tested and min(llr(known, k) for k in others) > twin.heuristic(known.sum(), 0.1):
+            return arms, t, True
+        if t == samples:
+            return arms, t, False
+        tested = False
+        turn = (t + 1) % 4
+        llrs = [np.inf if k == best else llr(counts, k) for k in range(3)]
+        arm = int([np.argmin(counts), np.argmax(means), np.argmin(counts * means),
+                   np.argmin(llrs)][turn])  # fmt: skip
+        waiting.chosen(t + 1, arm, rewards[t])
+        counts[arm] += 1
+        arms.append(arm)
+
+
+@settings(max_examples=12)
+@given(batch=st.integers(1, 5), delays=st.permutations([0, 1, 5]), late=st.integers(3, 5),
+       seed=st.integers(0, 9))  # fmt: skip
+def test_the_definition(batch, delays, late, seed):
+    """Pull by pull, for any batch and delays by arm; all in one program of three classes."""
+    delays = [late if d == 5 else d for d in delays]
+    instance = je.Instance(np.eye(3), [0.9, 0.3, 0.0])
+    run = je.trace(instance, je.BestArm(), Reader(), seed=seed, max_samples=60, batch=batch,
+                   delay=delays, threshold=je.Heuristic(), delta=0.1)  # fmt: skip
+    arms, samples, stopped = read(run.rewards, batch, delays, 60)
+    assert run.arms.tolist() == arms
+    assert (run.samples, run.stopped) == (samples, stopped)
+
+
+def test_batches_change_what_a_rule_knows_and_nothing_else():
+    """Rewards of an arm are those of its pulls: of `Uniform` they do not change with a batch."""
+    one, other = (
+        je.trace(PLAIN.unbatched[0], je.BestArm(), je.Uniform(), max_samples=50, delta=1e-9,
+                 **waits)
+        for waits in ({}, {"batch": 5, "delay": 2})
+    )  # fmt: skip
+    np.testing.assert_array_equal(one.rewards, other.rewards)
+    np.testing.assert_array_equal(one.arms, other.arms)
+
+
+# Layouts.
+
+COMMON: dict[str, Any] = dict(delta=0.05, runs=40, seed=11, max_samples=900, batch=4,
+                              delay=(0, 9, 0, 3, 3), stopping=(je.LLR(), SELECTIVE))  # fmt: skip
+TOWARD = 1.5 * ARMS[0] / np.linalg.norm(ARMS[0])
+ONE = je.Instance(ARMS, TOWARD, noise_std=2.5)
+FIELDS = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
+          "tests_sampling")  # fmt: skip
+
+
+def equal(one, other, take=slice(None)):
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(one, name)[:, :, take], getattr(other, name), name)
+
+
+@pytest.fixture(scope="module")
+def many():
+    result = je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=je.Engine(devices=1, shrink=False),
+                         **COMMON)  # fmt: skip
+    assert result.stopped.mean() > 0.9 and len(set(result.samples[0, 0].tolist())) > 20
+    return result
+
+
+@pytest.mark.parametrize("layout", [
+    je.Engine(lanes=7, chunk=37, devices=1),
+    pytest.param(je.Engine(devices=2), marks=[pytest.mark.devices]),
+    pytest.param(je.Engine(vmapped=True), marks=[pytest.mark.slow]),
+    pytest.param(je.Engine(devices=1, shrink=True), marks=[pytest.mark.slow]),
+], ids=repr)  # fmt: skip
+def test_layouts_do_not_matter(many, layout):
+    equal(many, je.simulate(ONE, je.BestArm(), je.LinGapE(), engine=layout, **COMMON))
+
+
+def test_blocks_and_stores_do_not_matter(many, tmp_path):
+    """Blocks of a store are those of this batch and delay, and go on from there."""
+    given = ONE, je.BestArm(), je.LinGapE()
+    stored = je.simulate(*given, store=tmp_path, block=16, **COMMON)
+    equal(many, stored)
+    assert stored.settings["batch"] == 4 and stored.settings["delay"] == [0, 9, 0, 3, 3]
+    equal(many, je.simulate(*given, store=tmp_path, block=16, **COMMON))
+    blocks = len(list(tmp_path.glob("blocks/*.nc")))
+    je.simulate(*given, store=tmp_path, block=16, **{**COMMON, "batch": 3, "runs": 16})
+    assert blocks == 3 and len(list(tmp_path.glob("blocks/*.nc"))) == 4
+
+
+@pytest.mark.slow
+def test_an_executor_does_not_matter(many):
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        result = je.simulate(ONE, je.BestArm(), je.LinGapE(), executor=pool, block=20, **COMMON)
+    equal(many, result)
+
+
+def test_an_interrupt_keeps_what_has_entered(many):
+    """Runs that are cut off are those of a smaller cap: pending rewards do not count."""
+
+    def stop(done, runs, samples, seconds):
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(je.Interrupted) as error:
+        je.simulate(ONE, je.BestArm(), je.LinGapE(), progress=stop,
+                    engine=je.Engine(lanes=16, chunk=16, devices=1), **COMMON)  # fmt: skip
+    cut = error.value.result
+    assert cut is not None
+    for r, run in enumerate(cut.runs):
+        for s in range(2):
+            if cut.stopped[s, 0, r]:
+                assert cut.samples[s, 0, r] == many.samples[s, 0, run]
+            else:
+                assert cut.samples[s, 0, r] <= many.samples[s, 0, run]
+    assert cut.truncated.any()
+
+
+RULES = {
+    "tas": (ONE, je.TrackAndStop()),
+    "rage": (je.Instance(ARMS, 2 * TOWARD), je.RAGE(steps=300)),
+    "xy-adaptive": (je.Instance(ARMS, 2 * TOWARD), je.XYAdaptive()),
+    "racing": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.Racing()),
+    "chernoff-racing": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.ChernoffRacing()),
+    "lazy-tas": (ONE, je.LazyTaS()),
+    "ttts": (je.Instance(np.eye(5), [1.6, 0.2, 0.0, 0.4, -0.4]), je.TTTS()),
+    "oracle": (ONE, je.Oracle()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_two_speeds_and_with_own_tests(name):
+    """Layouts do not matter, and runs end once rewards have entered."""
+    instance, rule = RULES[name]
+    stopping = je.LLR() if "llr" in rule.traits.stopping else je.Native()
+    common = {**COMMON, "stopping": stopping, "max_samples": 3000, "runs": 24}
+    one, other = (
+        je.simulate(instance, je.BestArm(), rule, engine=layout, **common)
+        for layout in (
+            je.Engine(devices=1, shrink=False), je.Engine(lanes=7, chunk=40, shrink=True)
+        )
+    )  # fmt: skip
+    names = set(FIELDS) - {"elimination_times"}
+    for field in names:
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), field)
+    assert one.stopped.mean() > 0.9, one.stopped.mean()
+    after = one.samples[one.stopped] - 5  # the batch ends of four pulls, after five initial ones
+    assert (after % 4 == 0).all()
+
+
+@pytest.mark.slow
+def test_float32_and_batches_of_instances():
+    """Recomputed statistics keep the choices: most runs have the samples of float64."""
+    arms = np.stack([ARMS, ARMS[::-1]])
+    instance = je.Instance(arms, [[1.5, -1.2, 0.9], [0.9, 1.0, -1.4]], noise_std=2.0)
+    common = {**COMMON, "stopping": je.LLR()}
+    single, double = (
+        je.simulate(instance, je.BestArm(), je.LinGapE(),
+                    engine=je.Engine(devices=1, precision=precision), **common)
+        for precision in ("float32", "float64")
+    )  # fmt: skip
+    assert (single.samples == double.samples).mean() > 0.9
+    assert single.correct.mean() == pytest.approx(double.correct.mean(), abs=0.05)
+
+
+# Results, and bad input.
+
+
+def test_what_a_result_says(tmp_path):
+    """Batch and delay in settings, summary and file; intervals of the rewards that entered."""
+    waits = dict(batch=6, delay=3)
+    result = je.simulate(PLAIN.unbatched[0], je.BestArm(), je.Uniform(), runs=20, delta=0.1,
+                         record=("means",), threshold=je.Mixture(), engine=je.Engine(devices=1),
+                         **waits)  # fmt: skip
+    assert result.settings["batch"] == 6 and result.settings["delay"] == 3 and result.proven is True
+    assert "batches of 6, after delays of 3 samples" in str(result.summary())
+    entered = result.entered
+    assert entered.dtype == np.int32 and entered.shape == result.pulls.shape
+    missing = (result.pulls - entered).sum(-1)
+    assert (missing[result.stopped] == 3).all() and (entered >= 1).all()
+    result.save(tmp_path / "waits.nc")
+    loaded = je.load_result(tmp_path / "waits.nc")
+    np.testing.assert_array_equal(loaded.entered, entered)
+    assert loaded.settings["batch"] == 6
+    low = result.intervals().low
+    bare = dataclasses.replace(result, entered=None)
+    assert (low <= bare.intervals().low).all() and (low < bare.intervals().low).any()
+    plain = je.simulate(PLAIN.unbatched[0], je.BestArm(), je.Uniform(), runs=20, delta=0.1,
+                        batch=1, delay=[0, 0, 0, 0], engine=je.Engine(devices=1))  # fmt: skip
+    assert plain.entered is None and "batch" not in plain.settings
+
+
+def test_native_tests_are_not_proven():
+    """A rule's own intervals count pending pulls; refuted pairs do not."""
+    common = dict(runs=2, max_samples=100, batch=4, stopping=je.Native())
+    lucb = je.simulate(COINS, je.BestArm(), je.LUCB(), threshold=je.KaufmannKoolen(3), **common)
+    assert "counts rewards that are pending" in str(lucb.proven)
+
+
+@pytest.mark.parametrize("argument,value,words", [
+    ("batch", 0, "batch: got 0"),
+    ("batch", 101, "batch: got 101"),
+    ("batch", 2.5, "batch: got 2.5"),
+    ("delay", -1, "delay: got -1; allowed: an integer from 0 to max_samples = 100, or one"),
+    ("delay", 101, "delay: got 101"),
+    ("delay", [1, 2], r"delay: got \[1, 2\].*it has 2"),
+    ("delay", [1, 2, 3, -4], "delay: got"),
+    ("delay", "soon", "delay: got 'soon'"),
+    ("delay", [[1, 2, 3, 4]], "delay: got"),
+])  # fmt: skip
+def test_bad_schedules(argument, value, words):
+    with pytest.raises(je.ArgumentError, match=words):
+        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, max_samples=100, **{argument: value})
+
+
+def test_noise_that_is_too_short():
+    noise = np.full((2, 20), 0.5)
+    words = "noise.*at least 24 samples: 4 initial pulls, and 20 until a reward enters"
+    with pytest.raises(je.ArgumentError, match=words):
+        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, noise=noise, batch=10, delay=12)
+
+
+def test_memory_of_what_waits(monkeypatch):
+    """The message names the batch, whose rewards would not fit."""
+    monkeypatch.setattr("jaxelim.simulation.memory.available", lambda: 2**30)
+    with pytest.raises(je.MemoryLimitError, match=r"batch: got 10000000.*the pending rewards"):
+        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=100, max_samples=10**8, batch=10**7)

@@ -1,0 +1,106 @@
+"""Live runs with several arms out: those of `simulate` with a batch or a delay."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from tests.live.live_cases import CASES, COINS, TOP, Case
+
+FAMILIES = {
+    "bounded": Case(je.Instance.unstructured([0.9, 0.3, 0.1], je.Bounded(0, 1)), je.BestArm(),
+                    je.TTUCB(), je.LLR(), threshold=je.Mixture()),
+    "logistic": Case(je.Instance(np.eye(3), [1.5, -0.5, -1.5], family=je.Logistic()), je.BestArm(),
+                     je.LinGame(), je.LLR()),
+    "poisson": Case(je.Instance.unstructured([4.0, 2.0, 1.0], je.Poisson()), je.BestArm(),
+                    je.FWS(), je.LLR()),
+    "gaussian by arm": Case(je.Instance.unstructured([1.5, 0.0, 0.4], je.Gaussian([1.0, 0.5, 2.0])),
+                            je.BestArm(), je.EBTCI()),
+    "mixture": Case(TOP, je.TopM(2), je.LinGapE(), threshold=je.Mixture()),
+}  # fmt: skip
+FAST = ("lingape", "chernoff-racing", "tas-linear")
+BATCH = 5
+
+
+def marked(cases):
+    slow = {name: [] if name in FAST else [pytest.mark.slow] for name in cases}
+    return [pytest.param(name, marks=slow[name]) for name in cases]
+
+
+def of_case(name: str) -> Case:
+    return {**CASES, **FAMILIES}[name]
+
+
+def traced(case: Case, **waits) -> je.Trace:
+    return je.trace(case.instance, case.problem, case.rule, **case._common, max_samples=1500,
+                    **waits)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", marked({**CASES, **FAMILIES}))
+def test_ask_n_is_a_batch(name):
+    """`ask(n)`, then its rewards in any order: the pulls, the stop and the answer of batch=n."""
+    case, rng = of_case(name), np.random.default_rng(4)
+    run = traced(case, batch=BATCH)
+    live, s = case.live(), case.live().first
+    live.tell(run.arms[:s], run.rewards[:s])
+    while s < run.samples:
+        assert not live.stopped, s
+        size = min(BATCH, run.samples - s)
+        asked = live.ask(size)
+        assert asked == run.arms[s : s + size].tolist(), s
+        assert live.ask(min(2, size)) == asked[:2] and live.waiting == tuple(asked)
+        if size < BATCH:
+            break
+        # Rewards of one arm stay in the order of its pulls.
+        first = rng.permutation(case.instance.K)
+        order = sorted(range(size), key=lambda i: first[asked[i]])
+        live.tell([asked[i] for i in order], run.rewards[s : s + size][order])
+        s += size
+    assert live.stopped == run.stopped
+    if run.stopped:
+        assert live.samples == run.samples
+        np.testing.assert_array_equal(live.answer, run.answer)
+        np.testing.assert_array_equal(live.counts, run.pulls)
+
+
+@pytest.mark.parametrize("name", marked((
+    "lingape", "lucb", "tas-linear", "ttucb", "resets", "lingame-signs", "fws-linear",
+)))  # fmt: skip
+def test_a_window_of_arms_is_a_delay(name):
+    """With D + 1 arms out, and the first told each time, a run is that of delay=D."""
+    case, delay = of_case(name), 4
+    run = traced(case, delay=delay)
+    live, s = case.live(), case.live().first
+    live.tell(run.arms[:s], run.rewards[:s])
+    first = s
+    while not live.stopped and s + delay < run.samples:
+        assert live.ask(delay + 1) == run.arms[s : s + delay + 1].tolist(), s
+        live.tell(int(run.arms[s]), run.rewards[s])
+        s += 1
+    assert live.stopped == run.stopped and s > first + 5
+    if run.stopped:  # the pulls that are pending count in a simulated run
+        assert live.samples + delay == run.samples
+        np.testing.assert_array_equal(live.answer, run.answer)
+
+
+def test_rewards_of_other_arms_enter_too(tmp_path):
+    """Told beside those that were asked for, after them, and one by one; the file replays."""
+    case = dataclasses.replace(CASES["lingape"], instance=TOP, delta=1e-6)
+    live = case.live()
+    live.save(tmp_path / "mine.live")
+    live.tell([0, 1, 2, 3], [1.0, 0.9, 0.0, 0.1])
+    asked = live.ask(3)
+    other = next(k for k in range(4) if k not in asked) if len(set(asked)) < 4 else 0
+    live.tell([other, asked[1]], [0.2, 0.3])
+    assert live.waiting == (asked[0], asked[2]) and live.told == 6
+    assert live.ask(4)[:2] == [asked[0], asked[2]]
+    np.testing.assert_array_equal(live.counts.sum(), 6)
+    live.close()
+    again = je.LiveRun.load(tmp_path / "mine.live", attach=False)
+    assert again.waiting == live.waiting and again.ask(5) == live.ask(5)
+    np.testing.assert_array_equal(again.means, live.means)
+    assert again.evidence.llr.tolist() == live.evidence.llr.tolist()
+    with pytest.raises(je.ArgumentError, match="n: got 0"):
+        live.ask(0)
+    assert COINS.K == 3
