@@ -20,8 +20,8 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence import betting
 from jaxelim.evidence.betting import BettingEvidence, Wins
 from jaxelim.evidence.discrete import DiscreteEvidence
-from jaxelim.families import distributions
 from jaxelim.evidence.references import evidence_about
+from jaxelim.families import distributions
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.lanes import LaneOps, index_like
 from jaxelim.mixtures.grid import Grid

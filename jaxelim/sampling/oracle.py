@@ -70,7 +70,7 @@ class Oracle(SamplingRule):
         """w of each instance, [K] or [instance, K]."""
         if self.weights is None:
             return _solved(instance, problem)[0]
-        shape = instance.means.shape
+        shape = (instance.size, instance.K) if instance.batched else (instance.K,)
         if self.weights.shape not in (shape, shape[-1:]):
             raise ArgumentError(
                 "weights", self.weights.shape, f"shape {shape}, or {shape[-1:]} for all instances"
