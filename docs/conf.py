@@ -31,8 +31,9 @@ extensions = [
     "docstrings",
     "generated",
     "formulas",
+    "notebooks",
 ]
-exclude_patterns = ["extensions", "figures", "**.ipynb_checkpoints"]
+exclude_patterns = ["extensions", "figures", "gallery", "**.ipynb_checkpoints"]
 nitpicky = True  # a name that leads nowhere is an error
 nitpick_ignore = [  # these do by intent: internals behind arguments that users leave out
     ("py:class", "jaxelim.cluster.remote.Task"),

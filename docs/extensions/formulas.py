@@ -15,7 +15,7 @@ from sphinx.transforms import SphinxTransform
 APART = (
     nodes.FixedTextElement, nodes.literal, nodes.math, nodes.raw, nodes.title, nodes.image,
     nodes.comment, nodes.field_name, addnodes.desc_signature, addnodes.literal_strong,
-    addnodes.literal_emphasis, addnodes.pending_xref, addnodes.toctree,
+    addnodes.literal_emphasis, addnodes.toctree,
 )  # fmt: skip
 """What keeps its text: code, names, headings, links to names."""
 LANGUAGES = ("none", "default", "text")

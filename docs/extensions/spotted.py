@@ -179,6 +179,8 @@ def named(text: str, found: list[Token], at: int, inside: bool) -> bool:
         script = script or (name == "sum" and behind.kind == "open")
         plain = behind.kind in ("name", "number", "open") or behind.text in ("||", "|")
         english = name in ("max", "min", "sum", "inf", "sup", "sign", "floor", "prod", "integral")
+        if name in ("sum", "integral") and behind.text in ("sum", "prod") and sub.text == "_":
+            return True
         if english and not script:
             return (
                 behind.kind == "name"
@@ -235,9 +237,10 @@ def strong(text: str, part: list[Token]) -> bool:
         return False
     if not any(one.kind == "name" for one in part):
         return bool(re.search(r"\d\^", whole))
-    if all(one.kind != "name" or one.text in SOFT for one in part):
+    plain = all(one.kind != "name" or one.text in SOFT for one in part)
+    if plain and not re.search(r"\w[\^_]", whole):
         return False
-    if whole.count("|") % 2:
+    if re.sub(r" \| ", "", whole).count("|") % 2:
         return False
     try:
         latex(whole)

@@ -33,7 +33,8 @@ def test_the_table_of_rules_is_printed_from_the_code():
     "docs/how-to/store-and-resume.md",
     *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
       for name in ("add-a-threshold", "simulate", "their-call-ours", "compare-rules",
-                   "recorded-rewards", "live-runs")),
+                   "recorded-rewards", "live-runs", "did-it-work")),
+    pytest.param("docs/gallery.md", marks=pytest.mark.slow),
     # most of its minute goes into compiling the searches
     pytest.param("docs/explanation/allocations.md", marks=pytest.mark.slow),
 ])  # fmt: skip
