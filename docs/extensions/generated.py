@@ -124,7 +124,7 @@ def tree() -> str:
 
     rows = ["| exception | also | |", "|---|---|---|"]
     for kind in sorted(kinds, key=bases):
-        depth = "&emsp;" * (len(bases(kind)) - 1)
+        depth = "&nbsp;" * 4 * (len(bases(kind)) - 1)
         builtin = next(one for one in kind.__mro__ if one.__module__ == "builtins")
         also = "" if builtin is Exception else f"{{py:obj}}`{builtin.__name__}`"
         rows.append(

@@ -238,7 +238,7 @@ class Parser:
         return made
 
     def operand(self, token: Token) -> bool:
-        return not token.spaced and token.kind in ("name", "number", "open")
+        return not token.spaced and token.kind in ("name", "number")
 
     def script(self, sub: bool = False) -> str:
         """What stands behind `_` or `^`."""

@@ -153,7 +153,7 @@ def glued(text: str, token: Token) -> bool:
         return True
     if len(before) == 2 and before[1] == "." and before[0].isalnum():
         return True
-    if token.kind == "name" and before[-1:].isdigit():
+    if token.kind == "name" and (before[-1:].isdigit() or behind[:1].isalnum()):
         return True
     return before[-1:].isalpha() or (before[-1:] == "-" and before[:1].isalnum())
 
@@ -204,8 +204,8 @@ def named(text: str, found: list[Token], at: int, inside: bool) -> bool:
             return False  # a unit: "samples (k)"
         if name in NOT_ALONE:
             return operates(found, at) or inside or (name == "I" and before.text == "ridge")
-        if hyphen and name.isupper():
-            return False
+        if hyphen and not re.match(r"-(values?|tests?|scores?|th)\b", text[token.end :]):
+            return False  # a name, as k-learner
     return True
 
 
