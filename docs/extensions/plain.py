@@ -33,6 +33,7 @@ LAWS = ("Beta", "Gamma", "KL", "LLR")
 SOFT = (
     "margin", "ridge", "level", "mean", "high", "low", "std", "sd", "se", "noise_std", "gap",
     "value", "arm", "up", "down", "ours", "other", "paper", "step", "LLR",
+    "scale", "factor", "pieces", "arms",
 )  # fmt: skip
 """Words that are names where an operator stands beside them."""
 OPERATORS = {

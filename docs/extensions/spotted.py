@@ -15,12 +15,13 @@ RELATIONS = ("+=", ":=", "<-", "<=", ">=", "!=", "=", "<", ">", "~", "->")
 BINARY = ("+", "-", "-+", "+-", "±", "×", "*", "/", ".", *RELATIONS)
 NOT_ALONE = "aACDEIOXx"
 """Single letters that are words or labels unless an operator stands beside them."""
+CALL = re.compile(r"(?<![\w^.])[A-Za-z]\w{2,}\([^()]*\)")
 UNITS = ("s", "h", "m", "x", "d", "k")
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where formulas stand in a line of prose."""
-    text = times(text)
+    text = CALL.sub(lambda call: kept(call.group()), times(text))
     found = tokens(text)
     at = 0
     while at < len(found):
@@ -29,6 +30,14 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
         if first < last and strong(text, found[first:last]):
             yield found[first].start, found[last - 1].end
         at = max(end, at + 1)
+
+
+def kept(call: str) -> str:
+    """A call of a program's function, blanked out; a formula's as it is."""
+    name = call.partition("(")[0]
+    known = {*GREEK, *FUNCTIONS, *LAWS, *SOFT}
+    base = name.split("_")[0]
+    return call if base in known or letter(base) is not None else "@" * len(call)
 
 
 def parts(text: str) -> list[str]:
@@ -202,7 +211,7 @@ def named(text: str, found: list[Token], at: int, inside: bool) -> bool:
             return False
         if before.text == "(" and before.spaced and behind.text == ")":
             return False  # a unit: "samples (k)"
-        if name in NOT_ALONE:
+        if name in NOT_ALONE and before.text != "log":
             return operates(found, at) or inside or (name == "I" and before.text == "ridge")
         if hyphen and not re.match(r"-(values?|tests?|scores?|th)\b", text[token.end :]):
             return False  # a name, as k-learner

@@ -67,6 +67,9 @@ def test_a_formula_in_plain_text_is_latex(plain, text, latex):
          ["N_i d(m_i, x + epsilon)", "m_i > m_k"]),
         ("A lambda is no threshold; max_samples and noise_x stay, s.e. too.", []),
         ("C-tracking pulls argmin N_k - W_k (Ville 1939), e.g. from L2.", ["argmin N_k - W_k"]),
+        ("Give half_spaces(arms, theta) or top(k) theta.", ["theta"]),
+        ("It is beta = f(scale t^2/delta), H*(theta) too, with k-learner.",
+         ["beta = f(scale t^2/delta)", "H*(theta)"]),
         ("Commit 39fc4a9, file a.nc, float64, 2 x as long.", []),
     ],
 )  # fmt: skip
