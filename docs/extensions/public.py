@@ -33,8 +33,8 @@ RULES = [
 KINDS: dict[str, list[Kind]] = {
     "simulate": [
         Kind(
-            "", "simulate study trace compare load_result load_study load_store Engine Result Study "
-            "Comparison Trace",
+            "", "simulate study trace compare load_result load_study load_store Engine Result "
+            "Study Comparison Trace",
             "simulation.results.summary.Summary simulation.results.p_values.PValues "
             "simulation.results.two_samples.Estimated",
         ),
