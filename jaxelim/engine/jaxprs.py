@@ -1,10 +1,13 @@
-"""Walks over traced functions: their operations, and their evaluation one by one."""
+"""Walks over traced functions: their operations, and their evaluation one by one.
+
+Jaxprs and literals are told by their attributes: `jax.extend`, which has their classes,
+imports Pallas too, and takes a tenth of the package's import.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from jax import Array
-from jax.extend import core
 
 _INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
                      "closed_call"})  # fmt: skip
@@ -15,10 +18,14 @@ def functions(params: dict[str, Any]) -> Iterator[Any]:
     """The jaxprs among an equation's parameters."""
     for value in params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(part, core.ClosedJaxpr):
-                yield part.jaxpr
-            elif isinstance(part, core.Jaxpr):
-                yield part
+            inner = getattr(part, "jaxpr", part)  # of a closed jaxpr
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+def is_literal(v: Any) -> bool:
+    """Whether an operand is a number written into the jaxpr; else it is a variable."""
+    return hasattr(v, "val")
 
 
 def operations(jaxpr: Any) -> Iterator[Any]:
@@ -56,7 +63,7 @@ def evaluated(
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves], strict=True))
 
     def read(v: Any) -> Any:
-        return v.val if isinstance(v, core.Literal) else values[v]
+        return v.val if is_literal(v) else values[v]
 
     for equation in jaxpr.eqns:
         out = apply(equation, [read(v) for v in equation.invars])

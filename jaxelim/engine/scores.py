@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend import core
 
 from jaxelim.engine.jaxprs import bound, evaluated
 
@@ -39,7 +38,7 @@ def watched(f: Callable) -> Callable:
 def _applied(equation: Any, values: list[Array]) -> list[Array]:
     """What an equation gives on these arguments."""
     name, inner = equation.primitive.name, equation.params.get("jaxpr")
-    if name in _CALLS and isinstance(inner, core.ClosedJaxpr):
+    if name in _CALLS and hasattr(inner, "consts"):  # a closed jaxpr
         return evaluated(inner, values, _applied)
     out = bound(equation)(*values)
     if name in _CHOOSES and jnp.issubdtype(values[0].dtype, jnp.floating):

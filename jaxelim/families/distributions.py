@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are imported on first use
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
@@ -57,7 +57,7 @@ def betas(beta: Any) -> tuple:
 def quantiles(beta: np.ndarray) -> np.ndarray:
     """Quantiles at 0, 1/CELLS, .., 1 of Beta(a, b), rows (a, b) [K, 2]: [K, CELLS + 1]."""
     places = np.arange(CELLS + 1) / CELLS
-    return special.betaincinv(beta[:, :1], beta[:, 1:], places[None])
+    return scipy.special.betaincinv(beta[:, :1], beta[:, 1:], places[None])
 
 
 def of_stacks(family: "Bounded", stacks: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:

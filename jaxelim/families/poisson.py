@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy  # its parts are imported on first use
 from jax import Array
-from scipy import special
 
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
@@ -55,10 +55,11 @@ class Poisson(OneParameter):
         """P(X <= k), k = 0, 1, .. until 1 - P(X <= k) < 2^-53 for all arms: [I, K, n]."""
         means = super().nature(instance)
         length, largest = 1, means.max()
-        while special.pdtrc(length - 1, largest) >= 2.0**-53:
+        cdf, rest_of = scipy.special.pdtr, scipy.special.pdtrc
+        while rest_of(length - 1, largest) >= 2.0**-53:
             length += 1
         k, means = np.arange(length), means[..., None]
-        table, rest = special.pdtr(k, means), special.pdtrc(k, means)
+        table, rest = cdf(k, means), rest_of(k, means)
         table = np.where(table < 0.5, table, 1 - rest)  # each where it has more digits
         return np.maximum(table, 1e-30)  # noise 0 has reward 0 where the probability underflows
 

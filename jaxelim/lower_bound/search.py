@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxelim import checks, scope
 from jaxelim.errors import ArgumentError, UnsupportedError
@@ -127,6 +126,8 @@ def hardest_instance(
     reach = radius / instance.noise_std
 
     def back(shift):
+        import optax  # slow to import
+
         return optax.projections.projection_l2_ball(shift, reach)
 
     def inputs(shift, base: Inputs):
@@ -168,6 +169,8 @@ def design_features(
         )
 
     def back(shift):
+        import optax  # slow to import
+
         return jax.vmap(lambda row: optax.projections.projection_l2_ball(row, radius))(shift)
 
     def inputs(shift, base: Inputs):
@@ -266,6 +269,8 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
     Returns:
         The best points found [N, ...], and T* at every step [N, steps] (host arrays).
     """
+    import optax  # slow to import
+
     steps = checks.integer("steps", steps, low=1)
     rate = checks.real("rate", rate, low=0, open=True)
     arms, theta, unit = scaled(instance, pieces)

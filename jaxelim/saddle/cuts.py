@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import linprog
+import scipy  # its parts are imported on first use
 
 _MOST_PROGRAMS = 100
 _LEAST_WEIGHT = 1e-12
@@ -44,7 +44,7 @@ def cutting_planes(
                 best, value = w, least
         scale = value if value > 0 else 1.0
         rows = np.concatenate([-known / scale, np.ones((len(known), 1))], axis=1)
-        program = linprog(
+        program = scipy.optimize.linprog(
             [*[0.0] * K, -1.0], A_ub=rows, b_ub=np.zeros(len(rows)),
             A_eq=[[*[1.0] * K, 0.0]], b_eq=[1.0], bounds=[(0, None)] * K + [(None, None)],
             method="highs-ds", options=_TOLERANCES,

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxelim.contracts.views import Derivatives, Evidence
 from jaxelim.evidence.derivatives import product
@@ -59,6 +58,8 @@ class _Carry(NamedTuple):
 
 def _first_order(evidence: Evidence, live, bonus, steps: int):
     """Average projected supergradient steps from the uniform allocation; [K] weights."""
+    import optax  # it takes longer to import than all of JAX's linear algebra
+
     K = bonus.shape[0]
     start = jnp.full(K, 1 / K, bonus.dtype)
 

@@ -1,8 +1,15 @@
 """Which options of `Engine` change a run where choices tie: a slice of `tests.ties`."""
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.extend.core import Literal
 
 import jaxelim as je
+from benchmarks.calls import planned
+from jaxelim import engine, scope
+from jaxelim.engine.jaxprs import operations
 from tests import ties
 
 OPTIONS = {name: ties.OPTIONS[name] for name in ("form square", "vmapped", "one lane")}
@@ -14,6 +21,52 @@ def test_a_slice():
     counts = ties.counted(*given, OPTIONS)
     assert {key[3] for key in counts} == set(OPTIONS)
     assert {(count.runs, count.changed) for count in counts.values()} == {(32, 0)}
+
+
+@pytest.mark.slow
+def test_designs_of_rage():
+    """16 runs, all of which changed on two devices while Frank-Wolfe divided by n + 2."""
+    option = {"lanes, chunk, devices": ties.OPTIONS["lanes, chunk, devices"]}
+    counts = ties.counted([ties.scaled], [je.BestArm()], [je.RAGE(steps=500)], 1, 10.0, option)
+    assert [(count.runs, count.changed) for count in counts.values()] == [(16, 0)]
+
+
+def divisions(rule):
+    """The divisions by an array with fewer entries, in the program of a call."""
+    instance = ties.plain(np.random.default_rng(0), je.BestArm())
+    settings = {
+        "delta": [0.1], "stopping": (je.Native(),), "elimination": None, "runs": 16,
+        "max_samples": 300, "engine": je.Engine(devices=1),
+    }  # fmt: skip
+    with scope.engine():
+        spec, *host = planned((instance, je.BestArm(), rule), settings)
+        loop = engine.program(spec, host[0]).loop
+        given = *host, engine.program(spec, host[0]).empty(*host), np.int32(1)
+        equations = list(operations(jax.make_jaxpr(loop.advance)(*given).jaxpr))
+    made = {v: e for e in equations for v in e.outvars}
+
+    def size(v):
+        """The number of entries, before it was broadcast."""
+        while v in made and made[v].primitive.name in ("broadcast_in_dim", "reshape"):
+            v = made[v].invars[0]
+            if isinstance(v, Literal):
+                return 1
+        return v.aval.size
+
+    divided = [
+        e for e in equations
+        if e.primitive.name == "div" and jnp.issubdtype(e.outvars[0].aval.dtype, jnp.floating)
+    ]  # fmt: skip
+    return [
+        e for e in divided
+        if not isinstance(e.invars[1], Literal) and size(e.invars[1]) < e.outvars[0].aval.size
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", [je.RAGE(), je.XYAdaptive()], ids=["RAGE", "XYAdaptive"])
+def test_designs_do_not_divide_by_what_is_shared(rule):
+    """XLA may or may not take such a division as a product with the inverse."""
+    assert not divisions(rule)
 
 
 @pytest.mark.slow

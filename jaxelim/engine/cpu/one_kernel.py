@@ -18,11 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.core import Tracer
+from jax.core import Tracer, eval_jaxpr
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend import core
 
-from jaxelim.engine.jaxprs import bound, composite, evaluated, functions, operations
+from jaxelim.engine.jaxprs import bound, composite, evaluated, functions, is_literal, operations
 
 _ALLOWED = frozenset(
     """
@@ -62,7 +61,8 @@ class Traced:
 
     def __call__(self, state: Any) -> Any:
         """f(state)."""
-        return self._packed(core.jaxpr_as_fun(self.closed)(*jax.tree.leaves(state)))
+        closed, leaves = self.closed, jax.tree.leaves(state)
+        return self._packed(eval_jaxpr(closed.jaxpr, closed.consts, *leaves))
 
     @property
     def allowed(self) -> bool:
@@ -142,8 +142,8 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *arguments: Any) -> Any:
     closed, leaves = traced.closed, jax.tree.leaves(arguments)
     jaxpr = closed.jaxpr
     names, values = [*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves]
-    read = {v for equation in jaxpr.eqns for v in equation.invars if isinstance(v, core.Var)}
-    read |= {v for v in jaxpr.outvars if isinstance(v, core.Var)}
+    read = {v for equation in jaxpr.eqns for v in equation.invars if not is_literal(v)}
+    read |= {v for v in jaxpr.outvars if not is_literal(v)}
     made = {i: make for i, x in enumerate(values) if (make := _made(x)) is not None}
     handed = [i for i, v in enumerate(names) if i not in made and v in read]
 
@@ -154,7 +154,7 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *arguments: Any) -> Any:
             for i, v in enumerate(names)
         ]
         consts, leaves = ordered[: len(closed.consts)], ordered[len(closed.consts) :]
-        out = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, consts))(*leaves)
+        out = eval_jaxpr(jaxpr, consts, *leaves)
         # So each parameter is read, whatever XLA removes; the sum is never below 0.
         return [sum(map(_first, args), jnp.int32(0)) < 0, *out]
 

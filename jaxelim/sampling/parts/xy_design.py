@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.contracts.views import View
-from jaxelim.lanes import LaneOps, index_like, where
+from jaxelim.lanes import LaneOps, index_like, over, where
 
 SMALL = 1e-5
 """Smaller entries of a design are dropped."""
@@ -54,7 +54,7 @@ def xy_design(
         along = now.linear.along_pair(i, j)
         arm = lanes.argmax(along**2)
         # The order matters: where arms tie exactly in turn, rounding decides between them.
-        step = -w * 2 / (n + 2)
+        step = over(-w * 2, n + 2)
         step = step + jnp.where(index == arm, 2 / (n + 2), 0)
         after = w + step
         more = jnp.sqrt(lanes.sum(step**2) / lanes.sum(after**2)) >= accuracy
@@ -68,7 +68,7 @@ def xy_design(
 
     _, w, rho, _ = jax.lax.while_loop(more, body, start)
     w = jnp.where(w < SMALL, 0, w)
-    return w / lanes.sum(w), rho
+    return over(w, lanes.sum(w)), rho
 
 
 def efficiently_rounded(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, stdtr, stdtrit
+import scipy  # its parts are imported on first use
 
 _STEPS = 100
 """Steps of the fixed point of Welch's degrees of freedom; it takes about 5."""
@@ -64,7 +64,7 @@ def difference(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) 
     if min(a.size, b.size) < 2:
         return Estimated(value, math.nan, math.nan)
     error, freedom = _error(a, b, paired)
-    half = float(stdtrit(freedom, (1 + level) / 2)) * error
+    half = float(scipy.special.stdtrit(freedom, (1 + level) / 2)) * error
     return Estimated(value, value - half, value + half)
 
 
@@ -88,7 +88,7 @@ def means_test(a: np.ndarray, b: np.ndarray, paired: bool) -> float:
     error, freedom = _error(a, b, paired)
     if error == 0:
         return float(value == 0)
-    return 2 * float(stdtr(freedom, -abs(value) / error))
+    return 2 * float(scipy.special.stdtr(freedom, -abs(value) / error))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -119,7 +119,8 @@ def ratio(a: np.ndarray, b: np.ndarray, paired: bool, level: float = 0.95) -> Es
     for side in (0, 1):
         end = value
         for _ in range(_STEPS):
-            bound = _fieller(of, float(stdtrit(of.freedom(end), (1 + level) / 2)))[side]
+            quantile = scipy.special.stdtrit(of.freedom(end), (1 + level) / 2)
+            bound = _fieller(of, float(quantile))[side]
             if not math.isfinite(bound) or abs(bound - end) <= 1e-14 * abs(end):
                 end = bound
                 break
@@ -142,8 +143,8 @@ def _fieller(of: Moments, quantile: float) -> tuple[float, float]:
 def rate(count: int, n: int, level: float = 0.95) -> Estimated:
     """count/n, with the interval of Clopper and Pearson; its level is at least `level`."""
     rest = (1 - level) / 2
-    low = float(betaincinv(count, n - count + 1, rest)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1, n - count, 1 - rest)) if count < n else 1.0
+    low = float(scipy.special.betaincinv(count, n - count + 1, rest)) if count > 0 else 0.0
+    high = float(scipy.special.betaincinv(count + 1, n - count, 1 - rest)) if count < n else 1.0
     return Estimated(count / n, low, high)
 
 
