@@ -97,8 +97,16 @@ class Derivatives(Protocol):
         """
         ...
 
-    def over(self, unit: Array) -> "Derivatives":
+
+class AllDerivatives(Derivatives, Protocol):
+    """Those of all pieces, in any unit, of which some pieces can be taken."""
+
+    def over(self, unit: Array) -> "AllDerivatives":
         """The same of H_p over a unit []."""
+        ...
+
+    def among(self, pieces: Array | None) -> Derivatives:
+        """The derivatives of these pieces [n], or of all, computed once."""
         ...
 
 
@@ -171,7 +179,7 @@ class Evidence:
         """
         raise undefined(self, "pair(i, k)")
 
-    def derivatives(self) -> "Derivatives":
+    def derivatives(self) -> AllDerivatives:
         """H_p with two derivatives, for one run; of `parts` Q pieces."""
         raise undefined(self, "derivatives()")
 

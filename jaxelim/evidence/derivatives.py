@@ -35,6 +35,12 @@ class Bent(NamedTuple):
         """The same of H_p over a unit []."""
         return Bent(self.value / unit, self.gradient / unit, self.bend * jax.lax.rsqrt(unit))
 
+    def among(self, pieces: Array | None) -> "Bent":
+        """The same of these pieces [n], or of all."""
+        if pieces is None:
+            return self
+        return Bent(self.value[pieces], self.gradient[:, pieces], self.bend[:, pieces])
+
 
 class Crossed(NamedTuple):
     """Linear features: cross_kp = phi_k' V_w^-1 y_p."""
@@ -52,8 +58,3 @@ class Crossed(NamedTuple):
         return inner * self.gram + product(
             self.gradient * (-h if pull is None else pull - h)[None, :], self.gradient.T
         )
-
-    def over(self, unit: Array) -> "Crossed":
-        """The same of H_p over a unit []."""
-        scaled = self.value / unit, self.gradient / unit
-        return Crossed(*scaled, self.cross, self.gram, self.push / unit)

@@ -210,19 +210,32 @@ def _measured(space, shape, design, means, theta_hat, margin, cross) -> LinearEv
 
 
 class Standard(NamedTuple):
-    """Features and directions of one run in coordinates where V_w is the identity."""
+    """H_p with its derivatives, in coordinates where V_w is the identity."""
 
-    phi: Array  # [K, r]
-    y: Array  # [P, r]
+    phi: Array  # [K, r] features
+    y: Array  # [P, r] directions
     norm: Array  # [P] n_p, ||y_p||^2 in V_w^-1
+    gaps: Array  # [P] g_p
 
-    def derivatives(self, gaps: Array, some: Array | slice = slice(None)) -> Crossed:
-        """H_p and its derivatives at gaps g_p [n], of some n pieces.
+    @property
+    def value(self) -> Array:
+        return self.gaps * self.gaps / (2 * self.norm)
 
-        The cost is that of a product [K, r] [r, n], and of one [K, r] [r, K].
-        """
-        norm, cross = self.norm[some], product(self.phi, self.y[some].T)
-        push = (gaps / norm) ** 2
+    @property
+    def gradient(self) -> Array:
+        return self.among(None).gradient
+
+    def curvature(self, mixture: Array, pull: Array | None = None) -> Array:
+        return self.among(None).curvature(mixture, pull)
+
+    def over(self, unit: Array) -> "Standard":
+        return self._replace(gaps=self.gaps * jax.lax.rsqrt(unit))
+
+    def among(self, pieces: Array | None) -> Crossed:
+        """Two products, [K, r] [r, n] and [K, r] [r, K], for n pieces."""
+        some = (self.y, self.norm, self.gaps)
+        y, norm, gaps = some if pieces is None else (x[pieces] for x in some)
+        cross, push = product(self.phi, y.T), (gaps / norm) ** 2
         gram = product(self.phi, self.phi.T)
         return Crossed(gaps * gaps / (2 * norm), push[None] * cross * cross / 2, cross, gram, push)
 
@@ -273,6 +286,7 @@ class HalfSpaceEvidence(Evidence):
     idle: Array  # [r] 1 on coordinates that no arm reaches, else 0
     gaps: Array  # [P] y_p . theta - c_p; 0 inside a piece, and where no arms reach y_p
     weights: Array  # [K] positive
+    lanes: LaneOps = PLAIN
 
     @staticmethod
     def of(arms: Array, theta: Array, directions: Array, offsets: Array) -> "HalfSpaceEvidence":
@@ -296,14 +310,12 @@ class HalfSpaceEvidence(Evidence):
     def values(self) -> Array:
         return self.derivatives().value
 
-    def derivatives(self) -> Crossed:
-        return self.standard().derivatives(self.gaps)
-
-    def standard(self, lanes: LaneOps = PLAIN) -> Standard:
-        """The coordinates where V_w is the identity."""
+    def derivatives(self) -> Standard:
         design = product(self.phi.T * self.weights[None], self.phi) + jnp.diag(self.idle)
         eye = jnp.eye(self.idle.shape[0], dtype=self.idle.dtype)
-        inverse = lanes.inverse_factor(design, eye, cholesky)
+        inverse = self.lanes.inverse_factor(design, eye, cholesky)
         phi, y = product(self.phi, inverse.T), product(self.y, inverse.T)
         norm = jnp.sum(y * y, 1)
-        return Standard(phi, y, jnp.where(norm > 0, norm, 1))
+        # XLA:CPU would compute the norms again in each of their consumers.
+        phi, y, norm = jax.lax.optimization_barrier((phi, y, jnp.where(norm > 0, norm, 1)))
+        return Standard(phi, y, norm, self.gaps)

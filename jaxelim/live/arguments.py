@@ -12,7 +12,7 @@ import jaxelim
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results.descriptions import description_of, made
 
-STATE = 2
+STATE = 3
 """Version of the state in a file; raise it when the engine's lanes or a rule's state change."""
 
 

@@ -64,7 +64,7 @@ def maximise(
     terms = (jnp.sum(valid) + K).astype(arms.dtype)
 
     def under(w):
-        return evidence.weighted(w).derivatives().over(value)
+        return evidence.weighted(w).derivatives().over(value).among(None)
 
     def bound(info, q):
         return jnp.max(objective + product(info.gradient, q)) - h * jnp.sum(q)

@@ -25,7 +25,7 @@ _MAX_ITERATIONS = 100
 
 def solve(
     arms, theta, directions, offsets, *, valid=None, bonus=None, gap=1e-6,
-    max_iterations: int = _MAX_ITERATIONS, warm: int = 8,
+    max_iterations: int = _MAX_ITERATIONS,
 ) -> Solution:  # fmt: skip
     """Maximise over allocations the least information over pieces, for linear features.
 
@@ -38,12 +38,12 @@ def solve(
         offsets: [P], c of these pieces.
         valid: [P] bool, False on padding; None: all valid.
         bonus: [K] per-arm bonus c of the optimistic form; None: 0.
-        gap, max_iterations, warm: as of `jaxelim.saddle.solver.solve`; Returns too.
+        gap, max_iterations: as of `jaxelim.saddle.solver.solve`; Returns too.
     """
     valid = jnp.ones(directions.shape[0], bool) if valid is None else valid
     bonus = jnp.zeros(arms.shape[0], arms.dtype) if bonus is None else bonus
     evidence = HalfSpaceEvidence.of(arms, theta, directions, offsets)
-    return solve_evidence(evidence, valid, bonus, gap, max_iterations, warm)
+    return solve_evidence(evidence, valid, bonus, gap, max_iterations)
 
 
 class Truth(NamedTuple):

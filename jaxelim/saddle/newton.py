@@ -10,7 +10,7 @@ level s is free, so sum_p q_p = 1; its value at b = 0 is H*. In "maximise b . w 
 to H_p(w) >= s" the level s is fixed.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,9 @@ CENTRING = 1e-2
 _LONG = 0.9  # a step to `floor` of at least this length needs no centring
 
 
-class State(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
     """An iterate or a step. All but s and nu stay positive; the conditions need not hold."""
 
     w: Array  # [K] allocation
@@ -36,12 +38,20 @@ class State(NamedTuple):
     z: Array  # [K] multipliers of w >= 0
     nu: Array  # [] multiplier of sum w = 1
 
+    @staticmethod
+    def none(arms: Array, pieces: Array) -> "State":
+        """No pair yet: uniform weights; arms [K] and pieces [P] give the shapes, in float64."""
+        one, zero, unit = jnp.ones_like(arms), jnp.zeros_like(pieces), jnp.ones_like(arms[0])
+        return State(one / arms.shape[0], unit, zero + 1, zero, one, unit)
+
 
 def newton(
     state: State, at: Derivatives, live: Array, objective: Array, floor: Array,
-    level_is_free: bool = True, lanes: LaneOps = PLAIN, near: bool = False,
+    level_is_free: bool = True, lanes: LaneOps = PLAIN,
 ) -> State:  # fmt: skip
-    """Take one step, centred by Mehrotra's predictor, and return the next iterate.
+    """Take one step and return the next iterate.
+
+    The step goes to `floor`. If it is cut short, Mehrotra's predictor centres it.
 
     Args:
         state: the current iterate.
@@ -52,10 +62,8 @@ def newton(
             only rounding errors grow.
         level_is_free: which of the two problems; static.
         lanes: the primitives, which solve for the step.
-        near: aim at `floor` first, and centre the step only if that one is cut short;
-            static. It saves steps near the solution.
     """
-    w, s, r, q, z, nu = state
+    w, s, r, q, z, nu = (getattr(state, name) for name in ("w", "s", "r", "q", "z", "nu"))
     slopes, terms = at.gradient, (jnp.sum(live) + w.shape[0]).astype(w.dtype)
 
     def here(x: Array, other: float = 0.0) -> Array:
@@ -109,10 +117,7 @@ def newton(
         after = complementarity(move(far, jnp.minimum(1, reach(far))))
         return direction(jnp.maximum(mu * jnp.clip((after / mu) ** 3, CENTRING, 1), floor))
 
-    if near:
-        step = direction(floor)
-        step = jax.lax.cond(reach(step) < _LONG, centred, lambda: step)
-    else:
-        step = centred()
+    step = direction(floor)
+    step = jax.lax.cond(reach(step) < _LONG, centred, lambda: step)
     new = move(step, jnp.minimum(1, 0.995 * reach(step)))
-    return new._replace(w=new.w / jnp.sum(new.w))
+    return dataclasses.replace(new, w=new.w / jnp.sum(new.w))

@@ -4,10 +4,13 @@ Solves
 
     H* = max_{w in simplex} min_p H_p(w) + c . w        (c = 0 but in the optimistic form)
 
-as "maximise s subject to H_p(w) + c . w >= s, w >= 0, sum_k w_k = 1". A few projected
-first-order steps come first, then a primal-dual interior-point method: Newton steps on
-the perturbed optimality conditions, centred by Mehrotra's predictor. All that it reads is
-`Evidence`: how far the truth lies outside each piece, and H_p at weights.
+as "maximise s + c . w subject to H_p(w) >= s, w >= 0, sum_k w_k = 1", by a primal-dual
+interior-point method: Newton steps on the perturbed optimality conditions. All that it
+reads is `Evidence`: how far the truth lies outside each piece, and H_p at weights.
+
+The whole pair, at its own distance mu from complementarity (w z = q r = mu), is one or
+two steps away from the solution of a nearby problem. A start from (w, q) alone takes ten
+or more. Newton's matrix may leave out pieces that do not bind; the certificate has all.
 
 The certificate does not depend on the method. For any mixture q over the pieces and
 any weights w,
@@ -18,21 +21,25 @@ since H_p is concave and homogeneous of degree one. The reported gap compares th
 with min_p H_p(w) + c . w.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxelim.contracts.views import Derivatives, Evidence
+from jaxelim.contracts.views import AllDerivatives, Derivatives, Evidence
 from jaxelim.evidence.derivatives import product
 from jaxelim.lanes import PLAIN, LaneOps
+from jaxelim.lanes import where as where_
 from jaxelim.saddle.newton import State, newton
 
 Array = jax.Array | np.ndarray
 
-
-_WARM = 30  # most steps of a warm start, before a start from uniform weights
+_CENTRED = 0.3  # the complementarity mu is this share of what the gap allows
+_ROUNDS = 4  # starts: the last one is from the centre, with all pieces
+_WARM = 30  # most steps from a pair; more are taken from the centre
+_FAR = 300  # relative gap of a pair that is no start
 
 
 class Solution(NamedTuple):
@@ -46,45 +53,32 @@ class Solution(NamedTuple):
     converged: Array  # [] bool: gap <= the requested gap
 
 
-class _Carry(NamedTuple):
-    state: State
-    at: Derivatives  # at state.w, in units of a first value
-    w: jax.Array  # the best certified pair so far
-    q: jax.Array
-    value: jax.Array
-    gap: jax.Array
-    iterations: jax.Array
+class Saddle(NamedTuple):
+    """What `climb` returns: of Q pieces, a pair and its certificate."""
+
+    pair: State  # in units of about the optimum; q is 0 where a piece was not in the matrix
+    levels: Any  # [Q] H_p(w)
+    slope: Any  # [K] sum_p q_p dH_p/dw_k, q on the simplex
+    value: Any  # [] min_p H_p(w) + c . w
+    gap: Any  # [] relative duality gap; inf where there is none
+    steps: Any  # [] int32 Newton steps
+    looks: Any  # [] int32 evaluations of the pieces
 
 
-def _first_order(evidence: Evidence, live, bonus, steps: int):
-    """Average projected supergradient steps from the uniform allocation; [K] weights."""
-    import optax  # it takes longer to import than all of JAX's linear algebra
+class _Look(NamedTuple):
+    """A pair and its certificates, in one unit."""
 
-    K = bonus.shape[0]
-    start = jnp.full(K, 1 / K, bonus.dtype)
-
-    def step(i, carry):
-        w, mean = carry
-        n = jnp.asarray(i, w.dtype) + 1
-        # A share of the uniform allocation keeps V_w regular at every projected point.
-        at = evidence.weighted(0.9 * w + 0.1 * start).derivatives()
-        slope = at.gradient[:, jnp.argmin(jnp.where(live, at.value, jnp.inf))] + bonus
-        slope = slope - jnp.mean(slope)
-        size = jnp.linalg.norm(slope)
-        w = w + slope / jnp.where(size > 0, size, 1) / jnp.sqrt(n)
-        with jax.numpy_dtype_promotion("standard"):  # optax divides floats by integers
-            w = optax.projections.projection_simplex(w)
-        return w, mean + (w - mean) / n
-
-    return jax.lax.fori_loop(0, steps, step, (start, start))[1]
+    pair: State  # of the n pieces in Newton's matrix
+    levels: jax.Array  # [Q] H_p(w)
+    slope: jax.Array  # [K]
+    inner: jax.Array  # [] relative gap among the pieces in Newton's matrix
+    gap: jax.Array  # [] relative gap
 
 
-def solve(
-    evidence: Evidence, valid, bonus, gap, max_iterations: int = 100, warm: int = 8
-) -> Solution:
+def solve(evidence: Evidence, valid, bonus, gap, max_iterations: int = 100) -> Solution:
     """Maximise over allocations the least information over pieces.
 
-    Pure, for jit and vmap; from uniform weights, after some first-order steps.
+    Pure, for jit and vmap; from uniform weights.
 
     Args:
         evidence: about the P pieces of one instance; see `Family.truth`.
@@ -93,7 +87,6 @@ def solve(
             rules).
         gap: relative duality gap to stop at.
         max_iterations: bound on the interior-point steps; about 12 to 30 are needed.
-        warm: number of projected first-order steps that come first.
 
     Returns:
         A `Solution`. H* is 0 where the truth lies in a valid piece (a tie), or where no arm
@@ -101,127 +94,182 @@ def solve(
         False, and all other fields are finite. Where the optimal allocation leaves V_w
         singular, weights stay positive, of the order of the gap.
     """
-    K, dtype = bonus.shape[0], bonus.dtype
-    ahead = evidence.outside() > 0
-    solvable = jnp.all(ahead | ~valid) & jnp.any(valid)
-    # A solvable problem replaces an unsolvable one, so that a batch stays finite.
-    live = valid & ahead
-    live = jnp.tile(jnp.where(jnp.any(live), live, True), evidence.parts)
-    start = _first_order(evidence, live, bonus, warm) / 2 + 1 / (2 * K)
-    unknown = jnp.zeros(live.shape, dtype)
-    end = climb(evidence, live, bonus, start, unknown, gap, max_iterations, solvable)
-    value = jnp.where(solvable, end.value, 0)
-    reached = jnp.where(solvable, end.gap, jnp.inf)
-    mixture = jnp.sum(end.mixture.reshape(evidence.parts, -1), 0)
-    return end._replace(mixture=mixture, value=value, gap=reached, converged=reached <= gap)
+    even = jnp.full_like(bonus, 1 / bonus.shape[0])
+    found = climb(evidence, valid, bonus, gap, even, most=max_iterations)
+    q = jnp.sum(found.pair.q.reshape(evidence.parts, -1), 0)
+    reached = found.gap <= gap
+    return Solution(found.pair.w, q / jnp.sum(q), found.value, found.gap, found.steps, reached)
 
 
 def climb(
-    evidence: Evidence,
-    live,
-    bonus,
-    weights,
-    mixture,
-    gap,
-    max_iterations: int,
-    go: jax.Array | bool = True,
-    lanes: LaneOps = PLAIN,
-) -> Solution:
-    """Run interior-point steps from a given pair (weights, mixture).
+    evidence: Evidence, valid, bonus, gap, start: Any, *, known: Any = True,
+    pieces: int | None = None, go: Any = True, most: int = 60, lanes: LaneOps = PLAIN,
+) -> Saddle:  # fmt: skip
+    """Run interior-point steps from a pair, or from weights alone.
 
-    The start is warm where the pair solves a nearby problem. If 30 steps do not solve
-    the problem from there, a second attempt starts from uniform weights.
+    A start from a pair takes `pieces` of least information into Newton's matrix. Where
+    others turn out to bind, another round takes those of then. What is unsolved after
+    these rounds is solved from the centre, with all pieces.
 
     Args:
         evidence: of Q pieces, each in its `parts`.
-        live: [parts Q] bool, at least one True.
+        valid: [Q] bool, False on padding.
         bonus: [K] c.
-        weights: [K] on the simplex, positive.
-        mixture: [parts Q] non-negative, of any sum; all zero: unknown.
-        gap: relative duality gap to stop at; a pair within it is returned unchanged.
-        max_iterations: bound on the steps from one start.
-        go: [] bool; False returns the pair unchanged.
+        gap: relative duality gap to stop at; a pair within it is returned.
+        start: weights [K] on the simplex, or a `State`, in units of about its optimum;
+            its `q` is 0 where a piece has no multiplier yet.
+        known: [] bool, whether a `State` is a pair; else its weights count.
+        pieces: number of pieces in Newton's matrix; None: all.
+        go: [] bool; False computes nothing of use.
+        most: bound on the steps from the centre.
         lanes: the primitives, which solve for the steps.
+
+    Returns:
+        A `Saddle`. Where an answer is tied or `go` is False, value is 0 and gap infinite.
     """
-    dtype, go = weights.dtype, jnp.asarray(go)
-    K = weights.shape[0]
-    terms = (jnp.sum(live) + K).astype(dtype)
-    first = evidence.weighted(weights).derivatives()
-    scale = jnp.min(jnp.where(live, first.value + product(bonus, weights), jnp.inf))
-    scale = jnp.where(scale > 0, scale, 1)
-    first, bonus = first.over(scale), bonus / scale
+    ahead = evidence.outside() > 0
+    go = jnp.asarray(go) & jnp.all(ahead | ~valid) & jnp.any(valid)
+    # A solvable problem replaces an unsolvable one, so that a batch stays finite.
+    live = valid & ahead
+    live = jnp.tile(jnp.where(jnp.any(live), live, True), evidence.parts)
+    problem, count = _Problem(evidence, live, bonus, gap, go, lanes), live.shape[0]
+    if not isinstance(start, State):
+        return problem.from_centre(start, most)
+    few = min(pieces or count, count)
 
-    def under(w) -> Any:
-        return evidence.weighted(w).derivatives().over(scale)
-
-    def certificate(at, w, q):
-        low = jnp.min(jnp.where(live, at.value + product(bonus, w), jnp.inf))
-        return low, (jnp.max(product(at.gradient, q / jnp.sum(q)) + bonus) - low) / low
-
-    def body(carry: _Carry) -> _Carry:
-        # Complementarity far below the gap would only increase rounding errors.
-        floor = 0.1 * jnp.maximum(gap, jnp.finfo(dtype).eps) * carry.value / terms
-        state = newton(carry.state, carry.at, live, bonus, floor, lanes=lanes)
-        at = under(state.w)
-        value, reached = certificate(at, state.w, state.q)
-        better = reached < carry.gap  # False where a number is not finite
-        w, q, value, reached = jax.tree.map(
-            lambda new, old: jnp.where(better, new, old),
-            (state.w, state.q, value, reached),
-            (carry.w, carry.q, carry.value, carry.gap),
+    def again(carry: tuple) -> tuple:
+        n, others, last = carry
+        warm = others & (n < _ROUNDS - 1)
+        new, others = jax.lax.cond(
+            warm,
+            lambda: problem.from_pair(last.pair, few),
+            lambda: (problem.from_centre(start.w, most), jnp.zeros_like(others)),
         )
-        return _Carry(state, at, w, q, value, reached, carry.iterations + 1)
+        new = new._replace(steps=new.steps + last.steps, looks=new.looks + last.looks)
+        return jnp.where(warm, n + 1, _ROUNDS).astype(jnp.int32), others, new
 
-    known = jnp.where(live, mixture, 0)
-    warm = jnp.any(known > 0)
-    known = jnp.where(warm, known, _even(first.value, live))
-    known = known / jnp.sum(known)
-    low, reached = certificate(first, weights, known)
-    # The further a pair is from the optimum, the further it moves away from the boundary, so
-    # that the boundary does not shorten its steps.
-    share = jnp.where(warm, jnp.where(reached < 0.5, jnp.maximum(reached, 0), 0.5), 0)
-    uniform = live.astype(dtype) / jnp.sum(live).astype(dtype)
+    def unsolved(carry: tuple) -> jax.Array:
+        return (carry[0] < _ROUNDS) & go & ~(carry[2].gap <= gap)
 
-    def attempt(carry):
-        tries, (w, q, value, reached, iterations) = carry
-        again = tries > 0
-        start = jnp.where(again, 1 / K, (1 - share) * weights + share / K)
-        inside = under(start)
-        least = jnp.min(jnp.where(live, inside.value, jnp.inf))
-        even = _even(inside.value, live)
-        mixed = jnp.where(
-            ~again & (share < 0.5), (1 - share) * known + share * uniform, even / jnp.sum(even)
-        )
-        slope = product(inside.gradient, mixed) + bonus
-        most = jnp.max(slope)
-        short = jnp.maximum(most - least - product(bonus, start), 4 * jnp.finfo(dtype).eps * most)
-        s = least - jnp.minimum(short, least) / 2
-        r = jnp.where(live, inside.value - s, 1)
-        nu = most + jnp.minimum(short, most / 10)
+    zero, none = jnp.zeros_like(start.s), jnp.int32(0)
+    first = Saddle(start, jnp.zeros_like(start.q), start.w, zero, zero + jnp.inf, none, none)
+    first = none, known & go, first
+    return jax.lax.while_loop(unsolved, again, first)[2]
+
+
+class _Problem(NamedTuple):
+    """The problem of `climb`."""
+
+    evidence: Evidence
+    live: Any  # [Q] bool, at least one
+    bonus: Any  # [K]
+    goal: Any  # []
+    go: Any  # [] bool
+    lanes: LaneOps
+
+    def at(self, w) -> tuple[AllDerivatives, jax.Array]:
+        """H_p at weights [K], and its values [Q], inf where not live."""
+        at = self.evidence.weighted(w).derivatives()
+        return at, jnp.where(self.live, at.value, jnp.inf)
+
+    def from_centre(self, w, most: int) -> Saddle:
+        """Steps from weights [K] made more even, with all pieces."""
+        K, live = w.shape[0], self.live
+        w = (w + 1 / K) / 2
+        at, level = self.at(w)
+        more = product(self.bonus, w)
+        unit = jnp.min(level) + more
+        unit = jnp.where(unit > 0, unit, 1)
+        at, h, bonus = at.over(unit), jnp.where(live, level, 1) / unit, self.bonus / unit
+        least = jnp.min(jnp.where(live, h, jnp.inf))
+        # Multipliers largest at the piece of least information.
+        q = jnp.where(live, 1 / jnp.where(live, h - least / 2, 1), 0)
+        q = q / jnp.sum(q)
+        slope = product(at.gradient, q) + bonus
+        high = jnp.max(slope)
+        short = jnp.maximum(high - least - more / unit, 4 * jnp.finfo(w.dtype).eps * high)
+        s, nu = least - jnp.minimum(short, least) / 2, high + jnp.minimum(short, high / 10)
         nu = jnp.where(nu > 0, nu, 1)
-        state = State(start, s, r, mixed, nu - slope, nu)
-        # A pair near the boundary can shorten all steps; most solves from the centre take 10 to 15.
-        most_steps = jnp.where(warm & ~again, min(_WARM, max_iterations), max_iterations)
+        state = State(w, s, jnp.where(live, h - s, 1), q, nu - slope, nu)
+        return self._climbed(state, at, unit, None, most)[0]
 
-        def more(carry: _Carry) -> jax.Array:
-            return go & (carry.gap > gap) & (carry.iterations - iterations < most_steps)
+    def from_pair(self, pair: State, few: int) -> tuple[Saddle, jax.Array]:
+        """Steps from a pair, with so many pieces of least information; whether others bind."""
+        at, level = self.at(pair.w)
+        idx: Any = jnp.argsort(level)[:few] if few < level.shape[0] else None
+        q, r, on, level = (x if idx is None else x[idx] for x in (pair.q, pair.r, self.live, level))
+        old = on & (q > 0)  # the others were not in Newton's matrix last time
+        q = jnp.where(old, q, 0)
+        total = jnp.sum(q)
+        q = q / jnp.where(total > 0, total, 1)
+        share = jnp.sum(q / jnp.where(on, level, 1))
+        unit = 1 / jnp.where(share > 0, share, 1) + product(self.bonus, pair.w)
+        mu = self._floor(on, pair.w)
+        missing = jnp.where(on, level, 1) / unit - pair.s
+        r = jnp.where(old, r, jnp.where(on, jnp.maximum(missing, 0.1 * mu**0.5), 1))
+        q = jnp.where(old | ~on, q, mu / r)
+        state = State(pair.w, pair.s, r, q, pair.z, pair.nu)
+        return self._climbed(state, at.over(unit), unit, idx, _WARM, warm=True)
 
-        first = _Carry(state, inside, w, q, value, reached, iterations)
-        last = jax.lax.while_loop(more, body, first)
-        return tries + 1, (last.w, last.q, last.value, last.gap, last.iterations)
+    def _floor(self, on, w) -> jax.Array:
+        """The complementarity mu that steps aim at; less would only increase rounding errors."""
+        goal = jnp.maximum(self.goal, jnp.finfo(w.dtype).eps)
+        return _CENTRED * goal / (jnp.sum(on) + w.shape[0]).astype(w.dtype)
 
-    best = (weights, known, low, reached, jnp.int32(0))
+    def _climbed(
+        self, state: State, at: AllDerivatives, unit, idx, most: int, warm: bool = False
+    ) -> tuple[Saddle, jax.Array]:
+        """At most so many steps from a pair; and whether pieces outside the matrix bind.
 
-    def unsolved(carry):
-        tries, (_, _, _, reached, _) = carry
-        return go & (reached > gap) & (tries < jnp.where(warm, 2, 1))
+        Args:
+            state: of the n pieces in Newton's matrix.
+            at: H_p at its weights, of all pieces, over the unit.
+            unit: [].
+            idx: [n] these pieces; None: all.
+            most: bound on the steps.
+            warm: give up a pair that is far off. Else return the best pair of all steps.
+        """
+        live, goal, bonus = self.live, self.goal, self.bonus / unit
+        on = live if idx is None else live[idx]
+        mu = self._floor(on, state.w)
 
-    _, best = jax.lax.while_loop(unsolved, attempt, (jnp.int32(0), best))
-    w, q, value, reached, iterations = best
-    return Solution(w, q / jnp.sum(q), value * scale, reached, iterations, reached <= gap)
+        def look(state: State, every: AllDerivatives) -> tuple[_Look, Derivatives]:
+            level = jnp.where(live, every.value, jnp.inf)
+            at = every.among(idx)
+            least = jnp.min(level if idx is None else level[idx])
+            slope = product(at.gradient, state.q) / jnp.sum(state.q)
+            more, high = product(bonus, state.w), jnp.max(slope + bonus)
+            low, low_here = jnp.min(level) + more, least + more
+            gaps = jnp.stack([(high - low_here) / low_here, (high - low) / low])
+            gaps = jnp.where(jnp.isfinite(gaps), gaps, jnp.inf)
+            return _Look(state, level, slope, *gaps), at
 
+        def body(carry: tuple) -> tuple:
+            last, best, at, n = carry
+            state = newton(last.pair, at, on, bonus, mu, lanes=self.lanes)
+            last, at = look(state, self.at(state.w)[0].over(unit))
+            return last, best if warm else where_(last.gap < best.gap, last, best), at, n + 1
 
-def _even(value, live):
-    """Multipliers [P], of any sum, largest at the piece of least information."""
-    least = jnp.min(jnp.where(live, value, jnp.inf))
-    return jnp.where(live, 1 / jnp.where(live, value - least / 2, 1), 0)
+        def more(carry: tuple) -> jax.Array:
+            last, _, _, n = carry
+            left = (last.gap > goal) & (last.inner > goal / 2) & (last.gap < jnp.inf)
+            return self.go & left & (n < most)
+
+        first, here = look(state, at)
+        n = jnp.where(first.gap < _FAR, 0, most).astype(jnp.int32) if warm else jnp.int32(0)
+        best = None if warm else first
+        last, best, _, steps = jax.lax.while_loop(more, body, (first, best, here, n))
+        others = (last.inner <= goal / 2) & (last.gap > goal) & (last.gap < jnp.inf)
+        last = last if best is None else best
+
+        def put(old: float, x: jax.Array) -> jax.Array:
+            return x if idx is None else jnp.full(live.shape, old, x.dtype).at[idx].set(x)
+
+        state = last.pair
+        pair = dataclasses.replace(state, q=put(0, state.q), r=put(1, state.r))
+        low = jnp.min(last.levels) + product(bonus, state.w)
+        usable = self.go & (last.gap < jnp.inf)
+        value, gap = jnp.where(usable, low * unit, 0), jnp.where(usable, last.gap, jnp.inf)
+        looks = steps - n + 1
+        levels, slope = last.levels * unit, last.slope * unit
+        return Saddle(pair, levels, slope, value, gap, steps - n, looks), others

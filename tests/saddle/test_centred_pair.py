@@ -10,8 +10,8 @@ import pytest
 from jaxelim import scope
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
-from jaxelim.saddle import pair as centred_pair
-from jaxelim.saddle.solver import climb
+from jaxelim.saddle.pair import Pair
+from jaxelim.saddle.solver import climb, solve
 
 K, D = 10, 4
 
@@ -19,19 +19,19 @@ K, D = 10, 4
 @functools.partial(jax.jit, static_argnames="optimistic")
 def traced(phi, y, gaps, live, bonus, pair, goal, optimistic):
     """The certificate of the pair given; a solve from it; the certificate of the new pair."""
-    bonus = bonus if optimistic else None
-    evidence = HalfSpaceEvidence(phi, y, jnp.zeros(D), gaps, pair.w)
-    given = centred_pair.SaddleProblem(evidence, live, bonus)
-    before = centred_pair.certificate(LaneOps(), pair, gaps, live, bonus)
-    new, gap, looks = centred_pair.solve(given, pair, goal, 6)
-    return before, new, gap, looks, centred_pair.certificate(LaneOps(), new, gaps, live, bonus)
+    evidence = HalfSpaceEvidence(phi, y, jnp.zeros(D), gaps, pair.state.w)
+    known, extra = jnp.any(pair.pull > 0), bonus if optimistic else None
+    before = pair.certificate(LaneOps(), gaps, live, extra)
+    solved = climb(evidence, live, bonus, goal, pair.at(gaps), known=known, pieces=6)
+    new = Pair.of(solved, gaps, live)
+    after = new.certificate(LaneOps(), gaps, live, extra)
+    return before, new, solved.gap, solved.looks, after
 
 
 @jax.jit
 def reference(phi, y, gaps, live, bonus):
-    w = jnp.full(K, 1 / K)
     evidence = HalfSpaceEvidence.of(phi, jnp.zeros(D), y, -jnp.where(live, gaps, 0))
-    return climb(evidence, live, bonus, w, jnp.zeros(K), 1e-9, 60).value
+    return solve(evidence, live, bonus, 1e-9).value
 
 
 def defined(phi, y, gaps, live, bonus, w):
@@ -47,8 +47,8 @@ def defined(phi, y, gaps, live, bonus, w):
 def test_certificates_and_solves(optimistic):
     """Six walks of theta, each of six problems: every gap holds by its definition.
 
-    Pieces are eliminated in the middle of a walk. The optimum is that of another solver,
-    started from the centre.
+    Pieces are eliminated in the middle of a walk. The optimum is that of a solve
+    from the centre in other coordinates.
     """
     rng, warm, cold = np.random.default_rng(int(optimistic)), [], []
     for _ in range(6):
@@ -58,7 +58,7 @@ def test_certificates_and_solves(optimistic):
         y, live = (arms[best] - arms) @ (vt.T / s), np.arange(K) != best
         bonus = 0.05 * rng.random(K) if optimistic else np.zeros(K)
         with scope.engine():
-            pair = jax.tree.map(np.asarray, centred_pair.start(jnp.ones(K), jnp.ones(K)))
+            pair = jax.tree.map(np.asarray, Pair.none(jnp.ones(K), jnp.ones(K)))
         for i in range(6):
             moved = theta * (1 + 0.003 * rng.standard_normal(D)) if i else theta
             gaps = (arms[best] - arms) @ moved
@@ -75,7 +75,7 @@ def test_certificates_and_solves(optimistic):
                 before, new, gap, looks, again = jax.tree.map(np.asarray, found)
                 top = float(reference(*given))
             if np.isfinite(before):  # the certificate, by the definition, at the old weights
-                value, slopes = defined(phi, y, gaps, live, bonus, pair.w)
+                value, slopes = defined(phi, y, gaps, live, bonus, pair.state.w)
                 q = np.where(live, pair.pull * (pair.norm / gaps) ** 2, 0)
                 bound = np.max(q @ slopes / q.sum() + bonus)
                 if i == 3:  # the slopes of eliminated pieces stay in the bound
@@ -83,10 +83,10 @@ def test_certificates_and_solves(optimistic):
                 else:
                     np.testing.assert_allclose(before, bound / value - 1, rtol=1e-6, atol=1e-8)
                 assert value * (1 + before) >= top * (1 - 1e-9)
-            value, _ = defined(phi, y, gaps, live, bonus, new.w)
+            value, _ = defined(phi, y, gaps, live, bonus, new.state.w)
             assert gap <= 1e-7 and abs(again - gap) < 1e-12
             assert -2e-9 < top / value - 1 < 1e-7 + 2e-9
-            assert abs(new.w.sum() - 1) < 1e-12 and np.all(new.w > 0)
+            assert abs(new.state.w.sum() - 1) < 1e-12 and np.all(new.state.w > 0)
             (warm if np.isfinite(before) else cold).append(int(looks))
             pair = new
     assert len(warm) > 15 and len(cold) == 6

@@ -23,8 +23,8 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
-from jaxelim.saddle import pair as centred_pair
 from jaxelim.saddle.pair import Pair
+from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts.runs import by_run, wide
 
 _FINE = 1e-5
@@ -72,7 +72,7 @@ def start(view: View) -> Allocation:
     none = jnp.zeros_like(view.t)
     return Allocation(
         weights=jnp.zeros_like(view.means) + 1 / view.means.shape[0],
-        pair=centred_pair.start(means, pieces),
+        pair=Pair.none(means, pieces),
         answer=_arrays(view.shape),
         gap=jnp.full_like(view.time.astype(jnp.float64), jnp.inf),
         evaluations=none,
@@ -157,9 +157,9 @@ def _looked(
     view: View, last: Allocation, tolerance: Array, now: Array, bonus: Array | None
 ) -> tuple[Allocation, Array, _Aligned]:
     at, lanes = _aligned(view, last.answer), view.lanes
-    reached = centred_pair.certificate(lanes, last.pair, at.gaps, at.live, wide(bonus))
+    reached = last.pair.certificate(lanes, at.gaps, at.live, wide(bonus))
     reached = jnp.where(at.same & at.solvable, reached, jnp.inf)
-    weights = last.pair.w.astype(view.means.dtype)
+    weights = last.pair.state.w.astype(view.means.dtype)
     if bonus is not None:
         arms = view.means.shape[0]
         share = tolerance.astype(view.means.dtype)
@@ -199,22 +199,24 @@ def solve(
 
         def solved():
             y = _directions(run, coordinates, at.shape)
-            evidence = HalfSpaceEvidence(
-                coordinates.unit, y, coordinates.idle, at.gaps, kept.pair.w
-            )
-            problem = centred_pair.SaddleProblem(evidence, at.live, bonus, run.lanes)
-            old = dataclasses.replace(kept.pair, pull=jnp.where(at.same, kept.pair.pull, 0))
-            pair, gap, looks = centred_pair.solve(problem, old, goal, pieces)
+            unit, idle, old = coordinates.unit, coordinates.idle, kept.pair
+            evidence = HalfSpaceEvidence(unit, y, idle, at.gaps, old.state.w, run.lanes)
+            extra = jnp.zeros_like(old.slope) if bonus is None else bonus
+            known = at.same & jnp.any(at.live & (old.pull > 0))
+            found = climb(
+                evidence, at.live, extra, goal, old.at(at.gaps), known=known, pieces=pieces,
+                lanes=run.lanes,
+            )  # fmt: skip
             new = Allocation(
-                weights=pair.w.astype(kept.weights.dtype),
-                pair=pair,
+                weights=found.pair.w.astype(kept.weights.dtype),
+                pair=Pair.of(found, at.gaps, at.live),
                 answer=_arrays(at.shape),
-                gap=gap,
-                evaluations=1 + looks,
+                gap=found.gap,
+                evaluations=1 + found.looks,
                 solves=jnp.ones_like(kept.solves),
             )
             failed = dataclasses.replace(kept, evaluations=new.evaluations, solves=new.solves)
-            return where_((gap < jnp.inf) & ~(gap > kept.gap), new, failed)
+            return where_((new.gap < jnp.inf) & ~(new.gap > kept.gap), new, failed)
 
         return jax.lax.cond(holds, lambda: kept, solved)
 

@@ -25,14 +25,13 @@ from jaxelim.lanes import where as where_
 from jaxelim.saddle.best_arm import best_arm_weights
 from jaxelim.saddle.closed import kind_of_shape
 from jaxelim.saddle.gaussian_best_arm import gaussian_weights
+from jaxelim.saddle.newton import State
 from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts.runs import by_run, wide
 
 QUICK = 6
 """Newton steps of the cheap form; most solves from the last solution take no more."""
 _GRID = 2.0**30
-_MOST = 60
-"""Most iterations of an interior-point solve."""
 
 
 @jax.tree_util.register_dataclass
@@ -41,9 +40,9 @@ class ArmAllocation:
     """The last solution."""
 
     weights: Array  # [K]
-    # What the next solve starts from. Best arm: log x [K], Gaussian: u []. Top m: a mixture [Q],
-    # with unknown variances [2 Q].
-    dual: Array
+    # What the next solve starts from. Best arm: log x [K], Gaussian: u []; of the interior-point
+    # method a pair, of [parts Q] pieces.
+    dual: Any
     evaluations: Array  # [] int32, evaluations of the pieces for this choice
     solves: Array  # [] int32, whether this choice has solved
 
@@ -68,11 +67,17 @@ def exact(instance: Instance, problem: Problem) -> bool:
 def start(view: View) -> ArmAllocation:
     """The allocation before the first solve: uniform weights."""
     uniform = jnp.zeros_like(view.means) + 1 / view.means.shape[0]
-    dual = view.time if _secular(view) else jnp.zeros_like(view.active, view.means.dtype)
-    if view.evidence.parts > 1 and not isinstance(view.shape, Levels):
-        dual = jnp.concatenate([dual] * view.evidence.parts)
+    dual: Any = jnp.zeros_like(view.time if _secular(view) else view.means)
+    if _by_interior_point(view):
+        dual = State.none(dual, _parts(view))
     none = jnp.zeros_like(view.t)
-    return ArmAllocation(uniform, wide(jnp.zeros_like(dual)), none, none)
+    return ArmAllocation(uniform, wide(dual), none, none)
+
+
+def _parts(view: View) -> Array:
+    """Zeros of [parts Q]."""
+    pieces = jnp.zeros_like(view.active, view.means.dtype)
+    return jnp.concatenate([pieces] * view.evidence.parts)
 
 
 def _secular(view: View) -> bool:
@@ -219,21 +224,14 @@ def _of_pieces(
     evidence: Evidence, active: Array, last: ArmAllocation, gap: Array, now: Array, lanes: LaneOps
 ) -> ArmAllocation:
     """The allocation of one run for pieces without a closed form, from the last one."""
-    evidence = evidence.with_derivatives()
-    ahead = evidence.outside() > 0
-    solvable = jnp.all(ahead | ~active) & jnp.any(active)
-    live = active & ahead
-    live = jnp.tile(jnp.where(jnp.any(live), live, ahead), evidence.parts)
-    solution: Any = climb(
-        evidence, live, jnp.zeros_like(last.weights), last.weights, last.dual, gap, _MOST,
-        now & solvable, lanes,
+    found = climb(
+        evidence.with_derivatives(), active, jnp.zeros_like(last.weights), gap, last.dual,
+        known=jnp.any(last.dual.q > 0), go=now, lanes=lanes,
     )  # fmt: skip
-    steps, once = solution.iterations, jnp.ones_like(last.evaluations)
-    new = ArmAllocation(
-        solution.allocation, solution.mixture, jnp.add(steps, 1), jnp.minimum(steps, 1)
-    )
+    once = jnp.ones_like(last.evaluations)
+    new = ArmAllocation(found.pair.w, found.pair, found.looks, jnp.minimum(found.steps, 1))
     kept = dataclasses.replace(last, evaluations=once, solves=jnp.zeros_like(once))
-    return where_(solvable, new, kept)
+    return where_(found.gap < jnp.inf, new, kept)
 
 
 def _of_answers(
@@ -250,16 +248,15 @@ def _of_answers(
 
     def body(i, best):
         weights, value, evaluations = best
-        others = arms != i
-        pieces = evidence.about(dataclasses.replace(shape, first=i, exists=others))
-        pieces = pieces.with_derivatives()
+        pieces = evidence.about(dataclasses.replace(shape, first=i, exists=arms != i))
         go = now & (means[i] + shape.slack > jnp.max(means))
-        live = jnp.where(go, others, others & (pieces.outside() > 0))
-        solution: Any = climb(pieces, live, zero, even, zero, gap, _MOST, go, lanes)
-        better = go & (solution.value > value * (1 + gap))
-        more = jnp.where(go, jnp.add(solution.iterations, 1), 0)
-        weights = jnp.where(better, solution.allocation, weights)
-        return weights, jnp.where(better, solution.value, value), evaluations + more
+        found = climb(
+            pieces.with_derivatives(), arms != i, zero, gap, even, go=go, lanes=lanes
+        )  # fmt: skip
+        better = go & (found.value > value * (1 + gap))
+        weights = jnp.where(better, found.pair.w, weights)
+        more = jnp.where(go, found.looks, 0)
+        return weights, jnp.where(better, found.value, value), evaluations + more
 
     start = last.weights, jnp.zeros_like(means[0]), jnp.zeros_like(last.evaluations)
     weights, _, steps = jax.lax.fori_loop(np.int32(0), np.int32(len(means)), body, start)
