@@ -39,17 +39,20 @@ class Asked(Compiles):
     family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
+    costs: tuple[float, ...] = ()
+    """What a pull of each arm costs, in any unit; default: the costs in the file, or none."""
 
     def asked_instance(self) -> Instance:
         """The instance, with the family that is asked for."""
         instance = instances.load_instance(self.instance)
-        if self.family is None:
-            if self.family_setting:
-                allowed = "none without --family"
-                raise ArgumentError("family_setting", self.family_setting, allowed)
-            return instance
-        family = catalogue.find_family(self.family, self.family_setting)
-        return Instance(instance.arms, instance.theta, None, instance.name, family)
+        family = instance.family
+        if self.family is not None:
+            family = catalogue.find_family(self.family, self.family_setting)
+        elif self.family_setting:
+            raise ArgumentError("family_setting", self.family_setting, "none without --family")
+        numbers = instance.arms, instance.theta
+        costs = self.costs or instance.costs
+        return Instance(*numbers, None, instance.name, family, costs=costs)
 
     def asked_problem(self) -> Problem:
         """The problem, with the items of the file for best-item; m is the usual one.
@@ -87,7 +90,7 @@ class Hardness(Asked):
         practical = practical_time(self.delta, solved)
         print(f"{problem!r} on {self.instance}: K = {instance.K}, d = {instance.d}")
         print(
-            f"  H* = {float(solved.value):.8g} per sample, T* = {float(solved.time):.6g}, "
+            f"  H* = {float(solved.value):.8g} per {solved.unit}, T* = {float(solved.time):.6g}, "
             f"duality gap {float(solved.gap):.1e} H*"
         )
         if right > 1:
@@ -101,7 +104,10 @@ class Hardness(Asked):
                 f"  at delta = {self.delta}: E[tau] >= log(1/(2.4 delta))/H* = {bound:.1f}, "
                 f"kl(delta, 1 - delta)/H* = {kl:.1f}"
             )
-        print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
+        if solved.costs is None:
+            print(f"  practical bound, the first t >= T* log((1 + t)/delta): {practical}")
+        else:
+            print("  T* and the bounds are in units of cost, weights are shares of it")
         weights = solved.allocation
         largest = weights.argsort()[::-1][:10]
         print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))

@@ -59,6 +59,8 @@ class New(Compiles):
     """llr, selective, full or native."""
     elimination: str = "none"
     """At sampling: none, selective or full."""
+    costs: tuple[float, ...] = ()
+    """What a pull of each arm costs, in any unit; default: those of the file, or none."""
     delta: float = 0.05
     """Error probability."""
     threshold: str = "mixture"
@@ -188,9 +190,11 @@ def _arms(config: New, family: Any) -> Arms:
     if (config.features is None) == (not config.arms):
         raise ArgumentError("arms", config.arms, "--arms NAME NAME .. or --features FILE")
     if config.features is not None:
-        return Arms(instances.load_instance(config.features).arms, family)
+        of_file = instances.load_instance(config.features)
+        return Arms(of_file.arms, family, costs=config.costs or of_file.costs)
     number = len(config.arms) == 1 and config.arms[0].isdigit()
-    return Arms.of(int(config.arms[0]) if number else list(config.arms), family)
+    given = int(config.arms[0]) if number else list(config.arms)
+    return Arms.of(given, family, config.costs or None)
 
 
 def _tell(config: Tell) -> None:

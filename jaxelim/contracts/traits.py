@@ -29,6 +29,8 @@ class Traits:
         elimination: whether sampling may be restricted to the active pieces.
         slack: whether the rule is defined for `BestArm(epsilon=)` with epsilon above 0,
             where pieces have slack, and wherever several answers may be right.
+        costs: whether the rule is defined for arms that have costs: it reads `View.priced`
+            or `View.per_price`, or ignores them and says so.
         always_native: the native test ends a run under every stopping rule.
         uses_delta: choices depend on delta or beta, so each delta has its
             own trajectory.
@@ -64,6 +66,7 @@ class Traits:
     stopping: tuple[str, ...] = ("llr", "selective", "full")
     elimination: bool = True
     slack: bool = False
+    costs: bool = False
     always_native: bool = False
     uses_delta: bool = True
     uses_rewards: bool = True

@@ -33,6 +33,8 @@ class ArmContext:
     lanes: LaneOps
     features: Array  # [K, d], or [K, d, B] where every lane has its own instance
     constants: Any = ()  # the problem's arrays, from its `constants`
+    prices: Array | None = dataclasses.field(default=None, kw_only=True)
+    """[K] what a pull of each arm costs, of mean 1; None: samples are counted."""
     transposed: Array | None = dataclasses.field(default=None, kw_only=True)
     """[d, K] the shared features transposed, for steps in one kernel."""
 
@@ -171,6 +173,15 @@ class Evidence:
     def per_cost(self, x: Array) -> Array:
         """x_k/c_k, for x [K]: [K]."""
         return x if self.costs is None else x / self.costs
+
+    def priced(self, prices: Array) -> "Evidence":
+        """The evidence whose weights are shares of cost: a pull of arm k costs prices [K].
+
+        H_p is that of w_k/prices_k pulls, and dH_p/dw_k is by cost. Its values at counts
+        are those of no run.
+        """
+        costs = prices if self.costs is None else self.costs * prices
+        return dataclasses.replace(self, costs=costs)  # type: ignore[type-var]
 
     def pair(self, i: Array, k: Array) -> Array:
         """The LLR of {mu_i <= mu_k} for any two arms [], pieces of the answer or not: [].
@@ -340,6 +351,39 @@ class View(_Seen):
     key: Array | None = None  # []: a random key, from (seed, run, t); see `Traits.uses_key`
     initial_pulls: int = dataclasses.field(default=1, metadata=_STATIC)  # of each arm
     piece_test: PieceTest | None = None  # what `refutes` reads beside the view, if anything
+
+    @property
+    def priced(self) -> Evidence:
+        """The evidence whose weights are shares of cost, for instances that have costs."""
+        if self.space.prices is None:
+            return self.evidence
+        return self.evidence.priced(self._prices)
+
+    @property
+    def _prices(self) -> Array:
+        """The costs of all arms, in the shape of the means."""
+        prices = self.space.prices
+        assert prices is not None
+        wide = prices if self.means.ndim == 1 else prices[:, None]
+        return jnp.broadcast_to(wide, self.means.shape)
+
+    def per_price(self, x: Array) -> Array:
+        """x_k/c_k for x [K], c_k the cost of a pull: [K]; x where there are no costs."""
+        return x if self.space.prices is None else x / self._prices
+
+    def shares_of_pulls(self, weights: Array) -> Array:
+        """Shares of the pulls [K], from shares of the cost: w_k/c_k, to sum 1."""
+        if self.space.prices is None:
+            return weights
+        pulls = self.per_price(weights)
+        return pulls / self.lanes.sum(pulls)
+
+    def shares_of_cost(self) -> Array:
+        """What the pulls of each arm have cost, of the whole: [K]; without costs N_k/(t - 1)."""
+        if self.space.prices is None:
+            return self.counts / (self.time - 1)
+        spent = self.counts * self._prices
+        return spent / self.lanes.sum(spent)
 
     @property
     def llr(self) -> Array:

@@ -113,7 +113,7 @@ class Asking:
         axes = jax.tree.map(lambda _: -1, (view, *state))
         features = None if view.space.features.ndim == 2 else -1
         shared = jax.tree.map(lambda _: None, (space.constants, view.prepared))
-        of_space = dataclasses.replace(space, features=features, constants=shared[0])
+        of_space = dataclasses.replace(space, features=features, constants=shared[0], prices=None)
         of_view = _within(axes[0], of_space)
         if not spec.per_lane_instances:
             of_view = dataclasses.replace(of_view, prepared=shared[1])

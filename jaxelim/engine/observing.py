@@ -36,7 +36,7 @@ class Observing:
         lanes = self.spec.execution.lane_ops(inputs.flag)
         features = inputs.features[0] if features is None else features
         space = self.spec.family.space(lanes, features, inputs.constants)
-        return dataclasses.replace(space, transposed=inputs.transposed)
+        return dataclasses.replace(space, transposed=inputs.transposed, prices=inputs.prices)
 
     def snapshot(self, inputs: Inputs, lane: Lane) -> Snapshot:
         """What a rule sees."""

@@ -100,6 +100,7 @@ class Inputs:
     noise: Array | None  # [runs, T], if given
     transposed: Array | None = None  # [d, K]: the features transposed, for steps in one kernel
     timing: Timing | None = None  # when rewards enter, if not after their pulls
+    prices: Array | None = None  # [K]: the costs of pulls, of mean 1
 
 
 @jax.tree_util.register_dataclass

@@ -291,13 +291,14 @@ class BettingEvidence(Evidence):
     space: ArmContext
     shape: Shape
     means: Array  # [K]
-    weights: Array  # [K] pulls or weights, positive
+    weights: Array  # [K] pulls, or weights over the costs, positive
     wins: Wins  # [K], scaled to [0, 1]
     low: float = dataclasses.field(default=0.0, metadata={"static": True})
     width: float = dataclasses.field(default=1.0, metadata={"static": True})
+    costs: Array | None = None  # [K], positive; None: all are 1
 
     def weighted(self, weights: Array) -> "BettingEvidence":
-        return dataclasses.replace(self, weights=weights)
+        return dataclasses.replace(self, weights=self.per_cost(weights))
 
     def about(self, shape: Shape) -> Evidence:
         return evidence_about(shape, lambda plain: dataclasses.replace(self, shape=plain))
@@ -305,7 +306,9 @@ class BettingEvidence(Evidence):
     def with_derivatives(self) -> DiscreteEvidence:
         """Of two points an arm, with the first three moments of its rewards, for one run."""
         shape = Sides.about(self.shape, len(self.means), self.means.dtype)
-        return DiscreteEvidence.of(shape, self.means, two_points(self.wins), self.low, self.width)
+        points = two_points(self.wins)
+        sides = DiscreteEvidence.of(shape, self.means, points, self.low, self.width)
+        return dataclasses.replace(sides, costs=self.costs)
 
     def pair(self, i: Array, k: Array) -> Array:
         common = self.common(i, k)
@@ -332,11 +335,11 @@ class BettingEvidence(Evidence):
     def gradient(self, piece: Array) -> Array:
         each = index_like(self.means)
         if isinstance(self.shape, Levels):
-            return jnp.where(each == piece, self._of_levels(), 0)
+            return self.per_cost(jnp.where(each == piece, self._of_levels(), 0))
         i, k = self.shape.pair(self.space.lanes, piece)
         common, take = self.common(i, k), self.space.lanes.take
         slopes = common.of_a / take(self.weights, i), common.of_b / take(self.weights, k)
-        return jnp.where(each == i, slopes[0], jnp.where(each == k, slopes[1], 0))
+        return self.per_cost(jnp.where(each == i, slopes[0], jnp.where(each == k, slopes[1], 0)))
 
     def closest(self, piece: Array) -> Array:
         each = index_like(self.means)

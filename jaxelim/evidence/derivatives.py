@@ -31,6 +31,13 @@ class Bent(NamedTuple):
             return inner
         return inner + product(self.gradient * pull[None, :], self.gradient.T)
 
+    def by(self, costs: Array | None) -> "Bent":
+        """The same by weights in units of `costs` [K]; None: as it is."""
+        if costs is None:
+            return self
+        of_bend = costs.reshape((-1,) + (1,) * (self.bend.ndim - 1))
+        return Bent(self.value, self.gradient / costs[:, None], self.bend / of_bend)
+
     def over(self, unit: Array) -> "Bent":
         """The same of H_p over a unit []."""
         return Bent(self.value / unit, self.gradient / unit, self.bend * jax.lax.rsqrt(unit))

@@ -72,11 +72,12 @@ class DiscreteEvidence(Evidence):
     space: ArmContext
     shape: Sides
     means: Array  # [K]
-    weights: Array  # [K]
+    weights: Array  # [K], over the costs
     points: Array  # [K, S], scaled to [0, 1]
     probabilities: Array  # [K, S]
     low: float = dataclasses.field(default=0.0, metadata={"static": True})
     width: float = dataclasses.field(default=1.0, metadata={"static": True})
+    costs: Array | None = None  # [K], positive; None: all are 1
 
     @staticmethod
     def of(
@@ -89,7 +90,7 @@ class DiscreteEvidence(Evidence):
         return DiscreteEvidence(context, shape, means, even, points, probabilities, low, width)
 
     def weighted(self, weights: Array) -> "DiscreteEvidence":
-        return dataclasses.replace(self, weights=weights)
+        return dataclasses.replace(self, weights=self.per_cost(weights))
 
     def values(self) -> Array:
         return self.derivatives().value
@@ -128,4 +129,5 @@ class DiscreteEvidence(Evidence):
         size = jnp.where(pair & (curve > 0), 1 / jnp.sqrt(jnp.where(curve > 0, curve, 1)), 0)
         count = self.means.shape[0]
         gradient = shape.placed(*slopes, count)
-        return Bent(value, gradient, shape.placed(size * bet_a, -size * bet_b, count))
+        bend = shape.placed(size * bet_a, -size * bet_b, count)
+        return Bent(value, gradient, bend).by(self.costs)

@@ -51,7 +51,10 @@ class ArmEvidence(Evidence):
         return SidesEvidence.of(self.family, shape, self.means, self.scales)
 
     def about(self, shape: Shape) -> Evidence:
-        return evidence_of(self.family, self.space, shape, self.means, self.weights)
+        numbers = self.means, self.weights, self.costs
+        return evidence_about(
+            shape, lambda plain: _kind(plain)(self.family, self.space, plain, *numbers)
+        )
 
     @property
     def square(self) -> bool:  # type: ignore[override]
@@ -178,11 +181,7 @@ class SidesEvidence(ArmEvidence):
         seen = self._loose if shape.slack else self._tight
         value, slopes, bends = seen(outside)
         gradient, bend = (shape.placed(a, b, len(self.means)) for a, b in (slopes, bends))
-        return Bent(value, self._per_cost(gradient), self._per_cost(bend))
-
-    def _per_cost(self, x: Array) -> Array:
-        """x [K, Q] over the arms' costs."""
-        return x if self.costs is None else x / self.costs[:, None]
+        return Bent(value, gradient, bend).by(self.costs)
 
     def _ends(self, x: Array) -> tuple[Array, Array]:
         """x [K] at both arms of each piece: [Q] each."""
@@ -274,9 +273,14 @@ def evidence_of(
 ) -> Evidence:
     """The evidence about pieces of this shape, with the family's costs."""
 
-    def plain(shape: Shape) -> ArmEvidence:
-        kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-        kind = SlackEvidence if isinstance(shape, SlackRows) else kind
-        return kind(family, space, shape, means, weights, family.costs(means))
+    costs = family.costs(means)
+    return evidence_about(
+        shape, lambda plain: _kind(plain)(family, space, plain, means, weights, costs)
+    )
 
-    return evidence_about(shape, plain)
+
+def _kind(shape: Shape) -> type[ArmEvidence]:
+    """The class of evidence about pieces of this shape."""
+    if isinstance(shape, SlackRows):
+        return SlackEvidence
+    return PairEvidence if isinstance(shape, Rows) else LevelEvidence

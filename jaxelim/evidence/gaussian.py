@@ -51,6 +51,7 @@ class LinearEvidence(Evidence):
     margin: Array  # [Q] y_p . theta_hat - c_p
     norm: Array  # [Q] ||y_p||^2 in the design's metric
     cross: Tree  # the shape's `products`, reused by `along`
+    costs: Array | None = None  # [K] of weights, positive; None: all are 1
 
     square = True
 
@@ -81,7 +82,7 @@ class LinearEvidence(Evidence):
         lanes = self.space.lanes
         norm = lanes.take(self.norm, piece)
         step = jnp.where(norm > 0, lanes.take(self.margin, piece) / jnp.where(norm > 0, norm, 1), 0)
-        return (step * self.along(piece)) ** 2 / 2
+        return self.per_cost((step * self.along(piece)) ** 2 / 2)
 
     def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
         """(|phi_k . (theta_hat - lambda)| + sqrt(2 level ||phi_k||^2_{V^-1}))^2/2: [K]."""
@@ -112,10 +113,12 @@ class LinearEvidence(Evidence):
     def under(self, design: Design) -> "LinearEvidence":
         """The same pieces in the metric of another design."""
         kept = self.space, self.shape, design, self.means, self.theta_hat, self.margin
-        return _measured(*kept, None)
+        under = _measured(*kept, None)
+        return under if self.costs is None else dataclasses.replace(under, costs=self.costs)
 
     def weighted(self, weights: Array) -> "LinearEvidence":
         """The same pieces in the metric of V_w (no ridge), weights [K]."""
+        weights = self.per_cost(weights)
         if isinstance(self.design, DiagonalDesign):
             return self.under(DiagonalDesign(1 / weights))
         return self.under(weighted(self.space, weights))
@@ -303,6 +306,10 @@ class HalfSpaceEvidence(Evidence):
 
     def outside(self) -> Array:
         return self.gaps
+
+    def priced(self, prices: Array) -> "HalfSpaceEvidence":
+        """With features phi_k/sqrt(prices_k): V_w is that of w_k/prices_k pulls."""
+        return dataclasses.replace(self, phi=self.phi / jnp.sqrt(prices)[:, None])
 
     def weighted(self, weights: Array) -> "HalfSpaceEvidence":
         return dataclasses.replace(self, weights=weights)

@@ -129,9 +129,10 @@ class LogisticEvidence(Evidence):
     space: LinearContext
     shape: Shape
     theta_hat: Array  # [d]
-    weights: Array  # [K] pulls or weights, positive
+    weights: Array  # [K] pulls, or weights over the costs, positive
     slope: Array | None  # [d] of the penalised log-likelihood at theta_hat; None: of weights
     ridge: float = dataclasses.field(default=0.0, metadata={"static": True})
+    costs: Array | None = None  # [K], positive; None: all are 1
 
     @staticmethod
     def at_truth(features: Array, theta: Array, y: Array, c: Array) -> "LogisticEvidence":
@@ -153,7 +154,9 @@ class LogisticEvidence(Evidence):
 
     def with_derivatives(self) -> "LogisticEvidence":
         pieces = jnp.arange(self.shape.exists.shape[0], dtype=jnp.int32)
-        return self.at_truth(self.space.features, self.theta_hat, *jax.vmap(self._side)(pieces))
+        sides = jax.vmap(self._side)(pieces)
+        truth = self.at_truth(self.space.features, self.theta_hat, *sides)
+        return dataclasses.replace(truth, costs=self.costs)
 
     @property
     def scores(self) -> Array:
@@ -177,7 +180,7 @@ class LogisticEvidence(Evidence):
         return self._half_spaces.margin(self.space, self.scores, self.theta_hat)
 
     def weighted(self, weights: Array) -> "LogisticEvidence":
-        return dataclasses.replace(self, weights=weights, slope=None, ridge=0.0)
+        return dataclasses.replace(self, weights=self.per_cost(weights), slope=None, ridge=0.0)
 
     def about(self, shape: Shape) -> "LogisticEvidence":
         return dataclasses.replace(self, shape=shape)
@@ -228,7 +231,8 @@ class LogisticEvidence(Evidence):
         """
         assert isinstance(self.shape, Directions)
         y, features = self.shape.y, self.space.features
-        return Boundaries.of(y, self.outside(), features, self.theta_hat, self.weights).bent()
+        boundaries = Boundaries.of(y, self.outside(), features, self.theta_hat, self.weights)
+        return boundaries.bent().by(self.costs)
 
     def _forces(self, p: Array, q: Array) -> Array:
         """The slopes of D by the scores, where the probabilities of 1 and 0 are p and q: [K]."""
@@ -274,7 +278,7 @@ class LogisticEvidence(Evidence):
         return self._value(feature(i) - feature(k), jnp.zeros_like(self.theta_hat[0]))
 
     def gradient(self, piece: Array) -> Array:
-        return divergence(self.scores, self.space.over_arms(self.point(piece)))
+        return self.per_cost(divergence(self.scores, self.space.over_arms(self.point(piece))))
 
     def closest(self, piece: Array) -> Array:
         return sides(self.space.over_arms(self.point(piece)))[0]

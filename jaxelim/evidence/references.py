@@ -82,6 +82,9 @@ class ReferenceEvidence(Evidence):
         shape = Sides.about(self.shape, len(self.means), self.means.dtype)
         return dataclasses.replace(self.of_arms.with_derivatives(), shape=shape)  # type: ignore[type-var]
 
+    def priced(self, prices: Array) -> "ReferenceEvidence":
+        return dataclasses.replace(self, plain=self.plain.priced(prices))
+
     def about(self, shape: Shape) -> Evidence:
         return self._of(shape)
 

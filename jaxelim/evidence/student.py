@@ -177,17 +177,19 @@ class StudentEvidence(Evidence):
     shape: Shape
     means: Array  # [K]
     variances: Array  # [K] M2/N; an arm with 0 has pieces that cost nothing
-    freedom: Array  # [K] degrees of freedom, or weights, at least 0
+    freedom: Array  # [K] degrees of freedom, or weights over the costs, at least 0
+    costs: Array | None = None  # [K], positive; None: all are 1
 
     @staticmethod
     def of(
-        space: ArmContext, shape: Shape, means: Array, variances: Array, freedom: Array
-    ) -> Evidence:
+        space: ArmContext, shape: Shape, means: Array, variances: Array, freedom: Array,
+        costs: Array | None = None,
+    ) -> Evidence:  # fmt: skip
         """The evidence about pieces of this shape."""
 
         def plain(shape: Shape) -> StudentEvidence:
             kind = PairEvidence if isinstance(shape, Rows) else LevelEvidence
-            return kind(space, shape, means, variances, freedom)
+            return kind(space, shape, means, variances, freedom, costs)
 
         return evidence_about(shape, plain)
 
@@ -197,14 +199,16 @@ class StudentEvidence(Evidence):
 
     def weighted(self, weights: Array) -> "StudentEvidence":
         """The same pieces under weights w [K], positive, of any sum."""
-        return dataclasses.replace(self, freedom=weights)
+        return dataclasses.replace(self, freedom=self.per_cost(weights))
 
     def with_derivatives(self) -> "SidesEvidence":
         shape = Sides.about(self.shape, len(self.means), self.means.dtype)
-        return SidesEvidence.of_sides(shape, self.means, self.variances)
+        sides = SidesEvidence.of_sides(shape, self.means, self.variances)
+        return dataclasses.replace(sides, costs=self.costs)
 
     def about(self, shape: Shape) -> Evidence:
-        return self.of(self.space, shape, self.means, self.variances, self.freedom)
+        numbers = self.means, self.variances, self.freedom, self.costs
+        return self.of(self.space, shape, *numbers)
 
     def pair(self, i: Array, k: Array) -> Array:
         lanes, arrays = self.space.lanes, (self.freedom, self.means, self.variances)
@@ -234,7 +238,7 @@ class PairEvidence(StudentEvidence):
         gap, v_a, v_b = (jnp.where(costs, x, 1) for x in (a - b, v_a, v_b))
         of_i, of_k = (jnp.where(costs, x, 0) for x in closest(f_a, v_a, f_b, v_b, gap))
         arms = index_like(self.means)
-        return jnp.where(arms == i, of_i, jnp.where(arms == k, of_k, 0))
+        return self.per_cost(jnp.where(arms == i, of_i, jnp.where(arms == k, of_k, 0)))
 
 
 @jax.tree_util.register_dataclass
@@ -251,7 +255,7 @@ class LevelEvidence(StudentEvidence):
         return self.freedom * self._half_logs()
 
     def gradient(self, piece: Array) -> Array:
-        return jnp.where(index_like(self.means) == piece, self._half_logs(), 0)
+        return self.per_cost(jnp.where(index_like(self.means) == piece, self._half_logs(), 0))
 
 
 @jax.tree_util.register_dataclass
@@ -303,4 +307,4 @@ class SidesEvidence(StudentEvidence):
             parts = zip(*ends, strict=True)
             return jnp.concatenate([shape.placed(a, b, arms) for a, b in parts], 1)
 
-        return Bent(value.reshape(-1), placed(slopes), placed(bends))
+        return Bent(value.reshape(-1), placed(slopes), placed(bends)).by(self.costs)

@@ -100,7 +100,8 @@ def allocation_figure(solved: Complexity, name: str | None = None) -> Figure:
     rest = solved.allocation.size - order.size
     others = f" ({rest} more share {1 - solved.allocation[order].sum():.1%})" if rest else ""
     left.set_xlabel("arm, by falling weight" + others)
-    left.set_ylabel("w*, share of the pulls")
+    what = "pulls" if solved.costs is None else "cost"
+    left.set_ylabel(f"w*, share of the {what}")
     information = np.sort(solved.information[np.isfinite(solved.information)])
     right.semilogy(
         np.arange(information.size), information, ".", color=STYLES[1][0], label="H_p at w*"

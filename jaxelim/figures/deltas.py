@@ -146,7 +146,7 @@ def characteristic(entries: list, time: float | None) -> tuple[float | None, int
         return None, 1
     instance, problem = asked
     right = len(problem.right(instance.means)) if problem.several_right else 1
-    return float(complexity(instance, problem).time), right
+    return float(complexity(instance.without_costs(), problem).time), right  # tau is in samples
 
 
 def common_question(entries: list) -> tuple[Instance, Any] | None:

@@ -48,8 +48,8 @@ def every_figure(
     return drawn, missing
 
 
-def _solved(results: Results) -> Complexity:
-    """The lower bound of the instance and the problem of all results.
+def _solved(results: Results, samples: bool = False) -> Complexity:
+    """The lower bound of the instance and the problem of all results; in samples, or as asked.
 
     Raises:
         ArgumentError: they are not the same, or a file does not hold them.
@@ -57,13 +57,14 @@ def _solved(results: Results) -> Complexity:
     asked = common_question(list(results.values()))
     if asked is None or asked[0].batched:
         raise ArgumentError("results", dict(results), "results of one instance and problem")
-    return complexity(*asked)
+    instance, problem = asked
+    return complexity(instance.without_costs() if samples else instance, problem)
 
 
 def _tau(results: Results) -> Figure:
     deltas = {float(result.deltas[0]) for result in results.values()}
     try:
-        solved = _solved(results)
+        solved = _solved(results, samples=True)
     except JaxelimError:
         return tau_figure(results)
     if len(deltas) > 1:
@@ -82,7 +83,7 @@ def _delta(results: Results) -> Figure:
 
 
 def _pulls(results: Results) -> Figure:
-    return pulls_figure(results, _solved(results).allocation)
+    return pulls_figure(results, _solved(results).pulls)
 
 
 _DRAWN: dict[str, Callable[[Results], Figure]] = {

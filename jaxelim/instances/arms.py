@@ -28,28 +28,37 @@ class Arms:
         arms: the features phi_k in rows, [K, d]; K >= 2, d >= 1.
         family: of the rewards; None: Gaussian(1.0).
         names: [K] different names; None: arms are numbers.
+        costs: [K] what a pull of each arm costs, above 0, in any unit of money or time;
+            None: samples are counted.
 
     Raises:
         ArgumentError: an argument is not finite real numbers of this shape, or so large
-            that the squared norms would overflow.
+            that the squared norms would overflow; or costs are not from 1e-6 to 1e6 times
+            one another.
         UnsupportedError: the family is not defined for these arms.
     """
 
     arms: np.ndarray
     family: Family
     names: tuple[str, ...] | None = field(init=False)  # an instance has none
+    costs: np.ndarray | None = field(init=False)
 
     def __init__(
         self,
         arms: ArrayLike,
         family: Family | None = None,
         names: tuple[str, ...] | None = None,
+        *,
+        costs: ArrayLike | None = None,
     ):
-        self._settle(features(arms, ndim=2), family_of(None, family), names)
+        self._settle(features(arms, ndim=2), family_of(None, family), names, costs)
         self._refuse_structure()
 
-    def _settle(self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None) -> None:
+    def _settle(
+        self, phi: np.ndarray, family: Family, names: tuple[str, ...] | None, costs: Any
+    ) -> None:
         phi.setflags(write=False)
+        object.__setattr__(self, "costs", _costs(costs, phi.shape[-2]))
         object.__setattr__(self, "arms", phi)
         object.__setattr__(self, "family", family)
         object.__setattr__(self, "names", names)
@@ -69,24 +78,25 @@ class Arms:
         family.check_arms(self)
 
     @staticmethod
-    def of(given: Any, family: Family | None = None) -> "Arms":
+    def of(given: Any, family: Family | None = None, costs: ArrayLike | None = None) -> "Arms":
         """From features [K, d], a number K, K names, or a mapping of names to features.
 
         Raises:
-            ArgumentError: it is none of these.
+            ArgumentError: it is none of these; and as for `Arms`.
             UnsupportedError: as for `Arms`.
         """
         allowed = "features [K, d], a number K >= 2, K different names, or a mapping of both"
         if isinstance(given, int | np.integer) and not isinstance(given, bool):
-            return Arms(np.eye(checks.integer("arms", given, low=2)), family)
+            return Arms(np.eye(checks.integer("arms", given, low=2)), family, costs=costs)
         if isinstance(given, Mapping):
             phi = checks.real_array("arms", list(given.values()), ndim=2)
-            return Arms(phi, family, _names(list(given), given, allowed))
+            return Arms(phi, family, _names(list(given), given, allowed), costs=costs)
         if isinstance(given, str | bytes):
             raise ArgumentError("arms", given, allowed)
         if isinstance(given, Sequence) and any(isinstance(name, str) for name in given):
-            return Arms(np.eye(len(given)), family, _names(given, given, allowed))
-        return Arms(checks.real_array("arms", given, ndim=2), family)
+            names = _names(given, given, allowed)
+            return Arms(np.eye(len(given)), family, names, costs=costs)
+        return Arms(checks.real_array("arms", given, ndim=2), family, costs=costs)
 
     @property
     def truth(self) -> "Instance | None":
@@ -134,10 +144,18 @@ class Arms:
 
     @property
     def family_settings(self) -> dict[str, object]:
-        """The family's entries in a result's settings."""
+        """The family's entries in a result's settings, and the costs."""
+        costs = {} if self.costs is None else {"costs": repr(self.costs.tolist())}
         if type(self.family) is Gaussian and not self.family.by_arm:
-            return {"noise_std": self.family.std}
-        return {"family": repr(self.family)}
+            return {"noise_std": self.family.std, **costs}
+        return {"family": repr(self.family), **costs}
+
+    def shares_of_pulls(self, weights: np.ndarray) -> np.ndarray:
+        """Shares of the pulls [.., K], from shares of the cost [.., K]: w_k/c_k, to sum 1."""
+        if self.costs is None:
+            return weights
+        pulls = weights / self.costs
+        return pulls / pulls.sum(-1, keepdims=True)
 
     def index(self, arm: Any) -> int:
         """The index of an arm, by its name or its number.
@@ -178,6 +196,22 @@ def family_of(noise_std: float | None, family: Family | None) -> Family:
         raise ArgumentError("noise_std", noise_std, allowed)
     returns.check_settings(family)
     return family
+
+
+_RATIO = 1e6
+"""Largest ratio of two costs."""
+
+
+def _costs(costs: Any, arms: int) -> np.ndarray | None:
+    """The costs of so many arms, checked and read-only; None: there are none."""
+    if costs is None:
+        return None
+    array = checks.real_array("costs", costs, shape=(arms,))
+    if array.min() <= 0 or array.max() > _RATIO * array.min():
+        allowed = f"{arms} numbers above 0, the largest at most {_RATIO:g} times the least"
+        raise ArgumentError("costs", costs, allowed)
+    array.setflags(write=False)
+    return array
 
 
 def _names(names: Sequence[Any], arms: Any, allowed: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Axis letters: K arms, d dimensions, I instances of a batch.
 """
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -40,6 +41,7 @@ class Instance(Arms):
             whole batch: short for `family=Gaussian(noise_std)`.
         name: a label for tables and figures.
         family: of the rewards; None: Gaussian(1.0).
+        costs: [K] what a pull of each arm costs, for the whole batch; see `Arms`.
 
     Raises:
         ArgumentError: an argument is not finite real numbers of these shapes, or so
@@ -62,6 +64,8 @@ class Instance(Arms):
         noise_std: float | None = None,
         name: str | None = None,
         family: Family | None = None,
+        *,
+        costs: ArrayLike | None = None,
     ):
         phi = features(arms, ndim=(2, 3))
         parameter = checks.real_array("theta", theta, ndim=(1, 2))
@@ -87,7 +91,7 @@ class Instance(Arms):
         parameter.setflags(write=False)
         object.__setattr__(self, "theta", parameter)
         object.__setattr__(self, "name", name)
-        self._settle(phi, family, None)
+        self._settle(phi, family, None, costs)
         self._refuse_overflow()
         self._refuse_structure()
         family.check(self)
@@ -99,6 +103,7 @@ class Instance(Arms):
         *,
         noise_std: float | None = None,
         name: str | None = None,
+        costs: ArrayLike | None = None,
     ) -> "Instance":
         """An instance with independent arms: mu_k = means[k], with the canonical basis as arms.
 
@@ -107,6 +112,7 @@ class Instance(Arms):
             family: of the rewards; None: Gaussian(1.0).
             noise_std: short for `family=Gaussian(noise_std)`.
             name: a label.
+            costs: as for `Instance`.
 
         Raises:
             ArgumentError, UnsupportedError: as for `Instance`.
@@ -121,7 +127,7 @@ class Instance(Arms):
             raise ArgumentError("means", means, allowed, f"its shape is {theta.shape}")
         try:
             theta = family.link(theta) if isinstance(family, Family) else theta
-            return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family)
+            return Instance(np.eye(theta.shape[-1]), theta, noise_std, name, family, costs=costs)
         except ArgumentError as error:
             if error.argument != "theta":
                 raise
@@ -204,7 +210,7 @@ class Instance(Arms):
                 raise ArgumentError(
                     "index", index, f"a slice that selects some of the {self.size} instances"
                 )
-            return Instance(self.arms[index], self.theta[index], None, self.name, self.family)
+            return self._with(self.arms[index], self.theta[index], self.name)
         i = checks.integer("index", index)
         if not -self.size <= i < self.size:
             raise IndexError(
@@ -212,7 +218,17 @@ class Instance(Arms):
             )
         i %= self.size
         name = None if self.name is None else f"{self.name}[{i}]"
-        return Instance(self.arms[i], self.theta[i], None, name, self.family)
+        return self._with(self.arms[i], self.theta[i], name)
+
+    def _with(self, arms: np.ndarray, theta: np.ndarray, name: str | None) -> "Instance":
+        """Other arms and theta, with the family and the costs of these."""
+        return Instance(arms, theta, None, name, self.family, costs=self.costs)
+
+    def without_costs(self) -> "Instance":
+        """The instance in which samples are counted."""
+        if self.costs is None:
+            return self
+        return Instance(self.arms, self.theta, None, self.name, self.family)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
@@ -221,12 +237,13 @@ class Instance(Arms):
             self.family == other.family
             and np.array_equal(self.arms, other.arms)
             and np.array_equal(self.theta, other.theta)
+            and np.array_equal(_numbers(self.costs), _numbers(other.costs))
         )
 
     def __hash__(self) -> int:
         # + 0.0 converts -0.0 to 0.0, which is equal but has other bytes.
         arms, theta = (self.arms + 0.0).tobytes(), (self.theta + 0.0).tobytes()
-        return hash((self.arms.shape, arms, theta, self.family))
+        return hash((self.arms.shape, arms, theta, self.family, _numbers(self.costs).tobytes()))
 
     def __repr__(self) -> str:
         """The call that makes this instance; for long arrays with their sizes in their place."""
@@ -264,7 +281,8 @@ class Instance(Arms):
 
     def __reduce__(self):
         # Unpickle by the constructor, as a pickled array loses its read-only flag.
-        return Instance, (self.arms, self.theta, None, self.name, self.family)
+        made = functools.partial(Instance, costs=self.costs)
+        return made, (self.arms, self.theta, None, self.name, self.family)
 
     def to_json(self, path: str | os.PathLike[str], items: ArrayLike | None = None) -> None:
         """Write the instance or batch to a file, which `load_instance` reads back exactly.
@@ -295,11 +313,18 @@ class Instance(Arms):
             if gaussian
             else f'"family": {json.dumps(kind)}'
         )
+        if self.costs is not None:
+            family += f', "costs": {json.dumps(self.costs.tolist())}'
         text = (
             f'{{"name": {json.dumps(self.name)}, {family},\n'
             f' "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         )
         Path(path).write_text(text, encoding="utf-8")
+
+
+def _numbers(costs: np.ndarray | None) -> np.ndarray:
+    """The costs, or no numbers."""
+    return np.zeros(0) if costs is None else costs
 
 
 def _rows(array: np.ndarray) -> str:
@@ -329,7 +354,7 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
         ArgumentError: there is no instance, an entry is no instance, or instances
             differ in K, d or family.
     """
-    allowed = "a non-empty sequence of instances with the same K, d and family"
+    allowed = "a non-empty sequence of instances with the same K, d, family and costs"
     if not isinstance(instances, Iterable):
         raise ArgumentError("instances", instances, allowed)
     parts = [instances] if isinstance(instances, Instance) else list(instances)
@@ -346,6 +371,9 @@ def stack(instances: Instance | Iterable[Instance]) -> Instance:
             note = f"K, d, family are {first.K}, {first.d}, {first.family} at [0] but "
             note += f"{part.K}, {part.d}, {part.family} at [{position}]"
             raise ArgumentError("instances", parts, allowed, note)
+        if not np.array_equal(_numbers(part.costs), _numbers(first.costs)):
+            note = f"costs are {first.costs} at [0] but {part.costs} at [{position}]"
+            raise ArgumentError("instances", parts, allowed, note)
     arms = np.concatenate([part.arms.reshape(-1, part.K, part.d) for part in parts])
     theta = np.concatenate([part.theta.reshape(-1, part.d) for part in parts])
-    return Instance(arms, theta, family=first.family)
+    return Instance(arms, theta, family=first.family, costs=first.costs)

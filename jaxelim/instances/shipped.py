@@ -26,7 +26,8 @@ from jaxelim.instances.instance import Instance
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
-_KEYS = ("name", "arms", "theta", "noise_std", "family", "items", "used_in", "problems", "m")
+_KEYS = ("name", "arms", "theta", "noise_std", "family", "costs", "items", "used_in",
+         "problems", "m")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
             raise ArgumentError("noise_std", std, "a number")
         name = content.get("name", _name_of(path))
         arguments = content["arms"], content["theta"], std, name, family
-        instance = Instance(*arguments)
+        instance = Instance(*arguments, costs=content.get("costs"))
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance

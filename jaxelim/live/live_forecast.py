@@ -127,7 +127,7 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     family = family.estimated(counts, means, moments)
     means = family.own_means(means)
     theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
-    return Instance(features, theta, family=family)
+    return Instance(features, theta, family=family, costs=job.arms.costs)
 
 
 def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:

@@ -66,6 +66,7 @@ class LiveRun(LiveState):
             message names another.
         elimination, ridge, initial_pulls: as in `simulate`.
         seed, run: of the rule's own random choices, as in `simulate`.
+        costs: [K] what a pull of each arm costs, in any unit; see `Instance`.
 
     Raises:
         ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
@@ -86,8 +87,9 @@ class LiveRun(LiveState):
         initial_pulls: int | None = None,
         seed: int = 0,
         run: int = 0,
+        costs: Any = None,
     ):
-        bandit = Arms.of(arms, family)
+        bandit = Arms.of(arms, family, costs)
         others = dict(
             problem=problem, rule=rule, stopping=stopping, elimination=elimination,
             threshold=threshold, ridge=ridge, initial_pulls=initial_pulls, seed=seed, run=run,
@@ -104,6 +106,7 @@ class LiveRun(LiveState):
             "names": bandit.names and list(bandit.names),
             "family": encoded(family), "delta": float(delta),
             **{name: encoded(value) for name, value in others.items()},
+            **({} if bandit.costs is None else {"costs": encoded(bandit.costs.tolist())}),
         }  # fmt: skip
 
     # Asking and telling.

@@ -35,7 +35,7 @@ from jaxelim.lower_bound import derivatives, solves
 from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
 from jaxelim.lower_bound.derivatives import GAP, GAUSSIAN, Inputs
 from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
-from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_slack
+from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_costs, refuse_slack
 from jaxelim.lower_bound.solves import Truth, solve_arms
 from jaxelim.saddle import closed
 
@@ -278,6 +278,8 @@ def complexity_gradients(
         raise UnsupportedError("family", family, allowed)
     extra = np.zeros(instance.K)
     extra = extra if bonus is None else checks.real_array("bonus", bonus, shape=extra.shape)
+    if family.linear:
+        refuse_costs(instance, "derivatives by features")
     truth = Truth.of(instance, pieces)
     if not family.linear:
         _refuse_ends(instance)
@@ -287,7 +289,8 @@ def complexity_gradients(
     with scope.float64():
         for i, valid in enumerate(pieces.valid):
             here: Any = [None if x is None else x[i] for x in truth]
-            phi, point, costs, y, offsets = here  # phi is None for independent arms
+            phi, point, costs, y, offsets, prices = here  # phi is None for independent arms
+            costs = costs if prices is None else costs * prices
             moves: Any = ()
             own: Any = None
             if phi is not None:

@@ -17,7 +17,12 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certified import conditioned
 from jaxelim.lower_bound.optimum import Complexity, complexity
-from jaxelim.lower_bound.pieces import Pieces, refuse_other_families, refuse_slack
+from jaxelim.lower_bound.pieces import (
+    Pieces,
+    refuse_costs,
+    refuse_other_families,
+    refuse_slack,
+)
 from jaxelim.lower_bound.region import Region, least_information
 from jaxelim.lower_bound.solves import Truth
 
@@ -313,6 +318,7 @@ def region_of(instance: Instance, problem: Any, gap: float = 1e-10) -> Region:
     if not (by_arm and instance.family.square):
         refuse_other_families(instance, "bounds on elimination times are not defined")
     refuse_slack(problem)
+    refuse_costs(instance, "bounds on elimination times")
     if isinstance(instance, Instance) and instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")
     optimum = complexity(instance, problem, gap)

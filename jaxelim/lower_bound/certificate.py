@@ -98,7 +98,7 @@ def exact_space(instance: ExactInstance, weights: np.ndarray) -> Space:
 
 def bounds(
     space: Space, valid: np.ndarray, weights: np.ndarray, mixture=None, bonus=None,
-    noise_std: float = 1.0,
+    noise_std: float = 1.0, costs=None,
 ) -> Bounds:  # fmt: skip
     """Bound H_p(w) and H* from a pair (w, q).
 
@@ -109,10 +109,12 @@ def bounds(
         mixture: [I, P], not negative, or None: no upper bound.
         bonus: [I, K] c, or None.
         noise_std: standard deviation of the noise.
+        costs: [I, K] of pulls, or None: all are 1. Weights are numbers of pulls, and H* is
+            over those with sum_k c_k w_k = 1.
     """
     size, K = weights.shape
     step = max(_MOST_NUMBERS // max(K * valid.shape[1], 1), 1)
-    some = {"mixture": mixture, "bonus": bonus}
+    some = {"mixture": mixture, "bonus": bonus, "costs": costs}
     parts = []
     for start in range(0, size, step):
         part = slice(start, start + step)
@@ -123,7 +125,7 @@ def bounds(
     return Bounds(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _bounds(space: Space, valid, weights, mixture, bonus, noise_std) -> Bounds:
+def _bounds(space: Space, valid, weights, mixture, bonus, noise_std, costs) -> Bounds:
     phi, phi_error, u, u_error, design, design_error, gaps, gaps_error, whole = space
     r, K = design.shape[-1], weights.shape[1]
     gaps, gaps_error = gaps / noise_std, gaps_error / noise_std + EPS * np.abs(gaps / noise_std)
@@ -146,8 +148,9 @@ def _bounds(space: Space, valid, weights, mixture, bonus, noise_std) -> Bounds:
     inside = valid & known[:, None]
     low = np.where(inside, bottom**2 / (2 * most) * (1 - 8 * EPS), np.where(valid, 0, np.inf))
     high = np.where(inside & (least > 0), top**2 / (2 * least) * (1 + 8 * EPS), np.inf)
-    total, cost = weights.sum(1), 0.0 if bonus is None else np.sum(bonus * weights, 1)
-    lower = (low.min(1) + cost * (1 - K * EPS)) / total * (1 - (K + 2) * EPS)
+    spent = weights if costs is None else costs * weights
+    total, cost = spent.sum(1), 0.0 if bonus is None else np.sum(bonus * weights, 1)
+    lower = (low.min(1) + cost * (1 - K * EPS)) / total * (1 - (K + 2 + (costs is not None)) * EPS)
     if mixture is None:
         return Bounds(low, high, lower, np.full(len(lower), np.inf))
     cross = np.abs(v @ np.swapaxes(phi, 1, 2))  # [I, P, K]
@@ -157,6 +160,8 @@ def _bounds(space: Space, valid, weights, mixture, bonus, noise_std) -> Bounds:
     share = q * (top / np.where(sure, along - along_error, 1)) ** 2 / 2
     slope = np.sum(share[..., None] * cross**2, 1) / q.sum(1)[:, None]
     slope = slope * (1 + (2 * valid.shape[1] + 16) * EPS)
+    if costs is not None:
+        slope = slope / costs * (1 + EPS)
     upper = np.max(slope + (0 if bonus is None else bonus), 1) * (1 + EPS)
     upper = np.where(np.isfinite(upper), upper, np.inf)
     return Bounds(low, high, np.where(np.isfinite(lower), lower, 0), upper)

@@ -13,7 +13,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certificate import Bounds, bounds, exact_space, rounded_space
 from jaxelim.lower_bound.exact import CLEAR, EPS, ExactInstance, Integers, reached
 from jaxelim.lower_bound.pieces import Pieces, combinations
-from jaxelim.lower_bound.solves import information_of, scaled, solve_many
+from jaxelim.lower_bound.solves import costs_of, information_of, scaled, solve_many
 from jaxelim.saddle.solver import Solution
 
 _LOST = 1e-11  # relative error of a product of features that is no loss
@@ -90,9 +90,12 @@ def certified(
         ArgumentError: rounding decides the rank of the features.
         TieError: theta is in a piece or on its boundary, without rounding.
     """
-    solution = solve_many(*scaled(instance, pieces), bonus, gap)
+    costs = costs_of(instance)
+    solution = solve_many(*scaled(instance, pieces), bonus, gap, costs=costs)
     w, q, std = np.array(solution.allocation), np.array(solution.mixture), instance.noise_std
-    sure = bounds(rounded_space(*_stacked(instance), pieces, w), pieces.valid, w, q, bonus, std)
+    pulls = w if costs is None else w / costs  # that a unit of cost buys
+    space = rounded_space(*_stacked(instance), pieces, pulls)
+    sure = bounds(space, pieces.valid, pulls, q, bonus, std, costs)
     sure = Bounds(*(np.array(x) for x in sure))
     iterations = np.array(solution.iterations)
     again = np.flatnonzero(~(sure.upper - sure.lower <= gap * sure.lower))
@@ -103,14 +106,17 @@ def certified(
         arms, theta = (np.stack([case[n] for case in rounded]) for n in (0, 1))
         unit = Pieces(*(np.stack(x) for x in zip(*(case[2] for case in rounded), strict=True)))
         extra = None if bonus is None else bonus[again]
-        new = solve_many(arms, theta, unit, extra, gap / 2, like=len(w))
+        of_costs = None if costs is None else costs[again]
+        new = solve_many(arms, theta, unit, extra, gap / 2, like=len(w), costs=of_costs)
         for n, i in enumerate(again):
             count = len(exact[n].margins)
             pair = np.asarray(new.allocation)[n : n + 1], np.asarray(new.mixture)[n : n + 1]
             own = None if bonus is None else bonus[i : i + 1]
-            space = exact_space(exact[n], pair[0][0])
+            prices = None if costs is None else costs[i : i + 1]
+            bought = pair[0] if prices is None else pair[0] / prices
+            space = exact_space(exact[n], bought[0])
             valid = np.ones((1, count), bool)
-            better = bounds(space, valid, pair[0], pair[1][:, :count], own, std)
+            better = bounds(space, valid, bought, pair[1][:, :count], own, std, prices)
             if (better.upper / better.lower)[0] > (sure.upper / sure.lower)[i]:
                 continue
             w[i], q[i], iterations[i] = pair[0][0], pair[1][0], new.iterations[n]
@@ -163,7 +169,7 @@ def least_values(
         instance: one instance or a batch.
         problem: what to identify.
         pieces: of I instances.
-        weights: [I, K] on the simplex.
+        weights: [I, K] of pulls, of any sum.
 
     Raises:
         ArgumentError: rounding decides which directions the arms with weight span.

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound.certified import certified, conditioned, least_values
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
@@ -24,6 +24,11 @@ class Complexity:
     (Paper, section 2.) Where several answers are right H* is the largest over them, and
     allocation, mixture, information and pieces are of the answer that has it. Where several
     are right the bound holds as delta tends to 0. (Degenne & Koolen 2019)
+
+    For an instance with costs all is by cost: the allocation w is in shares of the cost, H_p
+    is that of w_k/c_k pulls, H* is per unit of cost, and T* in units of cost. No
+    delta-correct procedure costs less than log(1/(2.4 delta)) T* on average. `pulls` has the
+    shares of the pulls.
     """
 
     value: np.ndarray  # [] float64, H* per sample, a lower bound: value <= H* <= (1 + gap) value
@@ -34,10 +39,24 @@ class Complexity:
     converged: np.ndarray  # [] bool: gap <= the requested gap
     information: np.ndarray  # [P] float64, H_p at the allocation (unit: per sample); inf on padding
     pieces: Pieces  # the pieces, in the units of theta; always with a leading axis
+    costs: np.ndarray | None = None  # [K] of the pulls, without a leading axis; None: samples
+
+    @property
+    def unit(self) -> str:
+        """What T* counts, and H* is per: "sample", or "unit of cost"."""
+        return "sample" if self.costs is None else "unit of cost"
+
+    @property
+    def pulls(self) -> np.ndarray:
+        """The shares of the pulls, float64 [K]: the allocation, or w_k/c_k to sum 1."""
+        if self.costs is None:
+            return self.allocation
+        pulls = self.allocation / self.costs
+        return pulls / pulls.sum(-1, keepdims=True)
 
     @property
     def time(self) -> np.ndarray:
-        """T* = 1/H*, in samples per unit of log(1/delta), float64 []."""
+        """T* = 1/H*, in samples, or in units of cost, per unit of log(1/delta), float64 []."""
         return 1 / self.value
 
     def __repr__(self) -> str:
@@ -47,7 +66,8 @@ class Complexity:
                 f"<Complexity of {len(self.value)} instances: H* {self.value.min():.6g} "
                 f"to {self.value.max():.6g}, gap <= {worst:.1e}>"
             )
-        return f"<Complexity: H* {self.value:.6g}, T* {self.time:.6g}, gap {self.gap:.1e}>"
+        by = "" if self.costs is None else " per unit of cost"
+        return f"<Complexity: H* {self.value:.6g}{by}, T* {self.time:.6g}, gap {self.gap:.1e}>"
 
     def _repr_html_(self) -> str:
         """A table of the allocation, of largest weight first; of a batch its instances."""
@@ -59,6 +79,8 @@ class Complexity:
         else:
             order = np.argsort(-self.allocation, kind="stable")
             rows = [{"arm": int(k), "w*": float(self.allocation[k])} for k in order]
+            if self.costs is not None:
+                rows = [row | {"share of pulls": float(self.pulls[row["arm"]])} for row in rows]
         return as_html(repr(self).strip("<>"), rows)
 
 
@@ -68,6 +90,8 @@ def informations(
     """H_p(w), inf on padding, of I instances and n weights each, [I, n, K]: [I, n, P]."""
     if not instance.family.has("design"):
         return arm_information(instance, pieces, weights)
+    if instance.costs is not None:
+        weights = weights / instance.costs
     arms, theta, unit = conditioned(instance, problem, pieces)
     return np.stack([
         information_of(w, a, t, Pieces(*(x[i] for x in unit)))
@@ -122,14 +146,15 @@ def _largest(complexities: list[Complexity], gap: float) -> Complexity:
     at = np.argmax(values, axis=0)
     chosen: dict[str, Any] = {}
     for field in fields(Complexity):
-        if field.name != "pieces":
+        if field.name not in ("pieces", "costs"):
             stacked = np.stack([getattr(solution, field.name) for solution in complexities])
             chosen[field.name] = stacked[at, np.arange(at.size)] if at.ndim else stacked[at]
     index, rank = np.arange(np.size(at)), np.atleast_1d(at)
     stacked = map(np.stack, zip(*(solution.pieces for solution in complexities), strict=True))
     pieces = Pieces(*(x[rank, index] for x in stacked))
     chosen["gap"] = upper / chosen["value"] - 1
-    return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, pieces=pieces)
+    rest: dict[str, Any] = {"pieces": pieces, "costs": complexities[0].costs}
+    return Complexity(**chosen | {"converged": chosen["gap"] <= gap}, **rest)
 
 
 def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=None) -> Complexity:
@@ -156,6 +181,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         bonus: [K] or [I, K] non-negative per-arm bonuses c of the optimistic form
             max_w min_p H_p(w) + c . w (paper, appendix on sampling rules); None: 0.
 
+    Costs of the instance make H*, T* and w those of the cost; see `Complexity`.
+
     Returns:
         A `Complexity`. Its `gap` holds whether or not `converged`, and can be checked
         from the fields alone.
@@ -178,6 +205,8 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
             [complexity(instance, answer, gap, bonus=bonus) for answer in of_answers], gap
         )
     pieces = pieces_of(instance, problem)
+    if bonus is not None and instance.costs is not None:
+        raise UnsupportedError("bonus", bonus, "None where arms have costs")
     if bonus is not None:
         shape = (len(pieces.offsets), instance.K)
         bonus = checks.real_array("bonus", bonus, ndim=(1, 2))
@@ -192,14 +221,14 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
         information = arm_information(instance, pieces, weights)[:, 0]
     else:
         solution, information = certified(instance, problem, pieces, bonus, gap)
-    numbers = dict(
+    numbers: dict[str, Any] = dict(
         value=solution.value, allocation=solution.allocation, mixture=solution.mixture,
         gap=solution.gap, iterations=solution.iterations, converged=solution.converged,
         information=information,
     )  # fmt: skip
     if not instance.batched:
         numbers = {name: array[0] for name, array in numbers.items()}
-    return Complexity(**numbers, pieces=pieces)
+    return Complexity(**numbers, pieces=pieces, costs=instance.costs)
 
 
 def oracle_weights(
@@ -225,7 +254,8 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     Args:
         instance: one instance or a batch.
         problem: as for `complexity`.
-        weights: [K], or [I, K] for a batch, on the simplex within 1e-9.
+        weights: [K], or [I, K] for a batch, on the simplex within 1e-9; of the cost, where
+            the instance has costs.
 
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
@@ -242,7 +272,8 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
     )
     weights = np.broadcast_to(weights, (len(pieces.offsets), instance.K))
     if instance.family.has("design"):
-        least = least_values(instance, problem, pieces, weights)
+        pulls = weights if instance.costs is None else weights / instance.costs
+        least = least_values(instance, problem, pieces, pulls)
     else:
         least = np.min(arm_information(instance, pieces, weights[:, None]), axis=(1, 2))
     return least if instance.batched else least[0]

@@ -111,6 +111,17 @@ def refuse_other_families(instance: Instance, what: str) -> None:
         raise UnsupportedError("family", instance.family, allowed)
 
 
+def refuse_costs(instance: Any, what: str) -> None:
+    """Refuse an instance whose arms have costs, where `what` counts samples.
+
+    Raises:
+        UnsupportedError: it has costs.
+    """
+    if isinstance(instance, Instance) and instance.costs is not None:
+        allowed = f"None: {what} are not defined for arms of different costs"
+        raise UnsupportedError("costs", instance.costs.tolist(), allowed)
+
+
 def pieces_of(instance: Instance, problem: Any) -> Pieces:
     """The pieces of every instance's correct answer, checked.
 

@@ -22,6 +22,7 @@ from jaxelim.lower_bound.optimum import allocation_value, complexity
 from jaxelim.lower_bound.pieces import (
     combinations,
     pieces_of,
+    refuse_costs,
     refuse_other_families,
     refuse_slack,
 )
@@ -314,5 +315,6 @@ def _refuse_others(instance) -> None:
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
     refuse_other_families(instance, "derivatives by features and gaps are not defined")
+    refuse_costs(instance, "derivatives by features and gaps")
     if instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")

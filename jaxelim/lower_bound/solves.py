@@ -54,6 +54,7 @@ class Truth(NamedTuple):
     scales: Any  # [I, K] costs, or variances
     directions: Any  # [I, P, d]
     offsets: Any  # [I, P]
+    costs: Any = None  # [I, K] of pulls; None: samples are counted
 
     @staticmethod
     def of(instance: Instance, pieces: Pieces) -> "Truth":
@@ -61,16 +62,29 @@ class Truth(NamedTuple):
         if instance.family.linear:
             arms, theta, unit = scaled(instance, pieces)
             scales = np.ones(arms.shape[:2])
-            return Truth(arms, theta, scales, unit.directions, unit.offsets)
+            return Truth(arms, theta, scales, unit.directions, unit.offsets, costs_of(instance))
         means = instance.means.reshape(-1, instance.K)
         with scope.float64():
             scales = [instance.family.scales(jnp.asarray(row)) for row in means]
         scales = np.stack(jax.device_get(scales))
-        return Truth(None, means, scales, pieces.directions, pieces.offsets)
+        own = means, scales, pieces.directions, pieces.offsets
+        return Truth(None, *own, costs_of(instance))
 
     def at(self, index) -> "Truth":
         """Some of the instances, or one of them, on the device."""
         return jax.tree.map(lambda x: jnp.asarray(x[index]), self)
+
+    def evidence(self, family: Family, slack: bool) -> Any:
+        """The evidence of one of the instances, whose weights are shares of cost."""
+        about = family.truth(*self[:5], slack)
+        return about if self.costs is None else about.priced(self.costs)
+
+
+def costs_of(instance: Instance) -> np.ndarray | None:
+    """The costs of pulls of I instances, [I, K]; None: samples are counted."""
+    if instance.costs is None:
+        return None
+    return np.broadcast_to(instance.costs, (instance.size, instance.K))
 
 
 def kind_of(instance: Instance, pieces: Pieces, bonus: np.ndarray | None) -> str:
@@ -85,7 +99,7 @@ def kind_of(instance: Instance, pieces: Pieces, bonus: np.ndarray | None) -> str
 @functools.partial(jax.jit, static_argnames=("family", "kind", "slack", "max_iterations"))
 def _solve_lanes(family, kind, slack, truth, valid, bonus, gap, max_iterations) -> Solution:
     def of_instance(truth, valid, bonus):
-        evidence = family.truth(*truth, slack)
+        evidence = truth.evidence(family, slack)
         return closed.optimum(evidence, kind, valid, bonus, gap, max_iterations)
 
     return jax.vmap(of_instance)(truth, valid, bonus)
@@ -131,7 +145,7 @@ def solve_truth(
 
 
 def solve_many(
-    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, like: int | None = None
+    arms, theta, pieces: Pieces, bonus=None, gap=1e-6, like: int | None = None, costs=None
 ) -> Solution:
     """`solve_truth` for linear features of unit noise.
 
@@ -140,8 +154,9 @@ def solve_many(
         theta: [I, d].
         pieces: of I instances.
         bonus, gap, like: as of `solve_truth`.
+        costs: [I, K] or None, as of `Truth`.
     """
-    truth = Truth(arms, theta, np.ones(arms.shape[:2]), pieces.directions, pieces.offsets)
+    truth = Truth(arms, theta, np.ones(arms.shape[:2]), pieces.directions, pieces.offsets, costs)
     return solve_truth(Gaussian(), truth, pieces.valid, bonus, gap, like=like)
 
 
@@ -167,7 +182,7 @@ def solve_arms(instance: Instance, pieces: Pieces, bonus=None, gap: float = 1e-6
 
 @functools.partial(jax.jit, static_argnames="family")
 def _cuts(family, truth, weights):
-    at = family.truth(*truth, False).weighted(weights).derivatives()
+    at = truth.evidence(family, False).weighted(weights).derivatives()
     return at.value, at.gradient
 
 
@@ -193,7 +208,7 @@ def _finish(solution, i: int, family: Family, truth: Truth, valid, bonus, gap: f
 
 @functools.partial(jax.jit, static_argnames=("family", "slack"))
 def _information_lanes(family, slack, truth, weights):
-    evidence = family.truth(*truth, slack)
+    evidence = truth.evidence(family, slack)
     return jax.vmap(lambda w: evidence.weighted(w).values())(weights)
 
 

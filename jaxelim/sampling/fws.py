@@ -1,7 +1,7 @@
 """Frank-Wolfe sampling."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -66,10 +66,15 @@ class FWS(SamplingRule):
     identification has no ties. t x_k never falls from N_k at the start, so gradients
     are finite, also where a mean is at the end of its range. Differs from the authors'
     program, whose first step uses V_x in place of V_x^-1.
+
+    With costs of pulls x and z are shares of the cost, f_p(x) = H_p(x/c), and the arm is
+    argmax_k (x_k/c_k)/N_k: the plain extension. Costs are in units of their mean, as the
+    distance of F is in units of f.
     """
 
     traits: ClassVar[Traits] = Traits(
         families=None,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -85,7 +90,7 @@ class FWS(SamplingRule):
         return np.sum((instance.arms @ inverse) * instance.arms, -1), inverse
 
     def init(self, view):
-        x = view.counts / (view.time - 1)
+        x = view.shares_of_cost()
         if not view.evidence.has_matrix:
             return FWSState(x, None)
         g, inverse = view.prepared
@@ -112,7 +117,10 @@ class FWS(SamplingRule):
             return arm, FWSState(x, None), jnp.where(look.block | single, OK, ASK)
         onward = _uniform_block(view.t + 1, arms)
         step = 1 / view.time
-        design = state.design.mixed(view.linear.space, vertex, 1 - step, step)
+        more = step
+        if view.space.prices is not None:
+            more = step * view.lanes.take(view.per_price(jnp.ones_like(state.x)), vertex)
+        design = state.design.mixed(view.linear.space, vertex, 1 - step, more)
         return arm, FWSState(x, design), jnp.where(jnp.where(look.block, onward, single), OK, ASK)
 
     def choose(self, view, state):
@@ -123,16 +131,21 @@ class FWS(SamplingRule):
         arm, x = self._pull(view, state.x, z)
         if state.design is None:
             return arm, FWSState(x, None)
-        design = self._towards(view, state.design, jnp.where(uniform, 0, z))
+        bought = view.per_price(jnp.where(uniform, 0, z))
+        design = self._towards(view, state.design, bought)
 
         def recomputed():
             # In this branch XLA transposes a matrix, and rounds its products.
-            return where(uniform, weighted(view.linear.space, x, fused=False), design)
+            pulls = view.per_price(x)
+            return where(uniform, weighted(view.linear.space, pulls, fused=False), design)
 
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
 
     def _towards(self, view: View, design: SquareDesign, z: Array) -> SquareDesign:
-        """The design of ((t - 1) x + z)/t, by one update for each vertex of z; z has few."""
+        """The design of ((t - 1) x + z)/t, by one update for each vertex of z; z has few.
+
+        With costs z is what a share of the cost buys of each arm.
+        """
         step = 1 / view.time
 
         def mix(c):
@@ -151,9 +164,10 @@ class FWS(SamplingRule):
         lanes = view.lanes
         arms = state.x.shape[0]
         if state.design is None:
-            evidence = view.evidence.weighted(state.x)
+            evidence = view.priced.weighted(state.x)
         else:
-            evidence = view.linear.under(state.design)
+            linear: Any = view.priced
+            evidence = linear.under(state.design)
         values = jnp.where(view.active, evidence.values(), jnp.inf)
         least = lanes.argmin(values)
         near = values < lanes.take(values, least) + view.time**-0.9 / arms
@@ -165,4 +179,4 @@ class FWS(SamplingRule):
 
     def _pull(self, view: View, x: Array, z: Array) -> tuple[Array, Array]:
         x = view.lanes.materialize(lambda x, z, time: ((time - 1) * x + z) / time, x, z, view.time)
-        return view.lanes.argmax(x / view.counts), x
+        return view.lanes.argmax(view.per_price(x) / view.counts), x

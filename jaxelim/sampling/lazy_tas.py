@@ -68,6 +68,10 @@ class LazyTaS(SamplingRule):
     computation do not decide the test. If the arms do not span R^d, c0 = 0 and V_U gets
     a ridge of 1e-9.
 
+    With costs of pulls w is a share of the cost: H_p is at w/c, gradients are over the arm's
+    cost, and W adds the shares w_k/c_k of the pulls. Exploration counts pulls. That is the
+    plain extension.
+
     Families without a design: c0 = 1/sqrt(d), and the least N_k/c_k of the spanner's arms
     replaces lambda_min(V), c_k the cost of arm k. Weights inside H are at least 1e-12.
     Independent arms are all in the spanner.
@@ -75,6 +79,7 @@ class LazyTaS(SamplingRule):
 
     traits: ClassVar[Traits] = Traits(
         families=None,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -130,7 +135,7 @@ class LazyTaS(SamplingRule):
     def _pull(self, view, state):
         """The arm and the next state; here `low` decides the test."""
         lanes = view.lanes
-        target = state.target + state.weights
+        target = state.target + view.shares_of_pulls(state.weights)
         thin = state.low < view.prepared.c0 * jnp.sqrt(view.time)
         turn = (view.t - 1 - view.start) % view.features.shape[1]
         explored = lanes.take(view.prepared.spanner, turn)
@@ -172,19 +177,25 @@ def _frank_wolfe(view, weights, due):
 
     def seen(weights):
         """What the evidence under these weights is made of, without a matrix."""
-        return jnp.maximum(weights, floor)
+        return view.per_price(jnp.maximum(weights, floor))
 
     def under(design):
         return view.linear.under(design) if matrix else view.evidence.weighted(design)
+
+    def pull(arm):
+        """What a unit of cost buys of an arm."""
+        if view.space.prices is None:
+            return 1.0
+        return lanes.take(view.per_price(jnp.ones_like(view.means)), arm)
 
     def step(carry):
         i, weights, design, steps, go = carry
         evidence = under(design)
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
-        arm = lanes.argmax(evidence.gradient(closest))
+        arm = lanes.argmax(view.per_price(evidence.gradient(closest)))
         weights = jnp.where(go, averaged(weights, arms == arm, i), weights)
         # The design of a lane that is finished, or not due, is never read.
-        design = design.add(view.linear.space, arm)[0] if matrix else seen(weights)
+        design = design.add(view.linear.space, arm, pull(arm))[0] if matrix else seen(weights)
         norm = jnp.sqrt(lanes.sum(weights**2))
         short = 1 / ((i + 1).astype(norm.dtype) * norm) < _SHORT
         return i + 1, weights, design, steps + go.astype(steps.dtype), go & ~short
@@ -192,7 +203,7 @@ def _frank_wolfe(view, weights, due):
     if not matrix:
         design = seen(weights)
     else:
-        floored = jnp.maximum(weights, _FLOOR)
+        floored = view.per_price(jnp.maximum(weights, _FLOOR))
         design = weighted(view.linear.space, floored, view.prepared.ridge)  # V_U
     carry = jnp.int32(1), weights, design, jnp.zeros_like(view.t), due
     _, weights, _, steps, _ = jax.lax.while_loop(

@@ -53,6 +53,9 @@ class LinGame(SamplingRule):
     least 1e-12. This keeps V_w invertible if the arms span R^d, and the gain of a mean
     at the end of its range finite. It changes nothing while no weight is small.
 
+    With costs of pulls w is a share of the cost: H_p is at w/c, the gain is that of a pull
+    over its cost, and the shares w_k/c_k of the pulls are tracked: the plain extension.
+
     Args:
         optimistic: add the bonus; the paper's experiments use the greedy rule.
     """
@@ -60,6 +63,7 @@ class LinGame(SamplingRule):
     optimistic: bool = False
     traits: ClassVar[Traits] = Traits(
         families=None,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         lanes_last=True,
@@ -84,13 +88,14 @@ class LinGame(SamplingRule):
     def choose(self, view, state):
         lanes = view.lanes
         weights = state.learner.weights(lanes)
-        evidence = view.evidence.weighted(jnp.maximum(weights, _FLOOR))
+        evidence = view.evidence.weighted(view.per_price(jnp.maximum(weights, _FLOOR)))
         closest = lanes.argmin(jnp.where(view.active, evidence.values(), jnp.inf))
         if self.optimistic:
             gain = _optimistic(view, evidence, closest)
         else:
             gain = evidence.gradient(closest)
-        target = state.target + weights
+        gain = view.per_price(gain)
+        target = state.target + view.shares_of_pulls(weights)
         arm = tracking.cumulative(lanes, view.counts, target)
         return arm, LinGameState(state.learner.learn(lanes, weights, -gain), target)
 

@@ -52,6 +52,9 @@ class OptimisticTaS(SamplingRule):
     index. Arms without an active piece have weight 0. Unknown variances are refused: a
     box of means does not say which variances belong to the means in it.
 
+    With costs of pulls w is a share of the cost, H_p(w/c) and c_k over the arm's cost take
+    their places, and the shares w_k/c_k of the pulls are tracked: the plain extension.
+
     Args:
         bonus: a function of (t [], ||phi_k||_{V^-1} [K]) that gives c, [K] and
             non-negative; None: the one above. For Gaussian rewards.
@@ -65,6 +68,7 @@ class OptimisticTaS(SamplingRule):
     gap: float | EvidenceGap = EvidenceGap()
     traits: ClassVar[Traits] = Traits(
         families=None,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         counts_solves=True,
@@ -121,10 +125,10 @@ class OptimisticTaS(SamplingRule):
 
     def _wanted(self, view, now):
         bonus = (self.bonus or elliptical)(view.time, jnp.sqrt(view.linear.design.g))
-        return tolerance(self.gap, view), now, jnp.asarray(bonus)
+        return tolerance(self.gap, view), now, view.per_price(jnp.asarray(bonus))
 
     def _track(self, view, state, allocated):
-        target = state.target + allocated.weights
+        target = state.target + view.shares_of_pulls(allocated.weights)
         return tracking.cumulative(view.lanes, view.counts, target), OptimisticState(
             allocated, target
         )

@@ -25,9 +25,12 @@ class Oracle(SamplingRule):
     """Track the optimal allocation of the true theta: arm = argmin_k N_k - (t - 1) w_k
     (D-tracking).
 
+    With costs w* is the optimal allocation of the cost, and shares w*_k/c_k of the pulls are
+    tracked.
+
     Args:
-        weights: the allocation to track, [K] or [instance, K], on the simplex within
-            1e-9; None: solve for w*, the maximiser of min_p H_p(w, theta). The result
+        weights: the allocation of the pulls to track, [K] or [instance, K], on the simplex
+            within 1e-9; None: solve for w*, the maximiser of min_p H_p(w, theta). The result
             then reports its duality gap.
     """
 
@@ -36,6 +39,7 @@ class Oracle(SamplingRule):
         families=None,
         elimination=False,
         slack=True,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         tests_pieces=False,
@@ -69,7 +73,7 @@ class Oracle(SamplingRule):
     def prepare(self, instance, problem, ridge):
         """w of each instance, [K] or [instance, K]."""
         if self.weights is None:
-            return _solved(instance, problem)[0]
+            return instance.shares_of_pulls(_solved(instance, problem)[0])
         shape = (instance.size, instance.K) if instance.batched else (instance.K,)
         if self.weights.shape not in (shape, shape[-1:]):
             raise ArgumentError(

@@ -57,6 +57,14 @@ class TrackAndStop(SamplingRule):
     2^-30. Top m, and best arm with unknown variances, are solved by the interior-point
     method.
 
+    With costs c_k of pulls, w maximises H_p(w/c) and is a share of the cost. The shares
+    w_k/c_k, to sum 1, are tracked as above; exploration counts pulls. That is the plain
+    extension, as T* of costs is that of Gaussian arms with variances c_k.
+
+    `AnyAbove`: the answer of largest H*, with all weight on one arm. It is not Sticky
+    Track-and-Stop (Degenne & Koolen 2019): where several answers have the same H*, the weights
+    may alternate between them.
+
     Args:
         tracking: "D" or "C".
         schedule: when to solve. "always". An integer n: at the first and each n-th
@@ -73,6 +81,7 @@ class TrackAndStop(SamplingRule):
     traits: ClassVar[Traits] = Traits(
         families=None,
         slack=True,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         counts_solves=True,
@@ -124,7 +133,8 @@ class TrackAndStop(SamplingRule):
         return state.found.solves
 
     def _track(self, view, state, allocated):
-        lanes, counts, time, weights = view.lanes, view.counts, view.time, allocated.weights
+        lanes, counts, time = view.lanes, view.counts, view.time
+        weights = view.shares_of_pulls(allocated.weights)
         if self.exploration == "wrapper":
             weights = tracking.force_exploration(lanes, counts, time, weights)
         target = state.target + weights

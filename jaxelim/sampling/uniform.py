@@ -14,13 +14,14 @@ from jaxelim.contracts.traits import Traits
 class Uniform(SamplingRule):
     """Pull the arms in turn.
 
-    arm = (t - 1) mod K, t the index of the next sample, from 1 on.
+    arm = (t - 1) mod K, t the index of the next sample, from 1 on. Costs are ignored.
     """
 
     traits: ClassVar[Traits] = Traits(
         families=None,
         elimination=False,
         slack=True,
+        costs=True,
         uses_delta=False,
         uses_rewards=False,
         tests_pieces=False,

@@ -40,8 +40,8 @@ def computed(call: "CheckedCall") -> Arms:
     if np.array_equal(arms, instance.arms):
         return instance
     if truth is None or theta is None:
-        return Arms(arms, instance.family, instance.names)
-    return Instance(arms, theta, None, truth.name, truth.family)
+        return Arms(arms, instance.family, instance.names, costs=instance.costs)
+    return Instance(arms, theta, None, truth.name, truth.family, costs=truth.costs)
 
 
 def in_the_given_coordinates(call: "CheckedCall", theta_hat: np.ndarray) -> np.ndarray:

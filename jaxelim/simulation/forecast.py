@@ -90,7 +90,10 @@ def forecast_of(call: Any) -> Forecast | None:
     try:
         if call.instance.arms.size > LARGEST:
             return None
-        times = np.atleast_1d(complexity(call.instance, call.problem, gap=0.01).time)
+        solved = complexity(call.instance, call.problem, gap=0.01)
+        times = np.atleast_1d(solved.time)
+        if solved.costs is not None:  # in samples, at the mean cost of a pull
+            times = times / np.atleast_1d(np.sum(solved.pulls * solved.costs, -1))
         runs, cap = call.runs.size, call.cap
         return forecast(times, call.deltas, call.threshold, runs, cap, call.shared)
     except Exception:  # problems of one's own may raise anything

@@ -228,7 +228,9 @@ def inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
         prepared = jax.tree.map(lambda x: np.asarray(x)[None], prepared)
     features = instance.arms.reshape(-1, instance.K, instance.d)
     tables, constants = spec.family.tables(instance), _scaled_problem(call).constants()
+    prices = None if instance.costs is None else real(instance.costs / np.mean(instance.costs))
     return Inputs(
+        prices=prices,  # type: ignore[arg-type]
         flag=np.int32(1),  # type: ignore[arg-type]
         cap=np.int32(call.cap),  # type: ignore[arg-type]
         steps=np.int32(spec.execution.chunk),  # type: ignore[arg-type]

@@ -139,6 +139,9 @@ def _check_combination(call: "CheckedCall") -> None:
         if not problem.epsilon:
             allowed = f"one right answer: {name} is not defined where several may be right"
         raise UnsupportedError("problem", problem, allowed)
+    if instance.costs is not None and not traits.costs:
+        allowed = f"None: {name} has no published form for arms of different costs"
+        raise UnsupportedError("costs", instance.costs.tolist(), allowed)
     if instance.structure not in traits.structures:
         allowed = f"{' or '.join(traits.structures)} arms: {name} is not defined for others"
         raise UnsupportedError("instance", instance.structure, allowed)

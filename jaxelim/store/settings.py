@@ -43,6 +43,8 @@ def canonical(value: Any) -> Any:
     if isinstance(value, Instance):
         gaussian = type(value.family) is Gaussian and not value.family.by_arm
         family = {"noise_std": value.noise_std} if gaussian else {"family": canonical(value.family)}
+        if value.costs is not None:
+            family["costs"] = canonical(value.costs)
         return {"arms": canonical(value.arms), "theta": canonical(value.theta), **family}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {

@@ -34,10 +34,11 @@ def orders(problem: Problem, instance: Instance) -> list[Instance]:
 def rotated(instance: Instance, shift: int) -> Instance:
     """The instance with its arms, and settings of each arm, moved by `shift` places."""
     order = np.roll(np.arange(instance.K), shift)
-    family = _in_order(instance.family, order)
+    costs = None if instance.costs is None else instance.costs[order]
+    rest: dict = dict(name=instance.name, family=_in_order(instance.family, order), costs=costs)
     if instance.structure == "unstructured":
-        return Instance(instance.arms, instance.theta[order], None, instance.name, family)
-    return Instance(instance.arms[order], instance.theta, None, instance.name, family)
+        return Instance(instance.arms, instance.theta[order], **rest)
+    return Instance(instance.arms[order], instance.theta, **rest)
 
 
 def _in_order(family: Family, order: np.ndarray) -> Family:

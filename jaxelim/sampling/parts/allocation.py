@@ -189,6 +189,7 @@ def solve(
     space, features = view.linear.space, wide(view.features)
     frame = jax.tree.map(jnp.asarray, wide(view.prepared))
     constants, shared = wide(space.constants), features.ndim == 2
+    prices = wide(space.prices)
     if shared and view.means.ndim > 1:
         frame = jax.tree.map(lambda x: x[..., 0], frame)
 
@@ -201,6 +202,8 @@ def solve(
             y = _directions(run, coordinates, at.shape)
             unit, idle, old = coordinates.unit, coordinates.idle, kept.pair
             evidence = HalfSpaceEvidence(unit, y, idle, at.gaps, old.state.w, run.lanes)
+            if prices is not None:
+                evidence = evidence.priced(prices)
             extra = jnp.zeros_like(old.slope) if bonus is None else bonus
             known = at.same & jnp.any(at.live & (old.pull > 0))
             found = climb(

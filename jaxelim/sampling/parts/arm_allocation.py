@@ -144,7 +144,7 @@ def over_box(view: View, last: ArmAllocation, now: Array) -> ArmAllocation:
     Best arm alone. One arm is at its upper bound, the others at their lower bounds. Arms
     whose upper bound does not exceed all lower bounds have no such means.
     """
-    lanes, c, among = view.lanes, view.evidence.costs, counted(view)
+    lanes, c, among = view.lanes, view.priced.costs, counted(view)
     interval = view.family.interval(view, view.means, jnp.log(view.time))
     lower, upper = wide(interval.lower), wide(interval.upper)
     highest = lanes.max(jnp.where(among, lower, -jnp.inf))
@@ -189,21 +189,21 @@ def _by_equation(view: View, last: ArmAllocation, weights: Array, dual: Array) -
 
 def _best_arm(view: View, last: ArmAllocation, quick: bool) -> tuple[ArmAllocation, Array]:
     new = best_arm_weights(
-        _family(view), wide(view.means), wide(view.evidence.costs), last.dual,
+        _family(view), wide(view.means), wide(view.priced.costs), last.dual,
         counted=counted(view), lanes=view.lanes, steps=QUICK if quick else None,
     )  # fmt: skip
     return _by_equation(view, last, new.weights, new.log_x), new.converged
 
 
 def _gaussian_best_arm(view: View, last: ArmAllocation) -> ArmAllocation:
-    best, costs = Rows.of(view.shape).first, wide(view.evidence.costs)
+    best, costs = Rows.of(view.shape).first, wide(view.priced.costs)
     new = gaussian_weights(view.lanes, wide(view.means), best, counted(view), costs, last.dual)
     return _by_equation(view, last, new.weights, new.root)
 
 
 def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     lanes = view.lanes
-    slope = view.evidence.weighted(jnp.ones_like(view.means)).values()  # d(m_k, level)/c_k
+    slope = view.priced.weighted(jnp.ones_like(view.means)).values()  # d(m_k, level)/c_k
     least = lanes.min(jnp.where(view.active, slope, jnp.inf))
     ratio = jnp.where(slope > least, least / jnp.where(slope > least, slope, 1), 1)
     weights = jnp.where(view.active, ratio, 0)
@@ -212,7 +212,7 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
 
 def _any_above(view: View, last: ArmAllocation) -> ArmAllocation:
     """All weight on the arm of largest d(m_k, level)/c_k above the level; if none is, as signs."""
-    slope = view.evidence.weighted(jnp.ones_like(view.means)).values()
+    slope = view.priced.weighted(jnp.ones_like(view.means)).values()
     best = (index_like(slope) == view.lanes.argmax(slope)).astype(slope.dtype)
     of_signs, found = _signs(view, last), view.lanes.any(Levels.of(view.shape).above)
     return dataclasses.replace(
@@ -276,7 +276,7 @@ def _by_lane(
         evidence = wide(dataclasses.replace(evidence, space=alone))
         return solve(evidence, *rest, lanes.alone)
 
-    bare: Any = dataclasses.replace(view.evidence, space=None)  # type: ignore[arg-type]
+    bare: Any = dataclasses.replace(view.priced, space=None)  # type: ignore[arg-type]
     features = () if shared else space.features
     new = by_run(lanes, of_run, wide(last), bare, features, view.active, wide(last), gap, now)
     return dataclasses.replace(new, weights=new.weights.astype(last.weights.dtype))

@@ -133,6 +133,7 @@ def compare(
     baseline: str | None = None,
     level: float = 0.95,
     paired: bool | None = None,
+    by: str = "samples",
 ) -> Comparison:
     """Compare stopping times and errors of results, two by two or with one of them.
 
@@ -151,6 +152,8 @@ def compare(
         level: of the intervals, in (0, 1).
         paired: None: as above. True: run r of one and of the other are a pair, in the
             order of `runs`. False: no pairs.
+        by: "samples", or "costs": then tau, its means and L are in the units of the costs
+            of the arms, which both instances must have.
 
     Returns:
         A `Comparison`, with a row for each pair of results compared, instance, stopping rule that
@@ -159,14 +162,14 @@ def compare(
     Raises:
         UnknownNameError: no result has the baseline's name.
         ArgumentError: fewer than two results, results without a common stopping rule or
-            delta, batches of different sizes, or paired=True for different numbers of
-            runs.
+            delta, batches of different sizes, paired=True for different numbers of
+            runs, or by="costs" for arms without costs.
 
     Example:
         >>> both = {"LinGapE": one, "LUCB": other}  # doctest: +SKIP
         >>> print(compare(both))  # doctest: +SKIP
     """
-    return compared([({}, results)], baseline, level, paired)
+    return compared([({}, results)], baseline, level, paired, by)
 
 
 def compared(
@@ -174,13 +177,15 @@ def compared(
     baseline: str | None,
     level: float,
     paired: bool | None,
+    by: str = "samples",
 ) -> Comparison:
     """The comparison of several groups of results, as of the instances of a study.
 
     Args:
         groups: what names a group, keys of its rows; and its results, as of `compare`.
-        baseline, level, paired: as of `compare`.
+        baseline, level, paired, by: as of `compare`.
     """
+    checks.choice("by", by, ("samples", "costs"))
     level = checks.real("level", level, low=0, high=1, open=True)
     if paired is not None and not isinstance(paired, bool):
         raise ArgumentError("paired", paired, "None, True or False")
@@ -188,6 +193,8 @@ def compared(
     for where, results in groups:
         named = _named(results)
         everyone |= named
+        if by == "costs" and any(result.costs is None for result in named.values()):
+            raise ArgumentError("by", by, '"samples" for results of arms without costs')
         if baseline is not None:
             checks.choice("baseline", baseline, named)
         for first, second in (
@@ -204,13 +211,13 @@ def compared(
             if paired is None and reasons:
                 notes.append(f"{first} and {second} are not paired: {', '.join(reasons)}.")
             head = {"first": first, "second": second, **where}
-            rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level)]
+            rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
     corrected = two_samples.holm([row["mean_p"] for row in rows])
     rows = [{**row, "holm_p": p} for row, p in zip(rows, corrected, strict=True)]
     return Comparison(
-        f"{_few(list(everyone))}: {100 * level:g}% intervals",
+        f"{_few(list(everyone))}: {100 * level:g}% intervals" + (", by cost" * (by == "costs")),
         tuple(rows),
         (*dict.fromkeys(notes), *_notes(rows), *_proofs(everyone)),
         level,
@@ -258,7 +265,7 @@ def _apart(a: "Result", b: "Result") -> list[str]:
 
 
 def _rows(
-    a: "Result", b: "Result", paired: bool, aligned: bool, level: float
+    a: "Result", b: "Result", paired: bool, aligned: bool, level: float, by: str
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair of results; `aligned`: pairs have equal run indices."""
     sizes = [result.samples.shape[0] if result.batched else None for result in (a, b)]
@@ -266,7 +273,8 @@ def _rows(
         note = f"of {' and '.join(str(size or 'no') for size in sizes)} instances in a batch"
         raise ArgumentError("results", [a, b], "results of equally many instances", note)
     shaped = [
-        [x if r.batched else x[None] for x in (r.samples, r.stopped, r.correct)] for r in (a, b)
+        [x if r.batched else x[None] for x in (getattr(r, by), r.stopped, r.correct)]
+        for r in (a, b)
     ]
     orders = [np.argsort(r.runs) if aligned else np.arange(r.runs.size) for r in (a, b)]
     for i in range(sizes[0] or 1):

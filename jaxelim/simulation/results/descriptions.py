@@ -243,7 +243,8 @@ def hash_of(instance: Instance) -> str:
         family = json.dumps(description_of("family", instance.family))
     except ArgumentError:
         family = repr(instance.family)
-    return _sha256(instance.arms, instance.theta, text=family)
+    costs = () if instance.costs is None else (instance.costs,)
+    return _sha256(instance.arms, instance.theta, *costs, text=family)
 
 
 def _sha256(*arrays: np.ndarray, text: str = "") -> str:
@@ -275,7 +276,8 @@ def same_experiment(result: Any, other: Any) -> bool:
 
 def _same(x: Any, y: Any) -> bool:
     if isinstance(x, Instance) and isinstance(y, Instance):
-        arrays = same_array(x.arms, y.arms) and same_array(x.theta, y.theta)
+        numbers = [(x.arms, y.arms), (x.theta, y.theta), (x.costs, y.costs)]
+        arrays = all(same_array(*pair) for pair in numbers)
         return arrays and _same(x.family, y.family)
     try:
         return description_of("other", x) == description_of("other", y)

@@ -143,7 +143,9 @@ def _assembled(path: Path, data: xr.Dataset, stored: dict, passed: dict, own: An
     family = recovered(path, "family", stored["family"], passed["family"])
     if isinstance(family, Text):
         family = StoredFamily(str(family), as_json(family.description))
-    instance = Instance(data["arms"].values, data["theta"].values, None, stored["name"], family)
+    numbers = data["arms"].values, data["theta"].values
+    costs = data["arm_costs"].values if "arm_costs" in data else None
+    instance = Instance(*numbers, None, stored["name"], family, costs=costs)
     if passed["instance"] is not None and passed["instance"] != instance:
         raise ArgumentError("instance", passed["instance"], f"{instance!r}, which the file holds")
     parts = {

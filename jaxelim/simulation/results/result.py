@@ -80,6 +80,8 @@ class Result:
         tests_stopping: int64, half-spaces tested for stopping in the whole run (the
             paper's cost measure).
         tests_sampling: int64, half-spaces tested for sampling.
+        costs: float64, what the pulls cost, in the units of the instance's costs; None
+            where it has none.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
         log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
             run; for signs [.., K, 2]. With record=("p_values",); else None. A file of many
@@ -125,6 +127,12 @@ class Result:
     means: np.ndarray | None = None
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
+
+    @property
+    def costs(self) -> np.ndarray | None:
+        """What the pulls of each run cost: float64, shape of `samples`; None without costs."""
+        prices = self.instance.costs
+        return None if prices is None else np.sum(self.pulls * prices, -1)
 
     @property
     def p_values(self) -> PValues | None:
@@ -256,7 +264,8 @@ class Result:
         Returns:
             samples over log(1/(2.4 delta))/H*, shape of samples (1 is the bound); and
             the total variation distance between pulls/samples and w*, of the same
-            shape. NaN for truncated runs.
+            shape. NaN for truncated runs. With costs it is the cost over that bound, and
+            the distance is from the optimal shares of the pulls.
 
         Raises:
             ArgumentError: the problem is a loaded file's text; and as `complexity`.
@@ -268,13 +277,15 @@ class Result:
         samples, pulls = np.maximum(self.samples, 1), self.pulls  # 0 where interrupted before
         lead = self.samples.shape[:1] if self.batched else ()
         value = np.reshape(solved.value, (*lead, 1, 1))
-        allocation = np.reshape(solved.allocation, (*lead, 1, 1, -1))
+        allocation = np.reshape(solved.pulls, (*lead, 1, 1, -1))
         of_delta = [
             efficiency(samples[..., d, :], pulls[..., d, :, :], delta, value, allocation)
             for d, delta in enumerate(self.deltas)
         ]
         ratio, distance = (np.stack(x, -2) for x in zip(*of_delta, strict=True))
         cut = np.where(self.stopped, 1.0, np.nan)
+        if self.costs is not None:
+            ratio = ratio * (self.costs / samples)
         return ratio * cut, distance * cut
 
     def compare(self, other: "Result", **settings: Any) -> "Comparison":
@@ -297,6 +308,8 @@ class Result:
         data: dict[str, Any] = {name: (dims, getattr(self, name)) for name in names}
         if self.solves is not None:
             data["solves"] = (dims, self.solves)
+        if self.costs is not None:
+            data["costs"] = (dims, self.costs)
         data["answer"] = ((*dims, of_answer), self.answer)
         data["pulls"] = ((*dims, "arm"), self.pulls)
         times = self.elimination_times

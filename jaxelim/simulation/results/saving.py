@@ -36,6 +36,8 @@ def contents(result: "Result", labels: dict[str, str] | None = None) -> bytes:
     lead = ("instance",) if result.batched else ()
     data["arms"] = ((*lead, "arm", "dimension"), result.instance.arms)
     data["theta"] = ((*lead, "dimension"), result.instance.theta)
+    if result.instance.costs is not None:
+        data["arm_costs"] = (("arm",), result.instance.costs)
     data.attrs |= {
         "jaxelim_result": FORMAT,
         "experiment": parts,

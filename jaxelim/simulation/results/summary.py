@@ -61,7 +61,11 @@ def summarised(result: "Result") -> Summary:
     for i, s, d in np.ndindex(samples.shape[:3]):
         named = {"instance": i} if batched else {}
         named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
-        rows.append(named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests))))
+        numbers = named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests)))
+        if result.costs is not None:
+            spent = (result.costs if batched else result.costs[None])[i, s, d][stopped[i, s, d]]
+            numbers["mean cost"] = float(spent.mean()) if spent.size else math.nan
+        rows.append(numbers)
     settings = result.settings
     title = (
         f"{settings['rule']} on {settings['instance']}, {result.problem}, "
