@@ -272,6 +272,7 @@ def rule_rows() -> list[dict[str, str]]:
                 "epsilon": mark(traits.slack and traits.defined_for("best-arm")),
                 "reference": mark(traits.defined_for("best-or-none")),
                 "any above": mark(traits.slack and traits.defined_for("any-above")),
+                "costs": mark(traits.costs),
                 "items": mark(traits.defined_for("best-item")),
                 "top m": mark(traits.defined_for("top-m")),
                 "signs": mark(traits.defined_for("thresholding")),

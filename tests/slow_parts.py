@@ -52,7 +52,8 @@ PARTS: dict[int, tuple[str, ...]] = {
         "sampling/test_twin_agreement.py", "sampling/test_unknown_variance_tas.py",
     ),
     8: (
-        "sampling/test_arm_rules.py", "sampling/test_delta_correctness.py",
+        "sampling/test_arm_rules.py", "sampling/test_costs.py",
+        "sampling/test_delta_correctness.py",
         "sampling/test_items.py", "sampling/test_native_rules.py",
         "sampling/test_references.py", "sampling/test_slack.py",
     ),
