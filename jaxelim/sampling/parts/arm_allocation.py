@@ -60,7 +60,9 @@ def exact(instance: Instance, problem: Problem) -> bool:
         seen = Estimate(LaneOps(), means, theta, problem.constants())
         return problem.shape(seen, problem.answer(seen))
 
-    return kind_of_shape(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
+    return (
+        kind_of_shape(jax.eval_shape(traced, np.zeros(instance.K), np.zeros(instance.d))) != "any"
+    )
 
 
 def start(view: View) -> ArmAllocation:
