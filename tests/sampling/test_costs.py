@@ -134,5 +134,7 @@ def test_live_runs_take_costs(tmp_path):
     for arm, reward in zip(trace.arms[:40], trace.rewards[:40], strict=True):
         assert run.ask() == arm
         run.tell(arm, reward)
+    asked = run.ask()
+    run.close()
     again = je.live.LiveRun.load(tmp_path / "run.jsonl")
-    assert again.ask() == run.ask()
+    assert again.ask() == asked
