@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import tyro
@@ -31,6 +31,12 @@ from jaxelim.interrupts import Signals
 from jaxelim.simulation.jobs import Blocks, Job
 from jaxelim.store import Held, Store
 
+MOST_CELLS = 64
+"""More cells than a study of these experiments has: so many workers may have work."""
+_JOIN = (
+    "Join the folders of all shards with `jaxelim merge A B -o C`, then give the same command "
+    "with --output C and no --shard."
+)
 EVERY = 60.0
 """Seconds between two lines of progress, where there is no bar."""
 
@@ -52,6 +58,8 @@ class Cuttable(Protocol):
 class Options:
     """Options that all experiments share."""
 
+    told: ClassVar[tuple[str, ...]] = ("seed", "max_samples")
+    """Options that are in a cell's name where they are not the usual ones."""
     runs: int = 100
     """Runs of every cell, indexes 0 .. runs - 1; finished runs are not repeated."""
     seed: int = 0
@@ -86,10 +94,10 @@ class Options:
 
         A folder can then hold several.
         """
-        usual = {field.name: field.default for field in dataclasses.fields(Options)}
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
         said = [
             f"/{key}={getattr(self, key)}"
-            for key in ("seed", "max_samples")
+            for key in self.told
             if getattr(self, key) != usual[key]
         ]
         return name + "".join(said)
@@ -121,6 +129,43 @@ class Done(NamedTuple):
     damaged: int
 
 
+def studied(options: Options, files: Sequence[Path], *grid: Any, **more: Any) -> je.Study | None:
+    """`je.study` with the options' runs, store and workers; None for a shard of several.
+
+    Args:
+        options: of the command line.
+        files: what the caller writes; checked first.
+        grid: instances, problem and rules.
+        more: other arguments of `je.study`.
+
+    Raises:
+        ArgumentError: one of the files cannot be written; and as `je.study`.
+    """
+    _writable(files)
+    given = options.scheduler_file if options.scheduler is None else options.scheduler
+    blocks = -(-options.runs // options.block) * MOST_CELLS
+    with chosen(blocks, options.workers, given, options.dashboard) as executor:
+        found = je.study(
+            *grid, runs=shard_of(options), seed=options.seed, max_samples=options.max_samples,
+            store=options.output, block=options.block, executor=executor, progress=_progress(),
+            engine=je.Engine(devices=1), **more,
+        )  # fmt: skip
+    if parse_shard(options.shard)[1] > 1:
+        print(_JOIN)
+        return None
+    return found
+
+
+def _writable(files: Sequence[Path]) -> None:
+    for path in files:
+        make_folder(path.parent)
+        writable_file("output", path)
+
+
+def _progress() -> Any:
+    return True if sys.stderr.isatty() else Lines()
+
+
 def run_cells(jobs: Sequence[Cuttable], options: Options) -> Done:
     """Compute a shard's missing blocks, one a worker at a time; store each at once.
 
@@ -134,7 +179,7 @@ def run_cells(jobs: Sequence[Cuttable], options: Options) -> Done:
     blocks = Blocks([one.job(runs) for one in jobs], options.output, options.block)
     given = options.scheduler_file if options.scheduler is None else options.scheduler
     with chosen(len(blocks.parts), options.workers, given, options.dashboard) as executor:
-        blocks.compute(executor, True if sys.stderr.isatty() else Lines())
+        blocks.compute(executor, _progress())
     return Done(blocks.computed, blocks.found, blocks.damaged)
 
 
@@ -168,8 +213,7 @@ def load(jobs: Sequence[Cuttable], options: Options) -> dict[str, Held] | None:
     if lacking:
         print(
             f"{options.output} lacks {lacking} of {options.runs * len(jobs)} runs: "
-            "no table or figure is made. Join the folders of all shards with "
-            "`jaxelim merge A B -o C`, then give the same command with --output C and no --shard."
+            f"no table or figure is made. {_JOIN}"
         )
         return None
     return loaded
@@ -183,9 +227,7 @@ def run_and_load(
     Raises:
         ArgumentError: one of the files cannot be written; and as `run_cells`.
     """
-    for path in files:
-        make_folder(path.parent)
-        writable_file("output", path)
+    _writable(files)
     began = time.perf_counter()
     done = run_cells(jobs, options)
     again = f", {done.damaged} damaged files computed again" if done.damaged else ""

@@ -19,6 +19,7 @@ from jaxelim import catalogue, checks, figures
 from jaxelim.store import write_whole
 
 INSTANCE = "linear-d10"
+STOPPING = (je.LLR(), je.SelectiveElimination())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,37 +38,24 @@ class Right(cells.Options):
         checks.deltas(list(self.delta))
 
 
-def jobs(options: Right) -> dict[str, cells.Cell]:
-    """A cell per rule, by the rule's name.
+def rules(options: Right) -> dict[str, je.SamplingRule]:
+    """The rules by their names.
 
     The oracle has two: one with the exact w*, one with the authors' approximation.
     """
-    rules: dict[str, je.SamplingRule] = {}
+    found: dict[str, je.SamplingRule] = {}
     for name in options.rules:
         kind = catalogue.find_rule(name)
-        rules[kind.__name__] = kind()
+        found[kind.__name__] = kind()
         if kind is je.Oracle:
-            rules["Oracle, authors' w"] = je.Oracle(paper.oracle_weights(INSTANCE, "bai"))
-    return {
-        name: cells.Cell(
-            options.named(f"figure1-right/{name}"),
-            je.load_instance(INSTANCE),
-            je.BestArm(),
-            rule,
-            (je.LLR(), je.SelectiveElimination()),
-            delta=options.delta,
-            seed=options.seed,
-            max_samples=options.max_samples,
-        )
-        for name, rule in rules.items()
-    }
+            found["Oracle, authors' w"] = je.Oracle(paper.oracle_weights(INSTANCE, "bai"))
+    return found
 
 
-def ratios(data) -> np.ndarray:
+def ratios(result: je.Result) -> np.ndarray:
     """tau_LLR/tau_elimination [delta, run], NaN if either was cut off."""
-    one = {name: data.sel(stopping=name) for name in ("llr", "selective")}
-    both = one["llr"]["stopped"].values & one["selective"]["stopped"].values
-    return np.where(both, one["llr"]["samples"].values / one["selective"]["samples"].values, np.nan)
+    llr, selective = result.samples
+    return np.where(result.stopped.all(0), llr / np.maximum(selective, 1), np.nan)
 
 
 def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
@@ -97,16 +85,12 @@ def numbers(found: dict[str, np.ndarray], delta: tuple[float, ...]) -> str:
 
 def draw(options: Right) -> None:
     """Run the missing runs and draw the figure."""
-    found = jobs(options)
     files = [options.output / f"figure1_right.{ending}" for ending in ("csv", "png", "pdf")]
-    held = cells.run_and_load(list(found.values()), options, files)
-    if held is None:
+    grid = INSTANCE, je.BestArm(), rules(options)
+    study = cells.studied(options, files, *grid, delta=options.delta, stopping=STOPPING, ridge=1.0)
+    if study is None:
         return
-    drawn = {}
-    for rule, cell in found.items():
-        data = held[cell.name].data
-        assert data is not None
-        drawn[rule] = ratios(data)
+    drawn = {rule: ratios(study[rule]) for rule in study.rules}
     write_whole(options.output / "figure1_right.csv", numbers(drawn, options.delta).encode())
     figure = figures.ratio_figure(drawn, options.delta, options.error)
     print(

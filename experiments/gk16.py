@@ -10,13 +10,11 @@ import math
 import sys
 from typing import Any
 
-import numpy as np
-
 import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held, write_whole
+from jaxelim.store import write_whole
 
 DELTA = 0.1
 MEANS = {"1": (0.5, 0.45, 0.43, 0.4), "2": (0.3, 0.21, 0.2, 0.19, 0.18)}
@@ -77,29 +75,20 @@ class Table(cells.Options):
                 raise ArgumentError(argument, given, f"some of {', '.join(known)}, each once")
 
 
-def jobs(options: Table) -> dict[tuple[str, str], cells.Cell]:
-    """A cell per instance and row, by (instance, row)."""
-    found = {}
-    for name in options.instances:
-        instance = je.Instance.unstructured(MEANS[name], je.Bernoulli(), name=f"gk16-{name}")
-        for row in options.rules:
-            found[name, row] = cells.Cell(
-                options.named(f"gk16/{name}/{row}"),
-                instance,
-                je.BestArm(),
-                LINES[row].rule,
-                (LINES[row].stopping,),
-                delta=(DELTA,),
-                seed=options.seed,
-                max_samples=options.max_samples,
-                threshold=je.GK16(),
-                ridge=None,
-            )
-    return found
+def grid(options: Table) -> tuple[dict, je.BestArm, dict]:
+    """Instances, problem and rules of the study."""
+    instances = {
+        name: je.Instance.unstructured(MEANS[name], je.Bernoulli(), name=f"gk16-{name}")
+        for name in options.instances
+    }
+    rules = {
+        row: {"rule": LINES[row].rule, "stopping": LINES[row].stopping} for row in options.rules
+    }
+    return instances, je.BestArm(), rules
 
 
-def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) -> list[dict]:
-    """Measures of each cell, NaN if undefined.
+def measures(study: je.Study) -> list[dict]:
+    """Measures of each result, NaN if undefined.
 
     - instance, rule: the cell. runs, truncated, stopped: counts of runs.
     - mean, se, median: draws. With truncated runs, of min(tau, cap).
@@ -110,10 +99,9 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
     - us_per_sample: wall time of one device here.
     """
     lines = []
-    for (instance, row), cell in found.items():
-        whole, line = held[cell.name], LINES[row]
-        assert whole.data is not None
-        data, place = whole.data.isel(delta=0, stopping=0), int(instance) - 1
+    for (row, instance, _), result in sorted(study.results.items(), key=lambda one: one[0][1]):
+        data, line = result.to_xarray().isel(delta=0, stopping=0), LINES[row]
+        place = int(instance) - 1
         other, error = line.other[place] or (math.nan, math.nan)
         paper = line.paper[place]
         measured = {
@@ -125,7 +113,8 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
             "other_se": error,
         }
         measured |= {"z": pages.z(measured), **pages.wrong_answers(data)}
-        lines.append(measured | {"us_per_sample": pages.us_per_sample(whole)})
+        timed = pages.us_per_sample(lambda name, work=result.timings: work.get(name, 0))
+        lines.append(measured | {"us_per_sample": timed})
     return lines
 
 
@@ -169,25 +158,23 @@ def markdown(lines: list[dict], options: Table) -> str:
 
 def make(options: Table) -> None:
     """Run the missing runs; write the table and the figures."""
-    found = jobs(options)
     drawn = [f"gk16_{name}" for name in options.instances]
     files = [options.output / f"gk16.{ending}" for ending in ("md", "csv")]
     files += [options.output / f"{name}.{ending}" for name in drawn for ending in ("png", "pdf")]
-    kept = cells.run_and_load(list(found.values()), options, files)
-    if kept is None:
+    study = cells.studied(options, files, *grid(options), delta=DELTA, threshold=je.GK16())
+    if study is None:
         return
-    lines = measures(found, kept)
+    lines = measures(study)
     page = markdown(lines, options)
     write_whole(options.output / "gk16.md", page.encode())
     write_whole(options.output / "gk16.csv", pages.comma_separated(lines).encode())
     print(page)
     for name in options.instances:
         tau: dict[str, Any] = {
-            row: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))
-            for (instance, row), cell in found.items()
-            if instance == name
+            row: result
+            for (row, _, _), result in study.select(instance=name).results.items()
+            if result.stopped.any()
         }
-        tau = {row: one for row, one in tau.items() if np.isfinite(one).any()}
         if tau:
             print(*figures.save(figures.survival_figure(tau), options.output / f"gk16_{name}"))
 

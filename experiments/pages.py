@@ -3,13 +3,12 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
 from experiments.tables import clopper_pearson
-from jaxelim.store import Held
 
 
 def times(data: xr.Dataset) -> dict[str, float]:
@@ -37,10 +36,10 @@ def wrong_answers(data: xr.Dataset) -> dict[str, float]:
     return {"errors": wrong, "error_low": low, "error_high": high}
 
 
-def us_per_sample(held: Held) -> float:
-    """Wall time of one device here, in microseconds; NaN if nothing was timed."""
-    drawn = held.work("samples_drawn")
-    return 1e6 * held.work("seconds") / drawn if drawn else math.nan
+def us_per_sample(work: Callable[[str], float]) -> float:
+    """Wall time of one device here, in microseconds, from what its work has by name; or NaN."""
+    drawn = work("samples_drawn")
+    return 1e6 * work("seconds") / drawn if drawn else math.nan
 
 
 def z(line: dict) -> float:

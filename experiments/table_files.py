@@ -61,7 +61,7 @@ def _samples(line: dict, sign: str = "±") -> str:
 def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
     """Notes below the table."""
     told = [
-        f"delta = 0.01, threshold log((1 + t)/delta), {options.runs} runs a cell, "
+        f"delta = {options.delta:g}, threshold {_formula(options)}, {options.runs} runs a cell, "
         f"seed {options.seed}, cap {options.max_samples} samples. Samples in thousands, "
         "mean ± sd over runs; the paper's are over 100 runs.",
         "z = (ours - paper)/sqrt(sd_paper^2/100 + sd^2/n). Errors: wrong answers among the runs "
@@ -72,6 +72,11 @@ def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
         "us/sample here: wall time of one device over samples drawn, compilation apart; columns "
         "that watch the same runs share it.",
     ]
+    if not options.papers:
+        told.append(
+            f"These are not the paper's numbers: it has delta = 0.01, threshold "
+            f"log((1 + t)/delta) and ridge 1; the ridge here is {options.ridge:g}."
+        )
     if any(not math.isnan(line["paper_samples_k"]) for line in lines):
         told.append(tables.agreement(lines))
     cut = sum(line["truncated"] for line in lines)
@@ -82,6 +87,11 @@ def notes(lines: Sequence[dict], options: tables.TableOptions) -> list[str]:
             "mean is of runs that all stopped."
         )
     return told
+
+
+def _formula(options: tables.TableOptions) -> str:
+    """The threshold in the words of the table of thresholds."""
+    return catalogue.THRESHOLDS[options.threshold][0]
 
 
 def markdown(table: str, lines: Sequence[dict], options: tables.TableOptions) -> str:
@@ -145,8 +155,8 @@ def latex(table: str, lines: Sequence[dict], options: tables.TableOptions) -> st
                 )
             out.append(f"& {algorithm.replace('w*', '$w^*$')} & {' & '.join(entries)} \\\\")
     caption = (
-        f"{layout.title}, $\\delta = 0.01$. Samples in thousands, mean $\\pm$ standard deviation "
-        f"over {options.runs} runs (the cap at "
+        f"{layout.title}, $\\delta = {options.delta:g}$. Samples in thousands, mean $\\pm$ "
+        f"standard deviation over {options.runs} runs (the cap at "
         + f"{options.max_samples} samples); time in microseconds per sample, "
         "the wall time of one device."
     )

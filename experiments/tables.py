@@ -8,14 +8,14 @@ Elimination at sampling, and rules with a native test, have a cell each.
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import xarray as xr
 from scipy import stats
 
 import jaxelim as je
 from experiments import cells, paper
-from jaxelim import catalogue
+from jaxelim import catalogue, checks
 from jaxelim.errors import ArgumentError
 from jaxelim.instances import describe
 from jaxelim.store import Held
@@ -62,10 +62,28 @@ LAYOUTS = {
 class TableOptions(cells.Options):
     """Options of the tables."""
 
+    told: ClassVar[tuple[str, ...]] = (*cells.Options.told, "delta", "threshold", "ridge")
+    delta: float = 0.01
+    """Error probability; with another than the paper's 0.01 the numbers are not the paper's."""
+    threshold: str = "heuristic"
+    """A threshold by its name, as in `jaxelim run`; the paper's is heuristic."""
+    ridge: float = 1.0
+    """The ridge lambda of the design matrix; the paper's is 1."""
     rules: tuple[str, ...] = ()
     """Sampling rules, by the names that `jaxelim rules` lists; by default all."""
     problems: tuple[str, ...] = ()
     """Problems: bai, topm, osi; by default all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.real("delta", self.delta, low=0, high=1, open=True)
+        checks.choice("threshold", self.threshold, catalogue.THRESHOLDS)
+        checks.real("ridge", self.ridge, low=0)
+
+    @property
+    def papers(self) -> bool:
+        """Whether delta, threshold and ridge are the paper's."""
+        return (self.delta, self.threshold, self.ridge) == (0.01, "heuristic", 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +129,8 @@ def rows(table: str, options: TableOptions) -> list[Row]:
             continue
         for name in (algorithm, EXACT) if kind is je.Oracle else (algorithm,):
             cell, stopping = _cell(layout, problem, name, column, options)
-            found.append(Row(problem, name, column, cell, stopping, numbers))
+            theirs = numbers if options.papers else {}
+            found.append(Row(problem, name, column, cell, stopping, theirs))
     for problem in problems or layout.instances:
         for kind in sorted(wanted - rules_of(table, problem), key=catalogue.name_of):
             found += _unpublished(table, problem, kind, options)
@@ -204,15 +223,19 @@ def _cell(
             tuple(observers[one] for one in layout.columns if one in observers),
             "watched",
         )
+    instance, asked = je.load_instance(name), _problem(layout, problem)
     cell = cells.Cell(
         options.named(f"{layout.name}/{problem}/{_plain(algorithm)}/{variant}"),
-        je.load_instance(name),
-        _problem(layout, problem),
+        instance,
+        asked,
         rule,
         stopping,
         elimination,
+        delta=(options.delta,),
         seed=options.seed,
         max_samples=options.max_samples,
+        threshold=catalogue.find_threshold(options.threshold, instance, options.ridge, asked, rule),
+        ridge=options.ridge,
     )
     return cell, stopping[0].name if len(stopping) == 1 else observers[column].name
 

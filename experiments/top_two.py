@@ -212,7 +212,7 @@ def measures(found: dict[tuple[str, str], cells.Cell], held: dict[str, Held]) ->
             "z": pages.z(line),
             "leader": pulls[:, int(np.argmax(setting.means))].sum() / pulls.sum(),
             **pages.wrong_answers(data),
-            "us_per_sample": pages.us_per_sample(whole),
+            "us_per_sample": pages.us_per_sample(whole.work),
         }
         lines.append(line)
     return lines

@@ -116,7 +116,7 @@ def measures(found: dict[tuple[int, str], cells.Cell], held: dict[str, Held]) ->
                 "ratio": measured["mean"] / bound,
                 "time": float(solved[n].time),
                 **pages.wrong_answers(data),
-                "us_per_sample": pages.us_per_sample(whole),
+                "us_per_sample": pages.us_per_sample(whole.work),
             })  # fmt: skip
     return lines
 

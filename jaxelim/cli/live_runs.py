@@ -1,7 +1,9 @@
 """`jaxelim live new|ask|tell|show|stop FILE`: a live run in a file, from the shell."""
 
+import contextlib
 import csv
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,8 +96,8 @@ class Tell(Compiles):
     rewards: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """An arm and its reward, or several: ARM REWARD ARM REWARD .."""
     csv: Path | None = None
-    """In place of them: a CSV file with a row for each reward, the arm and the reward. A
-    first row of two names is passed over."""
+    """In place of them: a CSV file with a row for each reward, the arm and the reward; - for
+    standard input. A first row of two names is passed over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _of_csv(config: Tell) -> tuple[str, ...]:
     if config.rewards:
         raise ArgumentError("rewards", config.rewards, "none beside --csv")
     try:
-        with config.csv.open(newline="", encoding="utf-8-sig") as file:
+        with _opened(config.csv) as file:
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ArgumentError("csv", str(config.csv), "a readable CSV file", str(error)) from error
@@ -229,6 +231,13 @@ def _of_csv(config: Tell) -> tuple[str, ...]:
     if rows and not _is_number(rows[0][1]):
         rows = rows[1:]
     return tuple(cell for row in rows for cell in row)
+
+
+def _opened(path: Path) -> Any:
+    """A CSV file, or standard input for -, as a context."""
+    if str(path) == "-":
+        return contextlib.nullcontext(sys.stdin)
+    return path.open(newline="", encoding="utf-8-sig")
 
 
 def _is_number(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from jaxelim import catalogue, checks, store
+from jaxelim.cli.files import kind_of, table_of
 from jaxelim.cli.instances import Asked
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.figures import every_figure, save
@@ -14,6 +15,7 @@ from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.results.loading import load_result
 from jaxelim.simulation.results.summary import BIASED
+from jaxelim.studies.files import load_study
 from jaxelim.tables import aligned
 
 
@@ -84,13 +86,24 @@ class Run(Asked):
 
 @dataclasses.dataclass(frozen=True)
 class Show:
-    """Print the summary of a file that `jaxelim run --output` or `Result.save` wrote."""
+    """Print the summary of a file: of `jaxelim run` and `study`, a table or a store's block."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """The file."""
+    """A file of `jaxelim run --output` or `Result.save`; of `jaxelim study --output` or
+    `Study.save`; of an experiment's table, such as table1.nc; or a block of a store."""
 
     def act(self) -> None:
         """Print the summary and the settings."""
+        kind, contents = kind_of(self.file)
+        if kind == "study":
+            print(load_study(self.file).summary())
+            return
+        if kind == "block":
+            print("\n".join(aligned(store.Stored.of(store.Block.read(self.file)).rows())))
+            return
+        if kind == "table":
+            print(table_of(contents, self.file.stem))
+            return
         result = load_result(self.file)
         print(result.summary())
         hidden = ("instance", "problem", "rule", "stopping", "elimination", "interrupted", "proven")

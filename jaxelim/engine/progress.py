@@ -12,6 +12,10 @@ from typing import Any
 
 AFTER = 5.0
 """Seconds of running after which the cost of the call is predicted."""
+FIRST = 2.0
+"""Seconds of running before the first estimate of the time left."""
+_ENOUGH = 0.02
+"""The share of the runs that must be over for an estimate without a forecast."""
 _QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
 """Variables of the environment in tests and in builds of documentation."""
 
@@ -160,10 +164,16 @@ class Progress:
             forecast = self._forecasts.pop()
             if forecast is not None:
                 self._predicted = forecast.total
-                for line in forecast.lines(rate):
+                lines = [] if _in_notebook() else forecast.lines(rate)  # a cell keeps one line
+                for line in lines:
                     self._bar.write(line, file=sys.stderr)
 
     def _left(self, finished: int, samples: int, seconds: float) -> str:
+        """The estimate in words; nothing until it means something."""
+        if seconds < FIRST:
+            return ""
+        if self._predicted is None and finished < _ENOUGH * self._total:
+            finished = 0  # the first runs that end are the shortest
         left = time_left(finished, self._total, samples, seconds, self._predicted)
         if left is not None:
             return f", {in_words(left)} left" if finished < self._total else ""

@@ -20,7 +20,7 @@ from jaxelim.figures.entries import (
 from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
-from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at
+from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at, value_of
 from jaxelim.simulation.results.result import Result
 
 _POINTS = 40  # of each bound
@@ -28,7 +28,7 @@ _POINTS = 40  # of each bound
 
 def delta_figure(
     results: Mapping[str, Any],
-    time: float | None = None,
+    information: Any = None,
     threshold: Callable | None = None,
     level: float = 0.95,
     stopping: int = 0,
@@ -45,8 +45,9 @@ def delta_figure(
     Args:
         results: by rule, a `Result` of one instance. Or a pair of deltas [D] and stopping
             times [D, run] in samples, NaN for truncated runs.
-        time: T* in samples, > 0; None: that of the results' instance and problem, if all
-            have the same, else there are no bounds.
+        information: H*, as of `sample_bound`: a `Complexity`, or H* per sample. None: that
+            of the results' instance and problem, if all have the same, else there are no
+            bounds.
         threshold: beta of the practical bound, a callable of (t, delta). None: that of the
             results, if all have the same, else log((1 + t)/delta).
         level: the level of the bands, in (0, 1).
@@ -64,7 +65,7 @@ def delta_figure(
         for (name, entry), style in styled("results", results)
     ]
     every = np.concatenate([deltas for _, deltas, _, _ in drawn])
-    time, right = characteristic(list(results.values()), time)
+    time, right = characteristic(list(results.values()), information)
     threshold = common_threshold(list(results.values())) if threshold is None else threshold
     figure = Drawing(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
@@ -137,10 +138,14 @@ def _observer(results: Mapping[str, Any], stopping: int) -> str:
     return f" of {names.pop()}" if len(names) == 1 and all(rules) else ""
 
 
-def characteristic(entries: list, time: float | None) -> tuple[float | None, int]:
+def characteristic(entries: list, information: Any = None) -> tuple[float | None, int]:
     """T*, or None, and the number of right answers."""
-    if time is not None:
-        return checks.real("time", time, low=0, open=True), 1
+    if information is not None:
+        value = value_of(information)
+        if np.size(value) != 1:
+            allowed = "a Complexity of one instance, or one number"
+            raise ArgumentError("information", information, allowed)
+        return 1 / float(np.squeeze(value)), 1
     asked = common_question(entries)
     if asked is None:
         return None, 1

@@ -110,7 +110,7 @@ def _draw_bounds(column: Any, results: list[Result]) -> None:
     """The bounds on tau, where the instance has them, and delta in the panel of errors."""
     deltas = np.unique(np.concatenate([result.deltas for result in results]))
     try:
-        time, right = characteristic(results, None)
+        time, right = characteristic(results)
     except JaxelimError:  # no bound is known for them
         time = None
     if time is not None:

@@ -1,10 +1,11 @@
 """The shipped instances, and the reader of instance files.
 
-An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d]. Optional
+An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], or with
+`means` [K] of independent arms in place of both, as `Instance.unstructured`. Optional
 keys are `noise_std` (a number, 1 if missing), `name` (a string), `family` and `items`.
 `family` is the name of a reward family, or an object with its `name` and its settings.
 `items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
-on theta, or on theta and arms, makes a batch.
+on theta or means, or on theta and arms, makes a batch.
 
 `used_in`, `problems` and `m` describe a shipped instance. Keys that begin with `_` are
 free for users; all other keys are refused.
@@ -26,7 +27,7 @@ from jaxelim.instances.instance import Instance
 
 # The files have the paper's abbreviations; all else uses the names of the command line.
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
-_KEYS = ("name", "arms", "theta", "noise_std", "family", "costs", "items", "used_in",
+_KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "costs", "items", "used_in",
          "problems", "m")  # fmt: skip
 
 
@@ -159,8 +160,13 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if key not in _KEYS and not key.startswith("_"):
             unknown = UnknownNameError("key", key, _KEYS)
             raise InstanceFileError(path, f"{unknown}, and keys that begin with '_'")
+    named = [key for key in ("theta", "arms") if key in content]
+    if "means" in content and named:
+        raise InstanceFileError(
+            path, f"it has the keys 'means' and {named[0]!r}, of which it may have one"
+        )
     for key in ("theta", "arms"):
-        if key not in content:
+        if key not in content and "means" not in content:
             raise InstanceFileError(path, f"the key {key!r} is missing")
     try:
         family, std = None, content.get("noise_std")
@@ -171,8 +177,11 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if "noise_std" in content and std is None:
             raise ArgumentError("noise_std", std, "a number")
         name = content.get("name", _name_of(path))
-        arguments = content["arms"], content["theta"], std, name, family
-        instance = Instance(*arguments, costs=content.get("costs"))
+        own = dict(noise_std=std, name=name, costs=content.get("costs"))
+        if "means" in content:
+            instance = Instance.unstructured(content["means"], family, **own)
+        else:
+            instance = Instance(content["arms"], content["theta"], family=family, **own)
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance

@@ -33,6 +33,17 @@ def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
     return Summary(title, tuple(shown.rows()), tuple(shown.notes(forecast)))
 
 
+def described(run: "LiveRun") -> str:
+    """A live run in one line: the rule, the arms, the rewards so far and its state."""
+    state = "open"
+    if run.ended_by_hand:
+        state = "ended by hand"
+    elif run.stopped:
+        state = f"stopped: {', '.join(map(str, run.answer_arms))}"
+    rule = type(run.settings["rule"]).__name__
+    return f"<LiveRun of {rule}, {len(run.names)} arms, {run.told} rewards, {state}>"
+
+
 def figure(run: "LiveRun") -> "Figure":
     """The evidence beside the level, and the arms' intervals and pulls."""
     from jaxelim.figures.live import live_figure  # matplotlib is slow to import

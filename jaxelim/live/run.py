@@ -3,7 +3,7 @@
 import dataclasses
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from jaxelim.errors import (
 )
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import book, live_forecast, report
+from jaxelim.live import book, given, live_forecast, report
 from jaxelim.live.arguments import arguments, encoded, versions
 from jaxelim.live.job import LiveJob
 from jaxelim.live.live_forecast import LiveForecast
@@ -149,7 +149,7 @@ class LiveRun(LiveState):
         named = [self._job.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
-    def tell(self, arm: Any, reward: Any) -> None:
+    def tell(self, arm: Any, reward: Any = None) -> None:
         """Take the reward of an arm, or those of several arms in order.
 
         Rewards of one call that answer arms that were asked for enter together, in the order
@@ -159,16 +159,17 @@ class LiveRun(LiveState):
         rewards are recorded, and the answer stays.
 
         Args:
-            arm: a name or number, or a sequence of them.
-            reward: a number, or as many numbers.
+            arm: a name or number, or a sequence of them, as a column of pandas. Or a data
+                frame of two columns, arms and rewards.
+            reward: a number or bool, or as many; None with a data frame.
 
         Raises:
             UnknownNameError, ArgumentError: no such arm, or a reward that the family
                 cannot draw. Then nothing has changed.
             StoreError: the file cannot be written; then nothing has changed.
         """
-        several = isinstance(arm, Sequence | np.ndarray) and not isinstance(arm, str)
-        arms = [self._job.arms.index(name) for name in (arm if several else [arm])]
+        named, reward, several = given.arms_and_rewards(arm, reward)
+        arms = [self._job.arms.index(name) for name in named]
         shape = (len(arms),) if several else ()
         rewards = checks.real_array("reward", reward, shape=shape).reshape(-1)
         if not arms:
@@ -263,6 +264,12 @@ class LiveRun(LiveState):
         if forecast and self._moment.lane is not None and not self._moment.over:
             more = self.forecast()
         return report.summary(self, more)
+
+    def __repr__(self) -> str:
+        return report.described(self)
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def figure(self) -> "Figure":
         """The evidence beside the level, and the arms' intervals and pulls.

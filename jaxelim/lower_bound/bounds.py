@@ -57,7 +57,7 @@ def sample_bound(delta, information):
 
     Reference: Tirinzoni & Degenne (2022), section 2.
     """
-    return samples_at(delta, _information(information))
+    return samples_at(delta, value_of(information))
 
 
 def samples_at(delta, value):
@@ -77,7 +77,7 @@ def kl_bound(delta, information, answers: int = 1):
         delta, information: as there; Returns and Raises too.
         answers: the number n of right answers.
     """
-    return kl_samples_at(delta, _information(information), answers)
+    return kl_samples_at(delta, value_of(information), answers)
 
 
 def kl_samples_at(delta, value, answers: int = 1):
@@ -90,7 +90,7 @@ def kl_samples_at(delta, value, answers: int = 1):
     return (p * np.log(p / delta) + (1 - p) * np.log((1 - p) / (1 - delta))) / value
 
 
-def _information(information) -> np.ndarray:
+def value_of(information) -> np.ndarray:
     """H* of a `Complexity`, or of numbers that can be H* rather than T*."""
     if isinstance(information, Complexity):
         return information.value
@@ -125,7 +125,7 @@ def practical_time(delta: float, information, threshold: Threshold = heuristic) 
     Raises:
         ArgumentError: an argument is none of these, or there is no such t up to 2^60.
     """
-    value = _information(information)
+    value = value_of(information)
     if np.ndim(value):
         allowed = "a Complexity of one instance, or one number"
         raise ArgumentError("information", information, allowed)

@@ -46,6 +46,11 @@ class Stored:
     digest: str = ""
     """Of the settings."""
 
+    @staticmethod
+    def of(block: Block) -> "Stored":
+        """A block alone."""
+        return Stored(block.name, Held(block.data, (block,), ()), block.key[0])
+
     def rows(self) -> list[dict]:
         """One row per instance, stopping rule and delta.
 

@@ -232,6 +232,28 @@ def test_table3_with_runs_that_are_cut_off(tmp_path, capsys):
     assert "0 runs computed, 6 were there already" in shown and "ArgumentError" in shown
 
 
+def test_tables_of_other_settings(tmp_path, capsys):
+    """Their cells have other names, the page says so, and nothing is compared with the paper."""
+    usual = tables.TableOptions(rules=("lucb",), problems=("osi",))
+    other = tables.TableOptions(rules=("lucb",), problems=("osi",), delta=0.1, ridge=0.0)
+    assert usual.papers and not other.papers
+    row, changed = (tables.rows("table4", one)[0] for one in (usual, other))
+    assert changed.cell.name == f"{row.cell.name}/delta=0.1/ridge=0.0" and changed.paper == {}
+    assert (changed.cell.delta, changed.cell.ridge) == ((0.1,), 0.0)
+    gk16 = tables.rows("table4", tables.TableOptions(rules=("lucb",), threshold="gk16"))[0]
+    assert gk16.cell.threshold == je.GK16() and gk16.cell.name.endswith("/threshold=gk16")
+    arguments = [*TINY, "--rules", "lucb", "--problems", "osi", "--delta", "0.1", "--ridge", "0",
+                 "--output", str(tmp_path)]  # fmt: skip
+    assert table4.main(arguments) == 0
+    page = capsys.readouterr().out
+    assert "These are not the paper's numbers" in page and "delta = 0.1, threshold log(" in page
+    lines = read_csv(tmp_path / "table4.csv")
+    assert all(line["z"] == "" == line["paper_samples_k"] for line in lines)
+    with pytest.raises(SystemExit) as left:
+        raise SystemExit(table4.main(["--delta", "2", "--output", str(tmp_path)]))
+    assert left.value.code == 2 and "delta" in capsys.readouterr().err
+
+
 def test_clopper_pearson():
     for wrong, n in ((0, 100), (3, 100), (7, 7)):
         low, high = tables.clopper_pearson(wrong, n)
@@ -439,12 +461,13 @@ def test_figure1_right(tmp_path, capsys):
     ]  # fmt: skip
     assert figure1_right.main(arguments) == 0
     assert all(Path(name).stat().st_size > 0 for name in capsys.readouterr().out.split())
-    data = {cell.name: cell.held.data for cell in store.Store(tmp_path).cells()}
-    assert set(data) == {"figure1-right/Oracle", "figure1-right/Oracle, authors' w"}
+    study = je.load_store(tmp_path)
+    data = {rule: study[rule].to_xarray() for rule in study.rules}
+    assert set(data) == {"Oracle", "Oracle, authors' w"}
     lines = read_csv(tmp_path / "figure1_right.csv")
     assert len(lines) == 4
     for line in lines:
-        one = data[f"figure1-right/{line['rule']}"].sel(delta=float(line["delta"]))
+        one = data[line["rule"]].sel(delta=float(line["delta"]))
         ratio = (
             one["samples"].sel(stopping="llr").values
             / one["samples"].sel(stopping="selective").values
@@ -472,10 +495,12 @@ def test_the_ratio_of_stopping_times_decreases_towards_one(rule):
     """
     delta = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
     options = figure1_right.Right(rules=(rule,), delta=delta, seed=11)
-    for cell in figure1_right.jobs(options).values():
-        runs = np.arange(500)
-        data, _ = cell.job(runs).task(runs).compute(runs, lambda *_: None)
-        ratio = figure1_right.ratios(data)
+    study = je.study(
+        figure1_right.INSTANCE, je.BestArm(), figure1_right.rules(options), delta=delta, runs=500,
+        seed=11, stopping=figure1_right.STOPPING, ridge=1.0,
+    )  # fmt: skip
+    for result in study.results.values():
+        ratio = figure1_right.ratios(result)
         assert ratio.shape == (5, 500) and np.isfinite(ratio).all() and ratio.min() >= 1
         x = np.log(1 / np.array(delta))
         slopes = (x - x.mean()) @ ratio / ((x - x.mean()) ** 2).sum()

@@ -8,7 +8,6 @@ import pytest
 
 import jaxelim as je
 from experiments import gk16
-from jaxelim.store import Store
 
 TINY = ["--runs", "6", "--instances", "2", "--workers=0"]
 
@@ -32,8 +31,11 @@ def test_the_table_and_its_numbers(tmp_path, capsys):
     assert (line["paper"], line["other"], line["truncated"]) == ("3078", "2915", "0")
     assert f"| racing | {tau.mean():.0f} ± " in page and (tmp_path / "gk16.md").read_text() in page
     assert all((tmp_path / f"gk16_2.{one}").stat().st_size > 5000 for one in ("png", "pdf"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "blocks").iterdir()}
     assert gk16.main(arguments) == 0
-    assert "0 runs computed, 6 were there already" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "blocks").iterdir()} == before
+    study = je.load_store(tmp_path)
+    assert list(study) == [("racing", "2", "best-arm")] and study["racing"].equals(known)
 
 
 def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
@@ -41,17 +43,16 @@ def test_runs_that_are_cut_off_are_flagged(tmp_path, capsys):
     assert gk16.main(arguments) == 0
     page = capsys.readouterr().out
     assert "| 100 ± 0† |" in page and "| 6/6 |" in page and "restricted mean" in page
-    (cell,) = Store(tmp_path).cells()
-    assert cell.name == "gk16/2/racing/max_samples=100" and not list(tmp_path.glob("*.png"))
+    (result,) = je.load_store(tmp_path).results.values()
+    assert result.settings["max_samples"] == 100 and not list(tmp_path.glob("*.png"))
 
 
 def test_the_cells_are_those_of_the_paper():
-    cells = gk16.jobs(gk16.Table())
-    assert len(cells) == 12 and len({cell.name for cell in cells.values()}) == 12
-    for (_, row), cell in cells.items():
-        assert (cell.delta, cell.threshold, cell.ridge) == ((0.1,), je.GK16(), None)
-        assert cell.stopping == ((je.LLR(),) if row.startswith("tas") else (je.Native(),))
-    assert cells["1", "kl-lucb"].rule == je.LUCB(pulls=2)
+    instances, problem, rules = gk16.grid(gk16.Table())
+    assert len(instances) == 2 and problem == je.BestArm() and len(rules) == 6
+    for row, one in rules.items():
+        assert one["stopping"] == (je.LLR() if row.startswith("tas") else je.Native())
+    assert rules["kl-lucb"]["rule"] == je.LUCB(pulls=2)
     with pytest.raises(je.UnknownNameError, match="racing"):
         gk16.Table(rules=("racin",))
     with pytest.raises(je.ArgumentError, match="instances"):

@@ -72,7 +72,7 @@ SWEEP = {
 }
 
 FIGURES = {
-    "delta": lambda: figures.delta_figure(SWEEP, 200.0),
+    "delta": lambda: figures.delta_figure(SWEEP, 1 / 200),
     "active": lambda: figures.active_arms_figure(ACTIVE),
     "middle": lambda: drawings.full_selective_figure(FOUR),
     "ratio": lambda: figures.ratio_figure(RATIOS, DELTAS),
@@ -298,9 +298,11 @@ def test_sweeps_and_ratios_of_results():
         instance, je.BestArm(), je.Uniform(), stopping=(je.SelectiveElimination(), je.LLR()),
         delta=[0.2, 0.05], runs=6,
     )  # fmt: skip
-    time = float(je.complexity(instance, je.BestArm()).time)
+    solved = je.complexity(instance, je.BestArm())
     whole = figures.delta_figure({"x": result}, stopping=1)
-    plain = figures.delta_figure({"x": (result.deltas, result.samples[1])}, time)
+    plain = figures.delta_figure({"x": (result.deltas, result.samples[1])}, solved)
+    by_number = figures.delta_figure({"x": (result.deltas, result.samples[1])}, float(solved.value))
+    assert len(by_number.axes[0].lines) == len(plain.axes[0].lines)
     for a, b in zip(whole.axes, plain.axes, strict=True):
         for one, other in zip(a.lines, b.lines, strict=True):
             np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
@@ -312,7 +314,7 @@ def test_sweeps_and_ratios_of_results():
     ]
     label = lambda axes: axes[0].get_ylabel()  # noqa: E731
     assert label(whole.axes).startswith("mean tau of llr (") and " of " not in label(plain.axes)
-    assert practical.get_ydata()[-1] == je.practical_time(0.05, 1 / time, je.GK16())
+    assert practical.get_ydata()[-1] == je.practical_time(0.05, solved, je.GK16())
     ratio = result.samples[1] / result.samples[0]
     (bars,) = figures.ratio_figure({"x": result}).axes[0].containers
     np.testing.assert_allclose(bars.lines[0].get_ydata(), ratio.mean(1))
@@ -485,7 +487,7 @@ def test_saving(tmp_path):
         (lambda: figures.delta_figure({"x": (DELTAS, np.ones((4, 3)))}), "samples"),
         (lambda: figures.delta_figure({"x": (DELTAS, np.zeros((5, 3)))}), "above 0"),
         (lambda: figures.delta_figure({"x": (DELTAS, np.full((5, 3), np.nan))}), "stopped"),
-        (lambda: figures.delta_figure(SWEEP, -1.0), "time"),
+        (lambda: figures.delta_figure(SWEEP, -1.0), "information"),
         (lambda: figures.delta_figure(SWEEP, level=1.0), "level"),
         (lambda: figures.tau_figure({"x": [1.0, np.inf]}), "samples"),
         (lambda: figures.tau_figure({"x": [np.nan]}), "stopped"),

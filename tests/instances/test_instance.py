@@ -280,7 +280,9 @@ def test_stack_refuses():
 # Files
 
 GOOD = '{"theta": [1, 0.5], "arms": [[1, 0], [0, 1]], "_other": {"a": [null]}}'
-KNOWN = "'name', 'arms', 'theta', 'noise_std', 'family', 'items', 'used_in', 'problems', 'm'"
+KNOWN = (
+    "'name', 'arms', 'theta', 'means', 'noise_std', 'family', 'items', 'used_in', 'problems', 'm'"
+)
 
 
 def test_keys_with_an_underscore_are_ignored(tmp_path):

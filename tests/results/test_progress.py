@@ -74,6 +74,7 @@ def test_progress_shows_by_itself_in_a_notebook(monkeypatch):
 @pytest.mark.parametrize(("show", "there"), [(None, True), (True, True), (False, False)])
 def test_a_bar_says_what_it_does(show, there, monkeypatch):
     terminal = at_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "FIRST", 0.0)
     with Progress(show, 10, most=1000) as bar:
         bar.compiling()
         assert ("compiling" in terminal.getvalue()) == there
@@ -109,6 +110,30 @@ def test_time_left():
     assert time_left(5, 10, 500, 2.0, 400.0) == 2  # the prediction was too low
     assert time_left(0, 10, 500, 2.0, 400.0) is None
     assert time_left(10, 10, 500, 2.0, 400.0) == 0
+
+
+def test_the_first_estimate_waits(monkeypatch):
+    """Two seconds, and 2% of the runs or a forecast: the first runs that end are the shortest."""
+    bar = Progress(False, 1000)
+    assert bar._left(500, 9, 1.9) == "" and bar._left(19, 9, 60.0) == ""
+    assert bar._left(20, 9, 60.0) == ", about 49 min left"
+    bar._predicted = 900.0
+    assert bar._left(0, 9, 60.0) == ", about 99 min left"
+
+
+def test_a_notebook_keeps_one_line(monkeypatch):
+    """The forecast goes into the estimate, and prints no lines of its own."""
+    shown = at_terminal(monkeypatch)
+    for inside, count in ((False, 2), (True, 0)):
+        monkeypatch.setattr(progress, "_in_notebook", lambda inside=inside: inside)
+        monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)
+        with Progress(True, 10) as bar:
+            bar._thread = object()
+            bar._forecasts = [types.SimpleNamespace(total=50.0, lines=lambda _: ["one", "two"])]
+            bar._predict(5.0)
+            said = shown.getvalue()
+            assert (said.count("one") + said.count("two")) == count and bar._predicted == 50
+        shown.truncate(0)
 
 
 def test_durations_in_words():

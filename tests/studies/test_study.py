@@ -289,3 +289,44 @@ def test_the_figure(whole):
         je.figures.study_figure({"a": {"b": je.simulate(
             EASY, je.BestArm(), je.Uniform(), **{**COMMON, "stopping": (
                 je.LLR(), je.SelectiveElimination())})}}, "full")  # fmt: skip
+
+
+def test_show_opens_every_file(whole, tmp_path, capsys):
+    """A study, a block of a store, and the table of an experiment."""
+    whole.save(tmp_path / "a.zip")
+    assert cli.main(["show", str(tmp_path / "a.zip")]) == 0
+    assert capsys.readouterr().out == f"{whole.summary()}\n"
+    made(store=tmp_path / "kept")
+    block = sorted((tmp_path / "kept" / "blocks").iterdir())[0]
+    assert cli.main(["show", str(block)]) == 0
+    said = capsys.readouterr().out
+    assert "study/even/easy/best-arm/" in said
+    assert f"{whole['even', 'easy'].samples[0, 0].mean():.4g}" in said
+    one = whole["oracle", "easy"]
+    arrays = {name: (("row", "run"), getattr(one, name)[0])
+              for name in ("samples", "stopped", "correct", "tests_stopping")}  # fmt: skip
+    import xarray as xr
+
+    labels = {"row": ["bai/Oracle/none", "bai/Oracle/stopping"], "run": one.runs}
+    xr.Dataset(arrays, labels, {"title": "A table", "runs": 6}).to_netcdf(
+        tmp_path / "table1.nc", engine="h5netcdf"
+    )
+    assert cli.main(["show", str(tmp_path / "table1.nc")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("A table\n") and f"{one.samples[0, 1].mean():.4g}" in said
+    (tmp_path / "text.nc").write_text("text")
+    assert cli.main(["show", str(tmp_path / "text.nc")]) == 2
+    assert "no NetCDF file" in capsys.readouterr().err
+
+
+def test_the_module_runs_the_command_line():
+    command = [sys.executable, "-m", "jaxelim", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert said == f"jaxelim {je.__version__}\n"
+
+
+def test_dir_has_the_public_names_alone():
+    names = set(dir(je))
+    assert {"study", "Study", "load_store", "figures"} <= names <= {*je.__all__, "__doc__",
+            "__name__", "__version__"}  # fmt: skip
+    assert not {"scope", "checks", "importlib", "Any"} & names

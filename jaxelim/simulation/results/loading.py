@@ -83,7 +83,7 @@ def from_contents(
     """
     for name in passed:
         checks.choice("part", name, _PARTS)
-    data, attributes = _parsed(path, contents)
+    data, attributes = parsed_file(path, contents)
     parts = dict.fromkeys(_PARTS) | passed
     several = isinstance(stopping, list | tuple)
     own = stopping if several else () if stopping is None else (stopping,)
@@ -127,7 +127,7 @@ def opened(path: Path) -> bytes:
         raise StoreError(path, f"cannot be read: {error.strerror}") from error
 
 
-def _parsed(path: Path, contents: bytes) -> tuple[xr.Dataset, dict]:
+def parsed_file(path: Path, contents: bytes) -> tuple[xr.Dataset, dict]:
     """The arrays and attributes of a NetCDF file."""
     if not contents.startswith(b"\x89HDF"):
         raise ResultFileError(path, "it is no NetCDF file")
