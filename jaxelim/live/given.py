@@ -27,7 +27,7 @@ def arms_and_rewards(arm: Any, reward: Any) -> tuple[list, Any, bool]:
             allowed = "a number; None only beside a data frame of two columns, arms and rewards"
             raise ArgumentError("reward", reward, allowed)
         arm, reward = arm[names[0]], arm[names[1]]
-    indices = [getattr(column, "index", None) for column in (arm, reward)]
+    indices: list[Any] = [getattr(column, "index", None) for column in (arm, reward)]
     if all(hasattr(index, "equals") for index in indices) and not indices[0].equals(indices[1]):
         raise ArgumentError("reward", reward, "a column with the index of the arms' column")
     arm, reward = _plain(arm), _plain(reward)
