@@ -47,13 +47,14 @@ def looked(a, b):
     return common.of_a + common.of_b, betting.log_e_of_pairs(*alone, 0.0)[0]
 
 
-def test_evidence_is_that_of_the_rewards():
-    """24 pairs of samples: lower bounds on the best stakes, near the least over all means.
+@pytest.mark.parametrize("pairs", [6, pytest.param(24, marks=pytest.mark.slow)])
+def test_evidence_is_that_of_the_rewards(pairs):
+    """Pairs of samples: lower bounds on the best stakes, near the least over all means.
 
     The LLR is at most the exact one, and near the twin's least value on a grid: -5 to 4%. log e
     is at most the twin's least on a grid; above 1 it is at least 0.93 of it less 0.3.
     """
-    for a, b in samples(24):
+    for a, b in samples(pairs):
         with scope.engine():
             value, log_e = (float(x) for x in looked(wins_of(a), wins_of(b)))
         if a.mean() == b.mean():
@@ -407,9 +408,8 @@ def check_runs(rule, runs):
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("rule", [je.Uniform(), je.EBTCI()], ids=["uniform", "eb-tci"])
-def test_runs_depend_on_nothing_but_their_number(rule):
-    check_runs(rule, 48)
+def test_runs_depend_on_nothing_but_their_number():
+    check_runs(je.EBTCI(), 48)
 
 
 @pytest.mark.slow

@@ -93,6 +93,8 @@ PROBLEMS = [
     je.BestArm(),
     je.BestArm(epsilon=0.1),
     je.BestArm(items=ITEMS),
+    je.BestArm(reference=0.25),
+    je.AnyAbove(0.25),
     je.TopM(2),
     je.Thresholding(-1 / 3),
 ]
