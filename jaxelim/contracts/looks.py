@@ -8,7 +8,7 @@ does not cost a look of all.
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
-    from jaxelim.contracts.views import Snapshot
+    from jaxelim.contracts.views import Snapshot, View
     from jaxelim.thresholds.piecewise import PieceThreshold
 
 GROUP = 128
@@ -288,7 +288,19 @@ def _alone(seen: "Snapshot") -> "Snapshot":
     return dataclasses.replace(seen, space=space, evidence=None, live=None, since=None)
 
 
+def pieces_for_sampling(
+    seen: "Snapshot | View", elimination: Any, piece_set: Any
+) -> tuple[Array, Array]:
+    """The pieces for sampling, [Q] bool, and their number, [] int32."""
+    if elimination is None:
+        return seen.shape.exists, seen.shape.total()
+    if elimination.shared:
+        return piece_set.active(seen), piece_set.active_count(seen)
+    active = elimination.active(seen, piece_set)
+    return active, seen.lanes.sum(active)
+
+
 __all__ = [
     "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
-    "refuted", "refuted_pair", "refuted_pairs", "refuted_shape", "row_of",
+    "pieces_for_sampling", "refuted", "refuted_pair", "refuted_pairs", "refuted_shape", "row_of",
 ]  # fmt: skip

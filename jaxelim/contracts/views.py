@@ -444,17 +444,5 @@ class View(_Seen):
         answer = self.problem.answer(view.estimate)
         shape = self.problem.shape(view.estimate, answer)
         view = dataclasses.replace(view, answer=answer, shape=shape)
-        active, active_count = pieces_for_sampling(view, self.elimination, self.piece_set)
+        active, active_count = looks.pieces_for_sampling(view, self.elimination, self.piece_set)
         return dataclasses.replace(view, active=active, active_count=active_count)
-
-
-def pieces_for_sampling(
-    seen: Snapshot | View, elimination: Any, piece_set: Any
-) -> tuple[Array, Array]:
-    """The pieces for sampling, [Q] bool, and their number, [] int32."""
-    if elimination is None:
-        return seen.shape.exists, seen.shape.total()
-    if elimination.shared:
-        return piece_set.active(seen), piece_set.active_count(seen)
-    active = elimination.active(seen, piece_set)
-    return active, seen.lanes.sum(active)

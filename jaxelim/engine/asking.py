@@ -11,14 +11,8 @@ from jax import Array
 
 from jaxelim.checks import shipped
 from jaxelim.contracts import OK
-from jaxelim.contracts.views import (
-    ArmContext,
-    PieceTest,
-    Snapshot,
-    Tree,
-    View,
-    pieces_for_sampling,
-)
+from jaxelim.contracts.looks import pieces_for_sampling
+from jaxelim.contracts.views import ArmContext, PieceTest, Snapshot, Tree, View
 from jaxelim.engine import scores
 from jaxelim.engine.execution import LANE_GROUP
 from jaxelim.engine.observing import Observing

@@ -109,7 +109,7 @@ ARMS, THETA = np.random.default_rng(1).standard_normal((5, 3)), np.array([1.8, -
 
 @jax.jit
 def bent(truth, weights):
-    evidence = je.Logistic().truth(*truth, False).weighted(weights)
+    evidence = truth.evidence(je.Logistic(), slack=False).weighted(weights)
     at = evidence.derivatives()
     return at.value, at.gradient, at.curvature(at.value), evidence.values()
 

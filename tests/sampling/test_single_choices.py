@@ -68,7 +68,9 @@ def test_the_papers_exploration_is_strict():
     def arm(least, time):
         counts = jnp.stack([least, time - 1 - least])
         found = SimpleNamespace(weights=jnp.asarray(WEIGHTS))
-        view = SimpleNamespace(lanes=LANES, counts=counts, time=time)
+        view = SimpleNamespace(
+            lanes=LANES, counts=counts, time=time, shares_of_pulls=lambda weights: weights
+        )
         state = track_and_stop.TrackState(found, counts)
         return rule._track(view, state, found)[0]
 
