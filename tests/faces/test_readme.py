@@ -45,7 +45,8 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     code = "\n".join(blocks)
     # The same code with fewer runs and searches. Runs are shorter too, where none need stop.
     cap = 100_000 if "tau_figure" in code else 300
-    small = code.replace("runs=1000", f"runs=8, max_samples={cap}").replace("steps=60", "steps=4")
+    small = code.replace("runs=1000", f"runs=8, max_samples={cap}", 1)
+    small = small.replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
 
 

@@ -47,7 +47,7 @@ def looked(a, b):
     return common.of_a + common.of_b, betting.log_e_of_pairs(*alone, 0.0)[0]
 
 
-@pytest.mark.parametrize("pairs", [6, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pairs", [3, pytest.param(24, marks=pytest.mark.slow)])
 def test_evidence_is_that_of_the_rewards(pairs):
     """Pairs of samples: lower bounds on the best stakes, near the least over all means.
 
