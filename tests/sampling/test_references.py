@@ -86,7 +86,7 @@ def test_runs_are_those_of_the_twin(family, rule):
                     np.testing.assert_array_equal(result.elimination_times[at], stop.times, where)
                 known = (stop.answer & right).any() if right.any() else not stop.answer.any()
                 assert result.correct[at] == known, where
-    assert result.stopped.any() and len(np.unique(result.samples)) > 3
+    assert result.stopped.any() and len(np.unique(result.samples)) > 2  # no trivial runs
 
 
 # The evidence of a best arm or none, against the definition.
