@@ -38,7 +38,7 @@ def inside(family: OneParameter, rng: Generator, n: int) -> np.ndarray:
     """Means inside the range that `check` allows: [n].
 
     Raises:
-        ContractError: `check` refuses half of the range or more.
+        ContractError: `check` refuses most means, so that eight draws of n have fewer than n.
     """
     kept = np.empty(0)
     for _ in range(8):
