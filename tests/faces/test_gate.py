@@ -134,3 +134,10 @@ def test_a_part_that_passes_is_recorded():
     assert set(text.splitlines()) ^ set(changed.splitlines()) == {
         line for page in (text, changed) for line in page.splitlines() if line.startswith("| 2 |")
     }
+
+
+def test_the_tests_of_a_file_go_to_one_worker(request):
+    """pytest-xdist writes a group behind a test's name; pytest 9.2 loses it without a word."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("for workers of `--dist loadgroup`")
+    assert request.node.nodeid.endswith("@tests/faces/test_gate.py")
