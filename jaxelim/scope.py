@@ -18,7 +18,10 @@ import jax.core
 import jax.numpy as jnp
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from jaxelim.errors import SetupError
+from jaxelim.errors import SetupError, warn
+
+TRIED = (0, 10, 2)
+"""The newest JAX with which the tests have passed; pyproject.toml has the oldest."""
 
 
 @functools.cache
@@ -124,6 +127,18 @@ def _refuse_what_cannot_work() -> None:
         )
 
 
+@functools.cache
+def _warn_of_newer() -> None:
+    """Warn, once a process, if JAX is newer than any that was tried."""
+    if jax.__version_info__ > TRIED:
+        tried = ".".join(map(str, TRIED))
+        warn(
+            f"JAX {jax.__version__} is newer than {tried}, the newest with which jaxelim was "
+            "tested: numbers may differ from those of other machines",
+            UserWarning,
+        )
+
+
 @contextlib.contextmanager
 def float64() -> Iterator[None]:
     """Set float64, one thread for linear algebra, and all JAX settings that change numbers.
@@ -139,6 +154,7 @@ def float64() -> Iterator[None]:
         SetupError: JAX cannot compute here; see the message.
     """
     _refuse_what_cannot_work()
+    _warn_of_newer()
     _inherited.entered = True
     with (
         jax.enable_x64(True),

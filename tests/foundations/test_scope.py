@@ -2,6 +2,7 @@
 
 import re
 import threading
+import warnings
 from pathlib import Path
 
 import jax
@@ -82,3 +83,18 @@ def test_float64_is_enabled_in_one_file():
     assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == [
         "scope.py"
     ]
+
+
+def test_a_newer_jax_warns_once(monkeypatch):
+    """With what was tried; the next call says nothing."""
+    monkeypatch.setattr(jax, "__version_info__", (99, 1, 0))
+    monkeypatch.setattr(jax, "__version__", "99.1.0")
+    scope._warn_of_newer.cache_clear()
+    tried = re.escape(".".join(map(str, scope.TRIED)))
+    with pytest.warns(UserWarning, match=f"JAX 99.1.0 is newer than {tried}"), scope.float64():
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with scope.float64():
+            pass
+    scope._warn_of_newer.cache_clear()
