@@ -23,6 +23,7 @@ import xarray as xr
 import jaxelim as je
 from experiments import cells
 from jaxelim import cli, files, store
+from jaxelim.store.held import joined
 from tests.store.store_worker import BLOCK, RUNS, Cheap, jobs, options
 
 ROOT = Path(__file__).parents[2]
@@ -498,15 +499,22 @@ def test_the_list_of_results(copy, tmp_path, capsys):
 def test_rows_average_the_runs_that_stopped():
     data = xr.Dataset(
         {
-            "samples": (("stopping", "delta", "run"), [[[10, 30, 500]]]),
-            "stopped": (("stopping", "delta", "run"), [[[True, True, False]]]),
-            "correct": (("stopping", "delta", "run"), [[[True, False, False]]]),
+            "samples": (("stopping", "delta", "run"), [[[10, 30, 500, 20]]]),
+            "stopped": (("stopping", "delta", "run"), [[[True, True, False, True]]]),
+            "correct": (("stopping", "delta", "run"), [[[True, False, False, True]]]),
         },
-        {"stopping": ["llr"], "delta": [0.1], "run": [0, 1, 2]},
+        {"stopping": ["llr"], "delta": [0.1], "run": [0, 1, 2, 3]},
     )
     (row,) = store.Stored("cell", store.Held(data, (), ())).rows()
-    assert (row["cut off"], row["mean tau"], row["wrong"]) == (1, 20.0, "1/2")
-    assert row["sd"] == pytest.approx(200**0.5)
+    assert (row["cut off"], row["mean tau"], row["wrong"]) == (1, 20.0, "1/3")
+    assert row["sd"] == pytest.approx(10)
+
+
+def test_blocks_that_overlap_have_each_run_once():
+    job = Cheap()
+    blocks = [store.Block("cell", job.settings(), *job.compute(runs))
+              for runs in (np.arange(2, 7), np.arange(4), np.arange(3))]  # fmt: skip
+    assert joined(blocks).identical(job.compute(np.arange(7))[0])
 
 
 def test_units_are_in_the_checksum():
