@@ -11,9 +11,9 @@ from typing import Any
 
 import jaxelim as je
 from experiments import cells, pages
-from jaxelim import catalogue, figures
+from jaxelim import catalogue
 from jaxelim.figures import style
-from jaxelim.store import Held, write_whole
+from jaxelim.store import Held
 
 RULES: dict[str, Any] = {
     "EBTCI": je.EBTCI(),
@@ -112,18 +112,8 @@ def drawn(lines: list[dict]) -> Any:
 
 def make(options: Table) -> None:
     """Run the missing runs; write the table and the figure."""
-    found = jobs(options)
     stem = options.output / "batches"
-    files = [stem.with_suffix(f".{ending}") for ending in ("md", "csv", "png", "pdf")]
-    kept = cells.run_and_load(list(found.values()), options, files)
-    if kept is None:
-        return
-    lines = measures(found, kept)
-    page = markdown(lines, options)
-    write_whole(files[0], page.encode())
-    write_whole(files[1], pages.comma_separated(lines).encode())
-    print(page)
-    print(*figures.save(drawn(lines), stem))
+    pages.make(options, stem, jobs(options), measures, markdown, drawn)
 
 
 def main(arguments: list[str] | None = None) -> int:

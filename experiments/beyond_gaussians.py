@@ -17,7 +17,7 @@ from experiments import cells, pages
 from experiments.tables import clopper_pearson
 from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held, write_whole
+from jaxelim.store import Held
 
 DELTA = 0.01
 M = 3
@@ -191,16 +191,8 @@ def markdown(lines: list[dict], options: Table) -> str:
 
 def make(options: Table) -> None:
     """Run the missing runs; write the table."""
-    found = jobs(options)
-    files = [options.output / f"beyond_gaussians.{ending}" for ending in ("md", "csv")]
-    kept = cells.run_and_load(list({c.name: c for c in found.values()}.values()), options, files)
-    if kept is None:
-        return
-    lines = measures(found, kept)
-    page = markdown(lines, options)
-    write_whole(files[0], page.encode())
-    write_whole(files[1], pages.comma_separated(lines).encode())
-    print(page)
+    stem = options.output / "beyond_gaussians"
+    pages.make(options, stem, jobs(options), measures, markdown)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,7 +14,6 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue, figures
 from jaxelim.errors import ArgumentError
-from jaxelim.store import write_whole
 
 DELTA = 0.1
 MEANS = {"1": (0.5, 0.45, 0.43, 0.4), "2": (0.3, 0.21, 0.2, 0.19, 0.18)}
@@ -165,10 +164,7 @@ def make(options: Table) -> None:
     if study is None:
         return
     lines = measures(study)
-    page = markdown(lines, options)
-    write_whole(options.output / "gk16.md", page.encode())
-    write_whole(options.output / "gk16.csv", pages.comma_separated(lines).encode())
-    print(page)
+    pages.written(options.output / "gk16", markdown(lines, options), lines)
     for name in options.instances:
         tau: dict[str, Any] = {
             row: result

@@ -1,14 +1,19 @@
-"""What the tables of means share: the measures of a cell, and their Markdown page."""
+"""What the tables of means share: the measures of a cell, their page, and their files."""
 
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from experiments import cells
 from experiments.tables import clopper_pearson
+from jaxelim import figures
+from jaxelim.store import write_whole
 
 
 def times(data: xr.Dataset) -> dict[str, float]:
@@ -109,3 +114,39 @@ def comma_separated(lines: Sequence[dict]) -> str:
             {k: "" if isinstance(v, float) and math.isnan(v) else v for k, v in line.items()}
         )
     return text.getvalue()
+
+
+def written(stem: Path, page: str, lines: Sequence[dict]) -> None:
+    """Write a page as STEM.md and its measures as STEM.csv; print the page."""
+    write_whole(stem.with_suffix(".md"), page.encode())
+    write_whole(stem.with_suffix(".csv"), comma_separated(lines).encode())
+    print(page)
+
+
+def make(
+    options: cells.Options,
+    stem: Path,
+    found: Mapping[Any, cells.Cuttable],
+    measures: Callable[[Any, Any], list[dict]],
+    markdown: Callable[[list[dict], Any], str],
+    drawn: Callable[[list[dict]], Any] | None = None,
+) -> None:
+    """Run the missing runs; write the page, the measures, and the figure where there is one.
+
+    Args:
+        options: of the command line.
+        stem: path of the files, without an ending.
+        found: the cells by their keys; several keys may have one cell.
+        measures: the lines of the table, of the cells and of what they hold.
+        markdown: the page of these lines.
+        drawn: the figure of these lines.
+    """
+    endings = (".md", ".csv", ".png", ".pdf") if drawn else (".md", ".csv")
+    once = list({cell.name: cell for cell in found.values()}.values())
+    kept = cells.run_and_load(once, options, [stem.with_suffix(x) for x in endings])
+    if kept is None:
+        return
+    lines = measures(found, kept)
+    written(stem, markdown(lines, options), lines)
+    if drawn:
+        print(*figures.save(drawn(lines), stem))

@@ -16,10 +16,10 @@ import numpy as np
 
 import jaxelim as je
 from experiments import cells, pages
-from jaxelim import catalogue, figures
+from jaxelim import catalogue
 from jaxelim.errors import ArgumentError
 from jaxelim.figures import style
-from jaxelim.store import Held, write_whole
+from jaxelim.store import Held
 
 DELTAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)
 FAMILIES: dict[str, tuple[Callable[[], Any], tuple[tuple[float, ...], ...]]] = {
@@ -210,18 +210,8 @@ def drawn(lines: list[dict]) -> Any:
 
 def make(options: Table) -> None:
     """Run the missing runs; write the table and the figure."""
-    found = jobs(options)
     stem = options.output / "price_of_proof"
-    files = [stem.with_suffix(f".{ending}") for ending in ("md", "csv", "png", "pdf")]
-    kept = cells.run_and_load(list(found.values()), options, files)
-    if kept is None:
-        return
-    lines = measures(found, kept)
-    page = markdown(lines, options)
-    write_whole(files[0], page.encode())
-    write_whole(files[1], pages.comma_separated(lines).encode())
-    print(page)
-    print(*figures.save(drawn(lines), stem))
+    pages.make(options, stem, jobs(options), measures, markdown, drawn)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -342,10 +342,7 @@ def make(options: Table) -> None:
     if kept is None:
         return
     lines, shares = measures(found, kept), share_lines(options, followed, kept)
-    page = markdown(lines, shares, options)
-    write_whole(options.output / "top_two.md", page.encode())
-    write_whole(options.output / "top_two.csv", pages.comma_separated(lines).encode())
-    print(page)
+    pages.written(options.output / "top_two", markdown(lines, shares, options), lines)
     for name in options.instances:
         tau: dict[str, Any] = {
             row: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))

@@ -22,7 +22,7 @@ import jaxelim as je
 from experiments import cells, pages
 from jaxelim import catalogue, checks, figures
 from jaxelim.errors import ArgumentError
-from jaxelim.store import Held, write_whole
+from jaxelim.store import Held
 
 DELTA = 0.05
 ANGLE = 0.1
@@ -164,10 +164,7 @@ def make(options: Table) -> None:
     if kept is None:
         return
     lines = measures(found, kept)
-    page = markdown(lines, options)
-    write_whole(options.output / "transductive.md", page.encode())
-    write_whole(options.output / "transductive.csv", pages.comma_separated(lines).encode())
-    print(page)
+    pages.written(options.output / "transductive", markdown(lines, options), lines)
     for n, path in drawn.items():
         tau: dict[str, Any] = {
             name: pages.stopping_times(kept[cell.name].data.isel(delta=0, stopping=0))

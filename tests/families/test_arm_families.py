@@ -170,10 +170,10 @@ def drawn(family, means, noise):
     """Rewards [K, n] of all arms from the same noise [n]."""
     nature = np.asarray(family.nature(je.Instance.unstructured(means, family)))[0]
     with scope.engine():
-        nature = jnp.asarray(nature.astype(noise.dtype))
+        nature, noise = jnp.asarray(nature.astype(noise.dtype)), jnp.asarray(noise)
         zero = jnp.zeros(noise.shape, jnp.int32)
-        of = lambda k: family.draw(LaneOps(), nature, zero + k, zero, jnp.asarray(noise))  # noqa: E731
-        return np.stack([of(np.int32(k)) for k in range(len(means))])
+        arms = [zero + np.int32(k) for k in range(len(means))]
+        return np.stack([family.draw(LaneOps(), nature, k, zero, noise) for k in arms])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -87,8 +87,8 @@ def test_places_of_a_long_stack_are_uniform(n):
     seeds = np.arange(100_000, dtype=np.uint64) * np.uint64(3)
     with scope.engine():
         take = jax.jit(lambda s, j: shuffled(s, j, jnp.full(s.shape, n, jnp.uint64)))
-        of = lambda j: np.asarray(take(seeds, np.full(seeds.size, j, np.uint64))).astype(int)  # noqa: E731
-        found = {j: of(j) for j in (0, 1, n // 2, n - 1)}
+        at = {j: np.full(seeds.size, j, np.uint64) for j in (0, 1, n // 2, n - 1)}
+        found = {j: np.asarray(take(seeds, x)).astype(int) for j, x in at.items()}
     cells = lambda x: np.minimum(x * 50 // n, 49)  # noqa: E731
     sizes = np.bincount(cells(np.arange(n)), minlength=50) / n
     for places in found.values():

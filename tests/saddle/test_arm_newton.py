@@ -128,5 +128,3 @@ def test_hard_instances(family, K):
         m[:, ::4] = np.where(rng.random((K, 2000)) < 0.2, 0, m[:, ::4])
     found = solved(m, family=family)
     assert found.converged.all() and np.isfinite(found.weights).all()
-
-
