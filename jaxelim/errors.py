@@ -279,6 +279,12 @@ class StoreError(JaxelimError):
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
 
+    @classmethod
+    def refuse_newer(cls, path: Any, version: int, known: int) -> None:
+        """Raise this error where the format of a file is newer than the known one."""
+        if version > known:
+            raise cls(path, f"its format is {version}; this version of jaxelim reads up to {known}")
+
 
 class DamagedFileError(StoreError):
     """A block or a file of results, or the file of a live run, is not as it was written."""

@@ -84,9 +84,7 @@ def read(path: Path) -> Contents:
     if not entries or "jaxelim_live" not in (entries[0] or {}):
         raise DamagedFileError(path, "it does not begin as the file of a live run")
     head, *others = [entry for entry in entries if entry is not None]
-    if head["jaxelim_live"] > FORMAT:
-        newer = f"its format is {head['jaxelim_live']}; this version reads up to {FORMAT}"
-        raise StoreError(path, newer)
+    StoreError.refuse_newer(path, head["jaxelim_live"], FORMAT)
     events, state, at = [], None, 0
     for n, entry in enumerate(others, 2):
         if "state" in entry:

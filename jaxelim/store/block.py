@@ -122,9 +122,7 @@ class Block:
         except Exception as error:  # HDF5 raises almost any exception for a damaged file
             kind = type(error).__name__
             raise DamagedFileError(path, f"it is no readable NetCDF block ({kind})") from error
-        if version > FORMAT:
-            newer = f"its format is {version}; this version of jaxelim reads up to {FORMAT}"
-            raise StoreError(path, newer)
+        StoreError.refuse_newer(path, version, FORMAT)
         try:
             name, work = str(attributes["name"]), str(attributes["work"])
             block = Block(name, json.loads(attributes["settings"]), data, json.loads(work), path)

@@ -40,9 +40,7 @@ def load_study(path: str | os.PathLike[str], **parts: Any) -> Study:
         version = int(index["jaxelim_study"])
     except Exception as error:
         raise ResultFileError(path, "it holds no study of jaxelim") from error
-    if version > FORMAT:
-        known = f"this version of jaxelim reads up to {FORMAT}"
-        raise ResultFileError(path, f"its format is {version}; {known}")
+    ResultFileError.refuse_newer(path, version, FORMAT)
     try:
         found = {
             (key[0], key[1], key[2]): from_contents(path, archive.read(name), **parts)

@@ -102,7 +102,7 @@ def test_damage_elsewhere_is_an_error(tmp_path):
             je.LiveRun.load(path)
     head = book.line({"jaxelim_live": book.FORMAT + 1, "settings": {}})
     path.write_bytes(head)
-    with pytest.raises(je.StoreError, match=r"its format is 2; this version reads up to 1"):
+    with pytest.raises(je.StoreError, match=r"its format is 2; .* reads up to 1"):
         je.LiveRun.load(path)
     with pytest.raises(je.StoreError, match="cannot be read: No such file"):
         je.LiveRun.load(tmp_path / "none.live")

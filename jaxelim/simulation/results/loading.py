@@ -94,9 +94,7 @@ def from_contents(
         raise ResultFileError(path, f"it holds {what}")
     try:
         version = int(np.ravel(attributes["jaxelim_result"])[0])
-        if version > FORMAT:
-            known = f"this version of jaxelim reads up to {FORMAT}"
-            raise ResultFileError(path, f"its format is {version}; {known}")
+        ResultFileError.refuse_newer(path, version, FORMAT)
         text = str(attributes["experiment"])
         if checksum(data, text) != attributes["checksum"]:
             raise DamagedFileError(path, "it does not have the checksum that was written with it")
