@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -37,6 +37,8 @@ class StudyOf(Compiles):
     """Keep finished blocks in this folder, and go on from there; default: the file's."""
     baseline: str | None = None
     """The rule that the others are compared with; default: the first."""
+    by: Literal["samples", "costs"] = "samples"
+    """What the comparison counts: samples, or the costs of the arms."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Write the study to this file; see `jaxelim show`."""
     figure: Path | None = None
@@ -63,7 +65,7 @@ class StudyOf(Compiles):
             found = study(**given, executor=executor)
         print(found.summary())
         if len(found.rules) > 1:
-            print(found.compare(self.baseline))
+            print(found.compare(self.baseline, by=self.by))
         if self.output is not None:
             found.save(self.output)
             print(f"wrote {self.output}")

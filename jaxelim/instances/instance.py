@@ -226,9 +226,11 @@ class Instance(Arms):
 
     def without_costs(self) -> "Instance":
         """The instance in which samples are counted."""
-        if self.costs is None:
-            return self
-        return Instance(self.arms, self.theta, None, self.name, self.family)
+        return self if self.costs is None else self.with_costs(None)
+
+    def with_costs(self, costs: ArrayLike | None) -> "Instance":
+        """The instance whose pulls have these costs [K]; None: samples are counted."""
+        return Instance(self.arms, self.theta, None, self.name, self.family, costs=costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):

@@ -44,7 +44,8 @@ def study(
 
     Args:
         instances: an instance, a batch, the name or the path of one, or several of them,
-            in a list or a mapping from names. Each instance of a batch has a result.
+            in a list or a mapping from names. Each instance of a batch has a result. A
+            mapping with the key "instance" gives costs: {"instance": .., "costs": [..]}.
         problem: a problem, or several likewise. Also the names of the command line, alone
             or in a mapping with its settings: {"problem": "top-m", "m": 3}.
         rules: a sampling rule, or several likewise. A mapping with the key "rule" gives a

@@ -143,6 +143,13 @@ def _names_of(short: str, thing: Any) -> tuple[str, str]:
 
 def _instance(entry: Any) -> tuple[Any, Any]:
     """The name or the path of an instance, if it has one, and the instance."""
+    if isinstance(entry, Mapping):
+        for name in entry:
+            checks.choice("instances", name, ("instance", "costs"))
+        source, single = _instance(entry.get("instance"))
+        if not isinstance(single, Instance):
+            raise ArgumentError("instances", entry, "an instance under the key 'instance'")
+        return source, single.with_costs(entry.get("costs", single.costs))
     if isinstance(entry, str | os.PathLike):
         return os.fspath(entry), load_instance(entry)
     return None, entry

@@ -212,14 +212,15 @@ class Study:
         return xr.Dataset({**data, "computed": (dims, computed)}, coords)
 
     def compare(
-        self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None
-    ) -> Comparison:
+        self, baseline: str | None = None, *, level: float = 0.95, paired: bool | None = None,
+        by: str = "samples",
+    ) -> Comparison:  # fmt: skip
         """Compare the rules, on each instance and problem: see `je.compare`.
 
         Args:
             baseline: the rule that all others are compared with; None: the first.
             level: of the intervals.
-            paired: as of `je.compare`; all rules have the same seeds.
+            paired, by: as of `je.compare`; all rules have the same seeds.
 
         Raises:
             UnknownNameError: there is no such rule.
@@ -231,7 +232,7 @@ class Study:
             ({axis: name for axis, name in where.items() if several[axis]}, named)
             for where, named in self.groups()
         ]
-        return compared(groups, baseline, level, paired)
+        return compared(groups, baseline, level, paired, by)
 
     def figure(self, stopping: int | str = 0, *, log: bool = False) -> "Figure":
         """Draw stopping times, their ratio to log(1/delta), and errors: see `study_figure`."""

@@ -205,6 +205,8 @@ def test_refused_combinations_are_named(monkeypatch):
     for bad, words in {
         "rules": dict(rules=[]), "instances": dict(instances=[]), "sampling rule": dict(rules=3),
         "stoppin": dict(rules={"rule": je.Uniform(), "stoppin": 1}),
+        "costs": dict(instances={"instance": EASY, "cost": [1, 2, 5]}),
+        "under the key": dict(instances={"instance": None, "costs": [1, 2, 5]}),
         "problem such as": dict(problem=3), "an Instance": dict(instances=3),
         "lingape": dict(rules="lingap"), "linear-d10": dict(instances="linear-d1"),
         "none beside": dict(rules={"rule": je.Uniform(), "settings": {"a": 1}}),
@@ -258,9 +260,15 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     assert str(whole.summary()).splitlines()[2] in said and "ratio: mean samples over" in said
     assert je.load_study("found.zip").equals(whole) and je.load_store("kept").equals(whole)
     assert (tmp_path / "found.png").stat().st_size > 20_000
-    content = {"instances": ["easy.json"], "problem": "best-arm", "rules": ["uniform"], "runs": 2}
+    priced = {"instance": "easy.json", "costs": [1, 2, 5]}
+    content = {"instances": [priced], "problem": "best-arm", "rules": ["uniform", "oracle"],
+               "runs": 2}  # fmt: skip
     (tmp_path / "one.json").write_text(json.dumps(content))
-    assert cli.main(["study", "one.json"]) == 0 and "Uniform" in capsys.readouterr().out
+    assert cli.main(["study", "one.json", "--by", "costs"]) == 0
+    assert "intervals, by cost" in capsys.readouterr().out
+    priced = je.study(**content)
+    assert priced["Uniform"].instance == EASY.with_costs([1, 2, 5])
+    assert priced.compare(by="costs").rows != priced.compare().rows
     for text, words in {
         "instances = 1": "problem: got None", "instancs = 1": "instances", "= 3": "readable file",
     }.items():  # fmt: skip
