@@ -124,6 +124,8 @@ class Plot:
     the files allow."""
     format: tuple[str, ...] = ("png",)
     """png, pdf or both."""
+    log: bool = False
+    """Draw the samples of delta and active on logarithmic axes; tau's and survival's always are."""
 
     def act(self) -> None:
         """Draw, and print the names of the files."""
@@ -143,7 +145,8 @@ class Plot:
             raise ArgumentError("files", self.files, "files of different rules or names")
         make_folder(self.output)
         writable_file("output", self.output / "figure.png")
-        drawn, missing = every_figure(dict(zip(labels, results, strict=True)), names)
+        by_name = dict(zip(labels, results, strict=True))
+        drawn, missing = every_figure(by_name, names, log=self.log)
         for name, figure in drawn.items():
             for path in save(figure, self.output / name, endings=endings):
                 print(f"wrote {path}")

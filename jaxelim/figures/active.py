@@ -9,15 +9,16 @@ from matplotlib.figure import Figure
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.entries import left_out, of_result, stopping_times
-from jaxelim.figures.style import finished, single, styled
+from jaxelim.figures.style import finished, logarithmic, single, styled
 from jaxelim.simulation.results.result import Result
 
+_POINTS = 400  # of time
 Curves = Mapping[Any, Result | tuple[Any, Any]]
 """Active arms by name: a `Result`, or times [points] in samples and counts [points, run]."""
 
 
 def active_counts(
-    elimination_times: Any, samples: Any, points: int = 400
+    elimination_times: Any, samples: Any, points: int = _POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the active arms of each run over time, from stored arrays.
 
@@ -54,7 +55,7 @@ def active_counts(
 
 
 def active_arms(
-    result: Result, stopping: int = 0, delta: int = 0, points: int = 400
+    result: Result, stopping: int = 0, delta: int = 0, points: int = _POINTS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Count the active arms of each run of a result over time.
 
@@ -92,7 +93,7 @@ def active_arms(
     return active_counts(dropped, of_result(result, stopping, delta), points)
 
 
-def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
+def active_arms_figure(curves: Curves, band: float = 0.8, *, log: bool = False) -> Figure:
     """Draw active arms against time, one curve per rule: the mean over runs and a central band.
 
     (Paper, Figure 1, left.)
@@ -101,13 +102,16 @@ def active_arms_figure(curves: Curves, band: float = 0.8) -> Figure:
         curves: by rule, a `Result`, whose first elimination is drawn. Or times [points]
             in samples and counts [points, run], as from `active_counts`.
         band: share of the runs inside the band, in (0, 1).
+        log: whether the axis of samples is logarithmic.
     """
     return drawn_active(
-        {name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band
+        {name: (curve, *style) for (name, curve), style in styled("curves", curves)}, band, log
     )
 
 
-def drawn_active(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figure:
+def drawn_active(
+    drawn: Mapping[str, tuple[Any, Any, Any]], band: float, log: bool = False
+) -> Figure:
     """Draw curves of active arms by label: (curve, colour, dash).
 
     The time axis ends where 98% of every rule's runs have ended, so that one long run
@@ -145,6 +149,10 @@ def drawn_active(drawn: Mapping[str, tuple[Any, Any, Any]], band: float) -> Figu
     axes.set_ylabel(f"active {counted} (mean, central {100 * band:.0f}% of runs)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * end / 1000 if end > 0 else None)
+    if log and end > 0:
+        axes.set_xscale("log")
+        axes.set_xlim(left=end / 1000 / _POINTS)
+        logarithmic(axes.xaxis, *axes.get_xlim())
     return finished(figure)
 
 

@@ -19,7 +19,7 @@ Results = Mapping[str, Result]
 
 
 def every_figure(
-    results: Results, names: Sequence[str] = ()
+    results: Results, names: Sequence[str] = (), *, log: bool = False
 ) -> tuple[dict[str, Figure], dict[str, str]]:
     """Draw every figure that the results allow.
 
@@ -29,6 +29,8 @@ def every_figure(
         results: by name.
         names: of the figures to draw: "tau", "survival", "delta", "ratio", "active",
             "pulls", "comparison"; none for all.
+        log: whether the axes of samples of "delta" and "active" are logarithmic. Those of
+            "tau" and "survival" always are.
 
     Returns:
         The figures by name; and for each other name why there is no such figure.
@@ -40,7 +42,8 @@ def every_figure(
     drawn, missing = {}, {}
     for name in wanted:
         try:
-            drawn[name] = _DRAWN[name](results)
+            own = {"log": log} if name in ("delta", "active") else {}
+            drawn[name] = _DRAWN[name](results, **own)
         except ArgumentError as error:
             missing[name] = f"it needs {error.allowed}" + (f" ({error.note})" if error.note else "")
         except JaxelimError as error:
@@ -75,18 +78,18 @@ def _tau(results: Results) -> Figure:
     return tau_figure(results, lower if lower > 0 else None, practical)
 
 
-def _delta(results: Results) -> Figure:
+def _delta(results: Results, *, log: bool) -> Figure:
     several = {name: result for name, result in results.items() if result.deltas.size > 1}
     if not several:
         raise ArgumentError("results", dict(results), "a result of two or more deltas")
-    return delta_figure(several)
+    return delta_figure(several, log=log)
 
 
 def _pulls(results: Results) -> Figure:
     return pulls_figure(results, _solved(results).pulls)
 
 
-_DRAWN: dict[str, Callable[[Results], Figure]] = {
+_DRAWN: dict[str, Callable[..., Figure]] = {
     "tau": _tau,
     "survival": survival_figure,
     "delta": _delta,

@@ -266,6 +266,8 @@ def test_active_arms_are_counted_per_run():
     figure = figures.active_arms_figure({"x": (times, left)})
     np.testing.assert_allclose(lines(figure, "x").get_ydata(), left.mean(1))
     np.testing.assert_allclose(lines(figure, "x").get_xdata(), times / 1000)
+    (axes,) = figures.active_arms_figure({"x": (times, left)}, log=True).axes
+    assert axes.get_xscale() == "log" and 0 < axes.get_xlim()[0] < 0.001
 
 
 def test_results_and_their_arrays_draw_the_same():
