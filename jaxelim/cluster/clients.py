@@ -6,13 +6,16 @@ import importlib
 import importlib.util
 import logging
 import os
+import signal
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxelim import checks
 from jaxelim.cluster.dispatch import say
 from jaxelim.errors import ArgumentError, SchedulerLost, SetupError, WorkersLost
+from jaxelim.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -87,21 +90,46 @@ def local(
     # Without a port of its own a second cluster would warn that the usual one is taken.
     where = dashboard if isinstance(dashboard, str) else f"{LOOPBACK}:{dashboard or 0}"
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(
-            _lasting(distributed)(
-                n_workers=cores() if workers is None else workers,
-                threads_per_worker=1,
-                processes=True,
-                host=LOOPBACK,
-                dashboard_address=where,
-                silence_logs=logging.CRITICAL,
-                scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES, "worker_ttl": SILENCE},
-                preload=[PRELOAD],
-                memory_limit=_size(memory),
-                config=dict.fromkeys(NEVER_WAIT, False),
+        with _starting():
+            cluster = stack.enter_context(
+                _lasting(distributed)(
+                    n_workers=cores() if workers is None else workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    host=LOOPBACK,
+                    dashboard_address=where,
+                    silence_logs=logging.CRITICAL,
+                    scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES, "worker_ttl": SILENCE},
+                    preload=[PRELOAD],
+                    memory_limit=_size(memory),
+                    config=dict.fromkeys(NEVER_WAIT, False),
+                )
             )
-        )
-        yield stack.enter_context(distributed.Client(cluster, set_as_default=False))
+            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+        try:
+            yield client
+        finally:
+            with uninterrupted():
+                stack.close()
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """Delay Ctrl-C, and keep it from processes that start inside: it reaches the whole group.
+
+    Dask prints tracebacks where it ends a start, of a cluster or of a worker.
+    """
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    with uninterrupted():
+        block = getattr(signal, "pthread_sigmask", None)
+        if block is None:
+            yield
+            return
+        before = block(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            block(signal.SIG_SETMASK, before)
 
 
 def _size(memory: Any) -> Any:

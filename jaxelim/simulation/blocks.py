@@ -122,12 +122,12 @@ def simulated(
 
     try:
         blocks.compute(executor, progress)
-    except KeyboardInterrupt as error:
+    except KeyboardInterrupt:
         results = finished()
         kept = sum(result.runs.size for result in results if result is not None)
         counted = f"{kept} of {total} runs are in finished blocks"
         result = made(results) if kept else None
-        raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from error
+        raise Interrupted(f"interrupted: {counted}. {_remain(store)}", result) from None
     except ClusterError as error:
         raise type(error)(error.problem, f"{error.remedy}. {_remain(store)}") from error
     return made(finished())

@@ -194,6 +194,22 @@ def test_ctrl_c(tmp_path, whole, to_group):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("to_group", [False, True])
+def test_ctrl_c_while_workers_start(tmp_path, to_group):
+    """The first, and one while they are ended: no traceback of Dask, and no process left."""
+    with client(tmp_path, "--workers", "2", "--seconds", "1") as process:
+        wait_until(lambda: workers(process.pid), process=process)
+        all_of_it = family(process.pid)
+        for _ in range(2):
+            (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
+            time.sleep(1)
+        code, said = end_of(process, 60)
+        none_left(all_of_it)
+    assert code == 130 and "Every finished block is kept" in said
+    assert "Traceback" not in said and "distributed" not in said and "Nanny" not in said
+
+
+@pytest.mark.slow
 def test_ctrl_c_with_a_frozen_worker(tmp_path, whole):
     with client(tmp_path, "--workers", "2", "--seconds", "1") as process:
         wait_until(lambda: count(tmp_path) >= 2, process=process)
