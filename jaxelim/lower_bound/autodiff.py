@@ -35,14 +35,22 @@ from jaxelim.lower_bound import derivatives, solves
 from jaxelim.lower_bound.certified import certified, exact_instance, ill_posed
 from jaxelim.lower_bound.derivatives import GAP, GAUSSIAN, Inputs
 from jaxelim.lower_bound.exact_gradients import in_coordinates, moved_back
-from jaxelim.lower_bound.pieces import combinations, pieces_of, refuse_costs, refuse_slack
-from jaxelim.lower_bound.solves import Truth, solve_arms
+from jaxelim.lower_bound.pieces import (
+    Pieces,
+    combinations,
+    has_slack,
+    pieces_of,
+    refuse_costs,
+    refuse_slack,
+)
+from jaxelim.lower_bound.solves import Truth, derivatives_at, solve_arms
 from jaxelim.saddle import closed
 
 _GAP_FLOAT32 = 3e-5
 # Where a weight and its slack are both below this, rounding could change the active set.
 _LEAST_MARGIN = 1e-5
 _WORST_CONDITION = 1e11
+_RAISED = 1e-12  # added to traced weights, so that V_w has an inverse where some are 0
 
 
 # Jitted: a transformation without jit would dispatch the operations of the rules one by one.
@@ -53,7 +61,8 @@ def _value(inputs, marks, gap):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _time(inputs, marks, gap):
-    return 1 / derivatives.value(inputs, marks, gap)
+    value = derivatives.value(inputs, marks, gap)
+    return jnp.where(value > 0, 1 / jnp.where(value > 0, value, 1), jnp.inf)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -89,8 +98,8 @@ def optimal_information(
         precision: "float64"; or "float32", for a caller that traces in float32.
 
     Returns:
-        float64 NumPy [] from a plain call, else a traced array. A tie gives 0 under a
-        transformation.
+        float64 NumPy [] from a plain call, else a traced array. Under a transformation a
+        tie of the answer gives 0, its least value, with derivative 0.
 
     Raises:
         PrecisionError: traced in float32, without precision="float32".
@@ -108,6 +117,8 @@ def characteristic_time(
 ):  # fmt: skip
     """T*(theta) = 1/H*(theta) in samples, []; differentiable as `optimal_information`.
 
+    Under a transformation a tie of the answer gives inf, with derivative 0.
+
     Args: arms, theta, problem, noise_std, family, bonus, gap, precision: as there; Raises too.
     """
     return _call(_time, arms, theta, problem, noise_std, family, bonus, gap, precision)
@@ -121,8 +132,9 @@ def optimal_allocation(
 
     The derivative exists where w* is unique with strict complementarity: each arm
     without weight, and each piece without mixture, has a positive slack. Elsewhere the
-    returned one belongs to the active set found; it is not finite where the system is
-    singular. The field `stable` of `complexity_gradients` separates the two cases.
+    returned one belongs to the active set found; where the system is singular, as for
+    equal arms, it is that of least norm. The field `stable` of `complexity_gradients`
+    separates the two cases. Under a transformation the derivative at a tie is 0.
 
     Args: arms, theta, problem, noise_std, family, bonus, gap, precision: as
         `optimal_information`; Raises too.
@@ -133,7 +145,7 @@ def optimal_allocation(
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
     if isinstance(family, Family) and family.has("design"):
         noise_std, family = family.scale, None
-    if family is not None and not (isinstance(family, Family) and _differentiable(family)):
+    if family is not None and not (isinstance(family, Family) and differentiable(family)):
         allowed = "a OneParameter such as Bernoulli(), Logistic(), or None"
         raise ArgumentError("family", family, allowed)
     precision = checks.choice("precision", precision, ("float64", "float32"))
@@ -197,6 +209,34 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
         inputs = Inputs(family.plain(), None, theta, costs, directions, offsets, extra, kind)
     gap = gap if precision == "float64" else max(gap, _GAP_FLOAT32)
     return function(inputs, shape.exists.astype(dtype), gap)
+
+
+def traced_value(instance: Instance, pieces: Pieces, weights: jax.Array) -> jax.Array:
+    """min_p H_p(w) of traced weights [K] or [I, K], differentiable twice in them: [I].
+
+    Raises:
+        ArgumentError: weights of another shape.
+        PrecisionError: weights in another precision than float64.
+    """
+    shapes = [(instance.K,)] + [(instance.size, instance.K)] * instance.batched
+    if weights.shape not in shapes:
+        allowed = f"weights of shape {' or '.join(map(str, shapes))}"
+        raise ArgumentError("weights", weights.shape, allowed, "jax.vmap takes many")
+    if weights.dtype != np.float64:
+        allowed = "float64 under a transformation: switch on jax_enable_x64"
+        raise PrecisionError("weights", weights.dtype, allowed)
+    with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
+        truth = Truth.of(instance, pieces)
+    static = instance.family.plain(), has_slack(pieces)
+    wide = jnp.broadcast_to(weights, (instance.size, instance.K)) + _RAISED
+
+    def least(i: int) -> jax.Array:
+        def at(w):
+            return derivatives_at(*static, truth.at(i), w)
+
+        return derivatives.least(at, pieces.valid[i], wide[i])
+
+    return jnp.stack([least(i) for i in range(instance.size)])
 
 
 def traced_shape(problem: Any, arms, theta, family: Family | None) -> tuple[Shape, LinearContext]:
@@ -273,7 +313,7 @@ def complexity_gradients(
     """
     gap = checks.real("gap", gap, low=0, open=True)
     pieces, family = pieces_of(instance, problem), instance.family
-    if not _differentiable(family):
+    if not differentiable(family):
         allowed = f"a family with one unknown an arm: H* has no derivatives for {family!r}"
         raise UnsupportedError("family", family, allowed)
     extra = np.zeros(instance.K)
@@ -285,7 +325,7 @@ def complexity_gradients(
         _refuse_ends(instance)
     kind = solves.kind_of(instance, pieces, bonus)
     ill = ill_posed(instance, pieces) if family.has("design") else np.zeros(len(truth.theta), bool)
-    scale, parts = family.scale, []
+    scale, parts = family.scale if family.linear else 1.0, []
     with scope.float64():
         for i, valid in enumerate(pieces.valid):
             here: Any = [None if x is None else x[i] for x in truth]
@@ -311,7 +351,7 @@ def complexity_gradients(
     return _collected(instance, parts, scale)
 
 
-def _differentiable(family: Family) -> bool:
+def differentiable(family: Family) -> bool:
     """Whether H* has derivatives: an arm has one unknown, or a theta is the only one."""
     return family.has("truth") and (family.linear or family.has("divergence"))
 

@@ -11,11 +11,14 @@ A = {p : q*_p > 0}:
     sum_k w_k = 1,    sum_p q_p = 1.
 
 The implicit function theorem gives its derivatives from one linear system. Where w* is
-not unique, or the active set changes, w* has no derivative: see `Gradients.stable`.
+not unique, or the active set changes, w* has no derivative: see `Gradients.stable`. Where
+the system is singular its solution of least norm stands there. At a tie of the answer,
+where H* = 0 is its least value, all derivatives are 0.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -33,6 +36,7 @@ from jaxelim.saddle.solver import Solution
 # Relative gap of the solves: derivatives are about as exact as the pair (w*, q*).
 GAP = 1e-11
 GAUSSIAN = Gaussian()
+_TIED = 1e-12  # relative distance of tied values; XLA may compute one of them twice
 
 
 @jax.tree_util.register_dataclass
@@ -76,7 +80,7 @@ class Optimum(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """The linear system of the implicit function theorem; the identity off the active set."""
+    """The symmetric system of the implicit function theorem; the identity off the active set."""
 
     matrix: jax.Array  # [K + P + 2, K + P + 2] for (w, q, s, nu)
     support: jax.Array  # [K] bool, S
@@ -127,8 +131,8 @@ def conditions(inputs: Inputs, weights, mixture, valid) -> Conditions:
         [
             [block, coupling, zero((K, 1), dtype), -on_w[:, None]],
             [coupling.T, jnp.diag(1 - on_q), -on_q[:, None], zero((P, 1), dtype)],
-            [zero((1, K), dtype), on_q[None, :], zero((1, 2), dtype)],
-            [on_w[None, :], zero((1, P), dtype), zero((1, 2), dtype)],
+            [zero((1, K), dtype), -on_q[None, :], zero((1, 2), dtype)],
+            [-on_w[None, :], zero((1, P), dtype), zero((1, 2), dtype)],
         ]
     )
     return Conditions(matrix, support, active, margin)
@@ -150,8 +154,16 @@ def condition(matrix):
 
 
 def _equilibrated_solve(matrix, rhs):
+    """The solution; where the system is singular, as for equal arms, that of least norm."""
     size = _equilibration(matrix)
-    return size * jnp.linalg.solve(matrix * size[:, None] * size[None, :], size * rhs)
+    inverse = jnp.linalg.pinv(matrix * size[:, None] * size[None, :], hermitian=True)
+    return size * product(inverse, size * rhs)
+
+
+def _unless_tied(best: Optimum, rule: Callable, tangents):
+    """What a linear rule gives of tangents; 0 at a tie of the answer, in reverse too."""
+    here = functools.partial(jax.tree.map, lambda x: jnp.where(jnp.isfinite(best.gap), x, 0))
+    return here(rule(here(tangents)))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -176,14 +188,16 @@ def _(gap, primals, tangents):
     def moved(x):
         return _residuals(x, best.allocation, best.mixture)
 
-    _, (slope, level) = jax.jvp(moved, (inputs,), (tangents[0],))
-    slope = jnp.where(system.support, -slope, 0)
-    level = jnp.where(system.active, -level, 0)
-    change = _equilibrated_solve(
-        system.matrix, jnp.concatenate([slope, level, jnp.zeros(2, slope.dtype)])
-    )
-    K, P = slope.shape[0], level.shape[0]
-    return best, Optimum(change[:K], change[K : K + P], jnp.zeros_like(best.gap))
+    def change(tangent):
+        _, (slope, level) = jax.jvp(moved, (inputs,), (tangent,))
+        slope = jnp.where(system.support, -slope, 0)
+        level = jnp.where(system.active, -level, 0)
+        right = jnp.concatenate([slope, level, jnp.zeros(2, slope.dtype)])
+        return _equilibrated_solve(system.matrix, right)
+
+    K, P = system.support.shape[0], system.active.shape[0]
+    solved = _unless_tied(best, change, tangents[0])
+    return best, Optimum(solved[:K], solved[K : K + P], jnp.zeros_like(best.gap))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
@@ -207,5 +221,44 @@ def _(gap, primals, tangents):
     def fixed(x):
         return lagrangian(x, best.allocation, best.mixture)
 
-    _, change = jax.jvp(fixed, (inputs,), (tangents[0],))
-    return value(inputs, marks, gap), change
+    def change(tangent):
+        return jax.jvp(fixed, (inputs,), (tangent,))[1]
+
+    return value(inputs, marks, gap), _unless_tied(best, change, tangents[0])
+
+
+def least(at: Callable[[Array], Derivatives], valid: np.ndarray, weights: Array) -> Array:
+    """min_p H_p(w) [], differentiable twice in the weights [K].
+
+    H_p of some families is itself a minimum, found by loops, which no derivative enters.
+
+    Args:
+        at: H_p and its derivatives at weights.
+        valid: [P] bool, False on padding.
+        weights: [K].
+    """
+
+    def levels(w):
+        value = at(w).value
+        return jnp.where(np.resize(valid, value.shape), value, jnp.inf)  # once for each part
+
+    @jax.custom_jvp
+    def slope(w, share):
+        return product(at(w).gradient, share)
+
+    @slope.defjvp
+    def _(primals, tangents):
+        return slope(*primals), -product(at(primals[0]).curvature(primals[1]), tangents[0])
+
+    @jax.custom_jvp
+    def smallest(w):
+        return jnp.min(levels(w))
+
+    @smallest.defjvp
+    def _(primals, tangents):
+        level = levels(*primals)
+        low = jnp.min(level)
+        tied = (level <= low * (1 + _TIED)).astype(level.dtype)
+        return low, product(slope(*primals, tied / jnp.sum(tied)), *tangents)
+
+    return smallest(weights)

@@ -3,11 +3,15 @@
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.instances.instance import Instance
+from jaxelim.lower_bound.autodiff import traced_value
 from jaxelim.lower_bound.certified import certified, conditioned, least_values
 from jaxelim.lower_bound.pieces import Pieces, pieces_of, weights_on_simplex
 from jaxelim.lower_bound.solves import arm_information, information_of, solve_arms
@@ -244,7 +248,7 @@ def oracle_weights(
     return result.allocation, result.gap
 
 
-def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
+def allocation_value(instance: Instance, problem: Any, weights) -> Any:
     """min_p H_p(w) of a fixed allocation w, per sample: float64 [], a batch [I].
 
     Where several answers are right it is the largest over them.
@@ -255,17 +259,28 @@ def allocation_value(instance: Instance, problem: Any, weights) -> np.ndarray:
         instance: one instance or a batch.
         problem: as for `complexity`.
         weights: [K], or [I, K] for a batch, on the simplex within 1e-9; of the cost, where
-            the instance has costs.
+            the instance has costs. Traced by jit, grad or vmap: non-negative, of any sum.
+
+    Returns:
+        float64 NumPy from a plain call, certified to 10 digits for `Gaussian` rewards. Of
+        traced weights a traced array, differentiable twice, of weights that are raised by
+        1e-12: so it is finite where some are 0. Where pieces tie for the minimum its
+        gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
 
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.
+        PrecisionError: weights traced in float32.
     """
+    traced = isinstance(weights, Tracer)
     if getattr(problem, "several_right", False):
-        values = [
-            allocation_value(instance, answer, weights) for answer in answers_of(instance, problem)
-        ]
-        return np.max(values, axis=0)
+        with jax.ensure_compile_time_eval():  # else jit would trace what is on the host
+            answers = answers_of(instance, problem)
+        values = [allocation_value(instance, answer, weights) for answer in answers]
+        return jnp.max(jnp.stack(values), axis=0) if traced else np.max(values, axis=0)
     pieces = pieces_of(instance, problem)
+    if traced:
+        least = traced_value(instance, pieces, weights)
+        return least if instance.batched else least[0]
     batched = instance.batched and np.ndim(weights) == 2
     weights = weights_on_simplex(
         "weights", weights, instance.K, len(pieces.offsets) if batched else None

@@ -5,6 +5,7 @@ lengths follow a schedule that falls to zero. The pieces of the instance's answe
 fixed. Every reported T* is recomputed and certified.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.evidence.derivatives import product
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import derivatives
+from jaxelim.lower_bound.autodiff import differentiable
 from jaxelim.lower_bound.derivatives import Inputs
 from jaxelim.lower_bound.optimum import allocation_value, complexity
 from jaxelim.lower_bound.pieces import (
@@ -26,7 +28,7 @@ from jaxelim.lower_bound.pieces import (
     refuse_other_families,
     refuse_slack,
 )
-from jaxelim.lower_bound.solves import scaled, solve_many
+from jaxelim.lower_bound.solves import Truth, kind_of, scaled, solve_many
 
 _GAP = 1e-8  # of the solves inside a search
 
@@ -101,30 +103,35 @@ def hardest_instance(
 ) -> Search:
     """Maximise T* over theta in a ball around the instance's theta (a local maximum of log T*).
 
+    For independent arms of a one-parameter family, as `Bernoulli`, theta has the means.
+
     Args:
         instance: one instance.
         problem: what to identify; see `complexity`.
         radius: of the ball, in Euclidean norm. The ball must not reach an instance with
-            another answer, where T* is infinite.
+            another answer, where T* is infinite, or an end of the family's range of means.
         steps: number of gradient steps.
         rate: length of the first step, as a share of the radius.
 
     Raises:
-        UnsupportedError: a batch of instances, or rewards that are not Gaussian of one
-            variance.
+        UnsupportedError: a batch of instances, arms with costs, or a family for which H*
+            has no derivatives.
         ArgumentError: an argument is out of range; and as `complexity`.
     """
-    _refuse_others(instance)
+    _refuse_others(instance, differentiable)
     pieces = pieces_of(instance, problem)
+    theta = instance.theta
+    family: Any = instance.family
+    unit = family.scale if family.linear else 1.0
     directions, offsets = pieces.directions[0], pieces.offsets[0]
-    distance = np.min((directions @ instance.theta - offsets) / np.linalg.norm(directions, axis=1))
+    distance = np.min((directions @ theta - offsets) / np.linalg.norm(directions, axis=1))
+    if not family.linear:
+        distance = min(distance, *(theta - family.low), *(family.high - theta))
     radius = checks.real("radius", radius, low=0, open=True)
     if radius >= distance:
-        raise ArgumentError(
-            "radius", radius, f"less than the distance to another answer, {distance:.6g}"
-        )
-    centre = instance.theta / instance.noise_std
-    reach = radius / instance.noise_std
+        allowed = f"less than the distance to another answer or end of the range, {distance:.6g}"
+        raise ArgumentError("radius", radius, allowed)
+    centre, reach = theta / unit, radius / unit
 
     def back(shift):
         import optax  # slow to import
@@ -137,7 +144,7 @@ def hardest_instance(
     (shift,), (times,) = _search(
         instance, pieces, inputs, back, np.zeros((1, *centre.shape)), -1, steps, rate * reach
     )
-    moved = Instance(instance.arms, (centre + shift) * instance.noise_std, instance.noise_std)
+    moved = Instance(instance.arms, (centre + shift) * unit, family=family)
     return _report(instance, moved, problem, times)
 
 
@@ -274,11 +281,10 @@ def _search(instance: Instance, pieces, inputs, back, starts, sign, steps, rate)
 
     steps = checks.integer("steps", steps, low=1)
     rate = checks.real("rate", rate, low=0, open=True)
-    arms, theta, unit = scaled(instance, pieces)
+    truth, kind = Truth.of(instance, pieces), kind_of(instance, pieces, None)
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
-        arrays = arms[0], theta[0], unit.directions[0], unit.offsets[0], np.zeros(instance.K)
-        phi, point, y, offsets, bonus = map(jnp.asarray, arrays)
-        base = Inputs.linear(phi, point, y, offsets, bonus)
+        arrays = *truth.at(0)[:5], jnp.zeros(instance.K)
+        base = Inputs(instance.family.plain(), *arrays, kind)
         marks = jnp.ones(len(base.offsets))
         rows = starts.shape[1] if starts.ndim > 2 else 1
         rule = optax.chain(
@@ -311,10 +317,11 @@ def _report(before: Instance, after: Instance, problem, times) -> Search:
     return Search(first, last, after, times)
 
 
-def _refuse_others(instance) -> None:
+def _refuse_others(instance, defined: Callable[[Any], bool] | None = None) -> None:
     if not isinstance(instance, Instance):
         raise ArgumentError("instance", instance, "a jaxelim.Instance")
-    refuse_other_families(instance, "derivatives by features and gaps are not defined")
+    if defined is None or not defined(instance.family):
+        refuse_other_families(instance, "derivatives by features and gaps are not defined")
     refuse_costs(instance, "derivatives by features and gaps")
     if instance.batched:
         raise UnsupportedError("instance", instance, "one instance, not a batch")

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxelim import scope
 from jaxelim.contracts import Family
+from jaxelim.contracts.views import Derivatives
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
@@ -180,10 +181,10 @@ def solve_arms(instance: Instance, pieces: Pieces, bonus=None, gap: float = 1e-6
     return solution
 
 
-@functools.partial(jax.jit, static_argnames="family")
-def _cuts(family, truth, weights):
-    at = truth.evidence(family, False).weighted(weights).derivatives()
-    return at.value, at.gradient
+@functools.partial(jax.jit, static_argnames=("family", "slack"))
+def derivatives_at(family, slack, truth, weights) -> Derivatives:
+    """H_p of one instance of a `Truth` at weights [K], with its derivatives."""
+    return truth.evidence(family, slack).weighted(weights).derivatives()
 
 
 def _finish(solution, i: int, family: Family, truth: Truth, valid, bonus, gap: float) -> None:
@@ -192,7 +193,8 @@ def _finish(solution, i: int, family: Family, truth: Truth, valid, bonus, gap: f
     own = np.zeros(len(start)) if bonus is None else bonus[i]
 
     def cuts(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = jax.device_get(_cuts(family, single, jnp.asarray(weights)))
+        at = derivatives_at(family, False, single, jnp.asarray(weights))
+        values, slopes = jax.device_get((at.value, at.gradient))
         known = np.resize(valid, len(values))
         return values[known], slopes.T[known] + own
 

@@ -560,7 +560,6 @@ UNSUPPORTED = {
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
     "elimination bounds": (lambda: je.elimination_bounds(EASY, je.BestArm()), "family"),
     "sensitivity": (lambda: je.sensitivity(EASY, je.BestArm()), "family"),
-    "hardest": (lambda: je.hardest_instance(EASY, je.BestArm(), 0.1), "family"),
     "features": (lambda: je.design_features(EASY, je.BestArm(), 0.1), "family"),
     "extra arm": (lambda: je.best_extra_arm(EASY, je.BestArm(), 1.0), "family"),
     "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
+import jaxelim as je
 from jaxelim import lower_bound as cx
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian
@@ -190,6 +192,37 @@ def test_the_hardest_theta_is_that_of_a_grid_on_the_sphere():
     hard = cx.hardest_instance(instance, BestArm(), 0.13, steps=40)
     assert hard.after >= grid.time.max() * (1 - 1e-4)
     assert np.linalg.norm(hard.instance.theta - instance.theta) <= 0.13 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [je.Bernoulli(), *(pytest.param(x, marks=pytest.mark.slow) for x in (
+        je.Poisson(), je.Exponential(), je.Gaussian([1.0, 2.0, 1.5]), je.Logistic()))],
+    ids=lambda family: family.name,
+)  # fmt: skip
+def test_the_hardest_means_are_those_of_scipy(family):
+    """SciPy's maximum of T* in the ball, to 1e-6."""
+    means, radius = np.array([0.7, 0.5, 0.3]), 0.08
+    theta = family.link(means) if family.linear else means
+
+    def instance(theta):
+        if family.linear:
+            return Instance(np.eye(3), theta, family=family)
+        return Instance.unstructured(theta, family)
+
+    def hardness(shift):
+        return -np.log(cx.complexity(instance(theta + radius * shift), BestArm(), 1e-11).time)
+
+    inside = {"type": "ineq", "fun": lambda shift: 1 - shift @ shift}
+    known = minimize(hardness, np.zeros(3), method="SLSQP", constraints=[inside],
+                     options={"ftol": 1e-12})  # fmt: skip
+    hard = cx.hardest_instance(instance(theta), BestArm(), radius)
+    assert known.success and hard.after == pytest.approx(np.exp(-known.fun), rel=1e-6)
+    assert np.linalg.norm(hard.instance.theta - theta) <= radius * (1 + 1e-9)
+    assert hard.instance.family == family and hard.after > 1.3 * hard.before
+    if family.name == "bernoulli":
+        with pytest.raises(ArgumentError, match="end of the range, 0.02"):
+            cx.hardest_instance(instance([0.98, 0.5, 0.3]), BestArm(), 0.1)
 
 
 def test_refusals(example):

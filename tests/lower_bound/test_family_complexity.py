@@ -195,7 +195,6 @@ def test_what_is_refused():
     for call in (
         lambda: je.elimination_bounds(fine, je.BestArm()),
         lambda: je.sensitivity(fine, je.BestArm()),
-        lambda: je.hardest_instance(fine, je.BestArm(), 0.01),
         lambda: je.design_features(fine, je.BestArm(), 0.01),
         lambda: je.best_extra_arm(fine, je.BestArm()),
     ):
