@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxelim.cache import KEPT, Cache
 from jaxelim.checks import shipped
 from jaxelim.contracts import OK
 from jaxelim.contracts.looks import pieces_for_sampling
 from jaxelim.contracts.views import ArmContext, PieceTest, Snapshot, Tree, View
 from jaxelim.engine import scores
 from jaxelim.engine.execution import LANE_GROUP
+from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.rule_contract import call
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Spec
@@ -93,6 +95,10 @@ class Asking:
 
     def ask(self, name: str, view: View, *state: Tree) -> Tree:
         """Call the rule's method on all lanes: directly if it is lanes-last, else under vmap."""
+        return _asked((self.spec, name), (view, *state))(view, *state)
+
+    def called(self, name: str, view: View, *state: Tree) -> Tree:
+        """`ask`, traced with every call."""
         spec, method = self.spec, partial(call, self.spec.rule, name)
         one_run = spec.execution.by_vmap
         if one_run and name in ("choose", "fast") and not shipped(spec.rule):
@@ -204,6 +210,10 @@ class Asking:
             return x if own else jnp.broadcast_to(x[..., None], (*x.shape, b))
 
         return jax.tree.map(wide, self.ask("init", view))
+
+
+_asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])), 8 * KEPT)
+"""`Asking.called` of a spec and a method, traced once for `outline` and the loop."""
 
 
 def reading(view: View, count: Array) -> View:

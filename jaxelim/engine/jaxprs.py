@@ -7,7 +7,9 @@ imports Pallas too, and takes a tenth of the package's import.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 from jax import Array
+from jax.core import eval_jaxpr
 
 _INSIDE = frozenset({"cond", "while", "jit", "pjit", "scan", "custom_jvp_call", "custom_vjp_call",
                      "closed_call"})  # fmt: skip
@@ -69,3 +71,19 @@ def evaluated(
         out = apply(equation, [read(v) for v in equation.invars])
         values |= zip(equation.outvars, out, strict=True)
     return [read(v) for v in jaxpr.outvars]
+
+
+def traced_once(f: Callable) -> Callable:
+    """f of pytrees, traced once for each layout of its arguments.
+
+    Operations keep their lines of f, which profiles name; those of an inlined `jax.jit` do not.
+    """
+    jitted = jax.jit(f)
+
+    def g(*arguments: Any) -> Any:
+        traced = jitted.trace(*arguments)
+        closed = traced.jaxpr
+        out = eval_jaxpr(closed.jaxpr, closed.consts, *jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(traced.out_info), out)
+
+    return g

@@ -28,6 +28,7 @@ from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking, Choice, reading
 from jaxelim.engine.cpu.one_kernel import Traced
 from jaxelim.engine.execution import patience, suits_one_kernel
+from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
 from jaxelim.engine.state import NO_ARM, Inputs, Lane, Outline, Queue, Spec
@@ -274,17 +275,20 @@ class Step:
         choices: dict[str, Any] = {"in_one_kernel": False, "patience": 0.0}
 
         def traced(*arguments):
-            lane, view = self._started(*arguments)
+            lane, view = _started(self, arguments)(*arguments)
             if not all(map(shipped, spec.stopping)):
                 seen, beta = self.observing.snapshot(inputs, lane), self.observing.betas(lane)
                 observed = self.observing.observed(seen, lane, beta)
                 self.observing.answers(seen, observed.states, beta)
             state = self.asking.asked(view, lane).state
             if rule.fast is not None or execution.one_kernel:
-                choose = Traced(
-                    lambda c: self.asking.ask("choose", reading(view, c[0]), c[1]),
-                    (jnp.int32(execution.lanes), state),
-                )
+
+                def chosen(c):
+                    # Of a rule without `fast` all lanes are read, as in `asked`.
+                    read = view if rule.fast is None else reading(view, c[0])
+                    return self.asking.ask("choose", read, c[1])
+
+                choose = Traced(chosen, (jnp.int32(execution.lanes), state))
                 choices["patience"] = patience(choose)
                 choices["in_one_kernel"] = execution.one_kernel and suits_one_kernel(
                     choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
@@ -306,7 +310,7 @@ class Step:
                 queue, [B]. noise: of the initial pulls, [n K, B], drawn for `run`
                 and `row`, [B].
         """
-        return self._started(*arguments)[0]
+        return _started(self, arguments)(*arguments)[0]
 
     def first_rewards(self, inputs: Inputs, nature: Tree, noise: Array) -> Array:
         """The rewards of the initial pulls, in rounds of all arms: [n K, B]; noise [n K, B]."""
@@ -344,7 +348,7 @@ class Step:
             return records.recomputed(spec, inputs, features, stats, go)
         return stats
 
-    def _started(
+    def started(
         self, inputs: Inputs, queue: Queue, item: Array, run: Array, row: Array, noise: Array
     ) -> tuple[Lane, View]:
         """`start`, with the view of the rule at that t."""
@@ -418,5 +422,7 @@ class Step:
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
 
 
+_started = Cache(lambda step, _: traced_once(step.started), KEPT)
+"""`Step.started`, traced once for `outline` and the loop."""
 outline = Cache(lambda spec, inputs: Step(spec).outline(inputs), 8 * KEPT)
 """`Step.outline` of a spec for inputs of one layout."""

@@ -20,7 +20,7 @@ LARGEST = {"float64": 1e100, "float32": 1e15}  # squares of rewards must not ove
 
 def key(seed: int) -> Array:
     """The Threefry key of a seed in [0, 2^63); independent of JAX's default generator."""
-    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
+    words: Any = np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 

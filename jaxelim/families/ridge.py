@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxelim import scope
 from jaxelim.errors import ArgumentError, RidgeWarning, warn
 from jaxelim.thresholds.basic import LinearThreshold
+from jaxelim.thresholds.values import values
 
 if TYPE_CHECKING:
     from jaxelim.instances.arms import Arms
@@ -57,7 +57,7 @@ def warn_of_ridge(ridge: float, instance: "Arms", threshold: Any, delta: float) 
     if isinstance(threshold, LinearThreshold) and threshold.theta_bound >= norm:
         return
     with scope.engine():
-        beta = float(threshold(jnp.asarray([float(instance.K)]), jnp.asarray([delta]))[0])
+        beta = float(values(threshold, np.array([float(instance.K)]), delta)[0])
     bias, room = ridge**0.5 * norm, (2 * beta) ** 0.5
     if bias > room:
         warn(

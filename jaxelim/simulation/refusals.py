@@ -1,11 +1,10 @@
 """Refusals of a checked call whose arguments are right one by one, but not together."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxelim import scope
 from jaxelim.contracts import Problem
@@ -15,6 +14,7 @@ from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
+from jaxelim.thresholds.values import POINTS, values
 
 if TYPE_CHECKING:
     from jaxelim.simulation.call import CheckedCall
@@ -29,11 +29,11 @@ def check(call: "CheckedCall") -> None:
         ArgumentError, UnsupportedError: it is not.
     """
     _check_threshold(call)
+    for name in ("problem", "rule", "elimination"):
+        _check_hashable(name, getattr(call, name))
     _check_combination(call)
     if isinstance(call.elimination, Resets):
         _check_alpha(call)
-    for name in ("problem", "rule", "elimination", "threshold"):
-        _check_hashable(name, getattr(call, name))
     if call.engine.form is not None:
         _check_form(call.engine.form, call.computed, call.problem)
 
@@ -47,11 +47,12 @@ def _check_threshold(call: "CheckedCall") -> None:
     if not callable(threshold) or isinstance(threshold, type):
         allowed = "a threshold such as Heuristic(), or a callable of (t, delta)"
         raise ArgumentError("threshold", threshold, allowed)
-    values = _levels("threshold", threshold, threshold, call)
-    slack = 1e-12 * np.abs(values).max()
-    if np.any(np.diff(values, axis=1) < -slack):
+    _check_hashable("threshold", threshold)
+    found = _levels("threshold", threshold, threshold, call)
+    slack = 1e-12 * np.abs(found).max()
+    if np.any(np.diff(found, axis=1) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
-    if np.any(np.diff(values, axis=0) < -slack):
+    if np.any(np.diff(found, axis=0) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
 
 
@@ -60,7 +61,17 @@ def _check_alpha(call: "CheckedCall") -> None:
     elimination, threshold = call.elimination, call.threshold
     own = elimination.alpha is not None
     argument, value = ("alpha", elimination.alpha) if own else ("threshold", threshold)
-    _levels(argument, value, lambda t, delta: elimination.level(threshold, t, delta), call)
+    _levels(argument, value, _Alpha(elimination, threshold), call)
+
+
+class _Alpha(NamedTuple):
+    """The level of elimination at sampling, as a threshold."""
+
+    elimination: Any
+    threshold: Any
+
+    def __call__(self, t: Array, delta: Array) -> Array:
+        return self.elimination.level(self.threshold, t, delta)
 
 
 def _levels(argument: str, value: Any, f: Callable, call: "CheckedCall") -> np.ndarray:
@@ -70,31 +81,26 @@ def _levels(argument: str, value: Any, f: Callable, call: "CheckedCall") -> np.n
         ArgumentError: f cannot be traced, raises, or does not give one finite number
             above 0 per t.
     """
-    # Always 200 times, so that few programs are compiled; in short ranges times repeat.
     first = call.initial_pulls * call.instance.K
-    times = np.round(np.geomspace(first, max(call.max_samples, first + 1), 200))
+    times = np.round(np.geomspace(first, max(call.max_samples, first + 1), POINTS))  # may repeat
     falling = np.sort(call.deltas)[::-1]
-    like = jax.ShapeDtypeStruct(times.shape, np.float64)
     with scope.engine():
         try:
-            jax.eval_shape(f, like, like)  # NumPy's functions take arrays, but no tracers
-            values = np.array(
-                [np.asarray(f(jax.device_put(times), jnp.full(times.shape, d))) for d in falling]
-            )
+            found = np.array([values(f, times, delta) for delta in falling])
         except Exception as error:
             allowed = "a callable of (t, delta) made of jax.numpy operations"
             raise ArgumentError(argument, value, allowed, f"it raised {in_words(error)}") from error
-    if values.shape != (falling.size, times.size) or values.dtype.kind != "f":
-        note = f"it gave {values.dtype} of shape {values.shape[1:]}"
+    if found.shape != (falling.size, times.size) or found.dtype.kind != "f":
+        note = f"it gave {found.dtype} of shape {found.shape[1:]}"
         raise ArgumentError(argument, value, "one real number per t", note)
-    for allowed, good in (("finite values", np.isfinite(values)), ("values above 0", values > 0)):
+    for allowed, good in (("finite values", np.isfinite(found)), ("values above 0", found > 0)):
         if not good.all():
             row, column = np.argwhere(~good)[0]
             note = (
-                f"at t = {times[column]:g}, delta = {falling[row]:g} it is {values[row, column]:g}"
+                f"at t = {times[column]:g}, delta = {falling[row]:g} it is {found[row, column]:g}"
             )
             raise ArgumentError(argument, value, allowed, note)
-    return values
+    return found
 
 
 def _check_hashable(name: str, value: Any) -> None:

@@ -130,7 +130,7 @@ class HostLoop:
         self.start()
         while True:
             self.advance()
-            if np.any(self.stage.carry.failed):
+            if self.failed:
                 self.return_to_many_lanes()
                 continue
             self.show()
@@ -142,9 +142,14 @@ class HostLoop:
             if self.interrupts.asked:
                 self.cut_off()
                 break
-        if np.any(self.stage.carry.failed):
+        if self.failed:
             raise _failure(self.plan.call, self.stage.carry)
         return self.ended()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run has failed. Arrays are copied first: JAX would compile a program."""
+        return bool(np.any(np.asarray(self.stage.carry.failed)))
 
     def start(self) -> None:
         """Compile the program of many lanes, which are empty.
@@ -180,7 +185,7 @@ class HostLoop:
             costs.worked(self.took, self.drawn)
         self._choose_chunks()
         with self.interrupts.noted():
-            finished = int(np.sum(self.stage.carry.finished))
+            finished = int(np.sum(np.asarray(self.stage.carry.finished)))
             self.bar.update(finished, int(np.sum(self.now.samples)))
 
     def _choose_chunks(self) -> None:
@@ -192,7 +197,7 @@ class HostLoop:
         """
         carry, execution, pause = self.stage.carry, self.stage.spec.execution, 0.5
         if self._single() is not None:
-            finished = max(int(np.sum(carry.finished)), 1)
+            finished = max(int(np.sum(np.asarray(carry.finished))), 1)
             away = int(np.max(self.now.live)) - execution.lanes
             pause = min(max(0.5 * away * self._worked() * execution.devices / finished, 0.05), 0.5)
         if self.took < pause:
@@ -272,7 +277,7 @@ class HostLoop:
         """Whether one lane has left runs in the queue."""
         if self.many is None or not self.stage.spec.execution.single:
             return False
-        return bool(np.any(self.many.carry.next < self.plan.queue.length))
+        return bool(np.any(np.asarray(self.many.carry.next) < self.plan.queue.length))
 
     def resume(self) -> None:
         """Let many lanes start the next runs of the queue."""
