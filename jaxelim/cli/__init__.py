@@ -20,6 +20,7 @@ from jaxelim.cli.instances import Hardness, Instances, Rules
 from jaxelim.cli.live_runs import Live
 from jaxelim.cli.results import Merge, Plot, Results, Run, Show
 from jaxelim.cli.studies import StudyOf
+from jaxelim.cluster.clients import has_local
 from jaxelim.errors import JaxelimError, SetupError
 
 
@@ -107,6 +108,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 GRACE = 1.0
 """Seconds for Python to handle Ctrl-C, before the process is ended."""
+GRACE_OF_WORKERS = 30.0
+"""The same where worker processes end first; else they and Python say what they miss."""
 
 
 def _say_interrupted(name: str) -> None:
@@ -127,7 +130,8 @@ def _obeyed(name: str) -> Iterator[None]:
 
     def watch() -> None:
         while number := os.read(reader, 1):
-            if number[0] == signal.SIGINT and not over.wait(GRACE):
+            grace = GRACE_OF_WORKERS if has_local() else GRACE
+            if number[0] == signal.SIGINT and not over.wait(grace):
                 _say_interrupted(name)
                 os._exit(INTERRUPTED)
 

@@ -90,6 +90,8 @@ def local(
     # Without a port of its own a second cluster would warn that the usual one is taken.
     where = dashboard if isinstance(dashboard, str) else f"{LOOPBACK}:{dashboard or 0}"
     with contextlib.ExitStack() as stack:
+        _Local.clusters += 1
+        stack.callback(_ended)
         with _starting():
             cluster = stack.enter_context(
                 _lasting(distributed)(
@@ -111,6 +113,19 @@ def local(
         finally:
             with uninterrupted():
                 stack.close()
+
+
+class _Local:
+    clusters = 0  # of this process: up, starting or ending
+
+
+def _ended() -> None:
+    _Local.clusters -= 1
+
+
+def has_local() -> bool:
+    """Whether this process has a cluster of `local`, which takes seconds to end."""
+    return _Local.clusters > 0
 
 
 @contextlib.contextmanager

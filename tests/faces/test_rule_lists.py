@@ -69,6 +69,9 @@ def test_families_of_ones_own():
     assert first == taken(Own(), Counted()) == taken(je.Thresholding(0.3), Counted()) - {
         "LUCB", "TopTwo"
     }  # fmt: skip
+    assert taken(je.BestArm(reference=0.3), Counted()) == first | {"TopTwo"}
+    (above,) = listed("add-a-family.md", r"`AnyAbove` is for(.*?)\.\n")
+    assert above == taken(je.AnyAbove(0.3), Counted())
     top = taken(je.TopM(2), Counted())
     assert top == every - {"ChernoffRacing", "OptimisticTaS"}
 
