@@ -276,7 +276,7 @@ def script(
         cli.use_all_cores()
         # The paper's ridge is 1, although it is biased; unstructured-k40-osi warns.
         warnings.simplefilter("ignore", je.RidgeWarning)
-        with _Terminable(), program_cache.mended():
+        with _Terminable(), program_cache.mended:
             main(config)
     except KeyboardInterrupt:
         print(f"\nInterrupted. {_how_to_go_on(given)}", file=sys.stderr)

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import platformdirs
 
+from jaxelim import scope
+
 
 def own_folder() -> Path:
     """The folder of the command line, where the environment names no other."""
@@ -19,12 +21,7 @@ UNREADABLE = "Error reading persistent compilation cache entry for"
 
 
 @contextlib.contextmanager
-def mended() -> Iterator[None]:
-    """Delete entries of the compilation cache that JAX could not read.
-
-    JAX compiles again and never rewrites such an entry: a process that was killed while
-    it wrote leaves one for good.
-    """
+def _mended() -> Iterator[None]:
     named: list[str] = []
     show = warnings.showwarning
 
@@ -43,6 +40,14 @@ def mended() -> Iterator[None]:
             flags: Any = jax.config
             for name in set(named):
                 delete_unreadable(Path(flags.jax_compilation_cache_dir), name)
+
+
+mended = scope.Shared(_mended)
+"""Deletes entries of the compilation cache that JAX could not read, as the last thread leaves.
+
+JAX compiles again and never rewrites such an entry: a process that was killed while it wrote
+leaves one for good. Threads share it, as warnings are the process's.
+"""
 
 
 def delete_unreadable(cache: Path, name: str) -> list[Path]:

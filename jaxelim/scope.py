@@ -10,12 +10,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.core
-import jax.numpy as jnp
+import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from jaxelim.errors import SetupError, warn
@@ -32,31 +32,41 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class _OneThread:
-    """Limits linear algebra to one thread while any thread of the process is inside.
+class Shared:
+    """A context of the whole process, held while any thread is inside.
 
-    The first to enter sets the limit, the last to leave restores it.
+    The first thread to enter it enters it, the last to leave it leaves it.
     """
 
-    def __init__(self):
-        self._lock, self._inside = threading.Lock(), 0
+    def __init__(self, make: Callable[[], contextlib.AbstractContextManager]):
+        self._make, self._lock, self._inside = make, threading.Lock(), 0
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
+                self._held = self._make()
+                self._held.__enter__()
             self._inside += 1
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                # The thread that set the limit owns it, and may be another one.
-                OpenBLASController.clear_controlling_thread(force=True)
-                self._limit.restore_original_limits()
+                self._held.__exit__(None, None, None)
 
 
-_one_thread = _OneThread()
+@contextlib.contextmanager
+def _one_thread_of_blas() -> Iterator[None]:
+    limit = _libraries().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        # The thread that set the limit owns it, and may be another one.
+        OpenBLASController.clear_controlling_thread(force=True)
+        limit.restore_original_limits()
+
+
+_one_thread = Shared(_one_thread_of_blas)
 
 
 def jax_started() -> bool:
@@ -119,7 +129,7 @@ def _refuse_what_cannot_work() -> None:
             "install the JAX plugin of that platform, or leave JAX_PLATFORMS unset",
         ) from error
     with jax.transfer_guard("allow"):
-        inside = isinstance(jnp.zeros(()), jax.core.Tracer)
+        inside = isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)
     if inside:
         raise SetupError(
             "a call from inside a function that JAX is tracing (jax.jit, lax.scan, ...)",

@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
             commands, args=arguments, prog="jaxelim", description=__doc__
         )
         use_all_cores(getattr(config, "cache", True))
-        with program_cache.mended():
+        with program_cache.mended:
             return config.act()
 
     return guarded("jaxelim", act)

@@ -66,7 +66,7 @@ def compute(task: Task, runs: np.ndarray, client: Client, topic: str, number: in
             said[0] = time.monotonic()
             worker.log_event(topic, (number, int(done), int(samples), float(seconds)))
 
-    with program_cache.mended():
+    with program_cache.mended:
         content = task.compute(runs, report)
     platform = ""
     if scope.jax_started():

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import warnings
 import zlib
 
@@ -20,12 +21,32 @@ def test_an_unreadable_entry_of_the_cache_is_deleted(tmp_path, recwarn):
     before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     try:
-        with program_cache.mended():
+        with program_cache.mended:
             warnings.warn(f"{program_cache.UNREADABLE} 'jit_a': Error: x", stacklevel=1)
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     assert {path.name for path in tmp_path.iterdir()} == {"jit_a-1-cache", "jit_b-4-cache"}
     assert not recwarn.list
+
+
+def test_threads_leave_warnings_as_they_were():
+    """The first to enter leaves first: it would put back what the second has replaced."""
+    before, filters = warnings.showwarning, list(warnings.filters)
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with program_cache.mended:
+            inside.set()
+            assert leave.wait(60)
+
+    thread = threading.Thread(target=other)
+    with program_cache.mended:
+        thread.start()
+        assert inside.wait(60)
+    assert warnings.showwarning is not before  # the other still notes
+    leave.set()
+    thread.join()
+    assert warnings.showwarning is before and warnings.filters == filters
 
 
 def options(monkeypatch, *given: str) -> list:
