@@ -18,7 +18,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench gpu-program docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench gpu-check gpu-program docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -81,6 +81,11 @@ test-slow: $(DOCS)
 # docs/explanation/performance.md explains the figures.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# The runs of a GPU against a CPU's, and its times, in some eight minutes; without a GPU the same
+# on the CPU, at small sizes. CHECK has its words.
+gpu-check: install
+	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
 
 # What a step is made of on a GPU, without one; GPU="--rows all" for more. Three gigabytes of
 # packages, in an environment of their own.

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.cases import Case
 
 
-def find_instance(name: str) -> Any:
+def find_instance(name: str, family: str | None = None) -> Any:
     """An instance by its name.
 
     A shipped one; "K x d": directions uniform on the sphere, small gaps; or the means of
@@ -17,9 +17,12 @@ def find_instance(name: str) -> Any:
     import numpy as np
 
     import jaxelim as je
+    from jaxelim import catalogue
 
     if ", " in name:
-        return je.Instance.unstructured([float(mean) for mean in name.split(", ")])
+        means = [float(mean) for mean in name.split(", ")]
+        own = () if family is None else (catalogue.find_family(family, ()),)
+        return je.Instance.unstructured(means, *own)
     if " x " not in name:
         return je.load_instance(name)
     K, d = map(int, name.split(" x "))
@@ -46,11 +49,11 @@ def arguments(case: Case) -> tuple[tuple, dict]:
         "elimination": known[case.elimination]() if looks else None,
         "runs": case.runs,
         "max_samples": case.max_samples,
-        "ridge": 1.0,  # the paper's setting
+        "ridge": 1.0 if case.family is None else None,  # 1: the paper's setting
         "engine": je.Engine(lanes=case.lanes, devices=case.devices),
     }
     return (
-        find_instance(case.instance),
+        find_instance(case.instance, case.family),
         catalogue.find_problem(case.problem, case.m, 0.0),
         rule,
     ), settings

@@ -25,6 +25,7 @@ class Case:
         max_samples: the cap; runs that reach it are equally long.
         lanes, devices: None leaves the choice to the engine.
         schedule: samples between two allocation solves; None: the rule's default.
+        family: of rewards, for an instance given by its means; None: Gaussian.
     """
 
     rule: str
@@ -39,6 +40,7 @@ class Case:
     lanes: int | None = None
     devices: int | None = 1
     schedule: int | None = None
+    family: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,11 +55,9 @@ def of(given: tuple, settings: dict) -> dict:
         sources = functions(compiled_text(given, settings))
     spent: dict[str, float] = collections.Counter()
     times: dict[str, int] = collections.Counter()
-    for event in trace["traceEvents"]:
-        source = sources.get(event.get("name"))
-        if event.get("ph") == "X" and source is not None:
-            spent[source] += 1e3 * event["dur"] / computed
-            times[source] += 1
+    for source, took in by_source(trace["traceEvents"], sources):
+        spent[source] += 1e3 * took / computed
+        times[source] += 1
     return {
         "functions": [
             {"function": name, "ns/sample": ns, "kernels/step": times[name] * lanes / computed}
@@ -68,6 +66,25 @@ def of(given: tuple, settings: dict) -> dict:
         "seconds": result.timings["seconds"],
         "computed": computed,
     }
+
+
+def by_source(events: list[dict], sources: dict[str, str]) -> Iterator[tuple[str, float]]:
+    """The function and the microseconds of each kernel that ran.
+
+    On a GPU a kernel without a function, as of a library, has its own name. There the
+    streams have kernels, and other rows of the profile repeat them.
+    """
+    names = {(e["pid"], e.get("tid") if e["name"] == "thread_name" else None): e["args"]["name"]
+             for e in events if e.get("ph") == "M" and "_name" in e["name"]}  # fmt: skip
+    for event in events:
+        if event.get("ph") != "X":
+            continue
+        source = sources.get(event.get("args", {}).get("hlo_op", event["name"]))
+        if "/device:GPU" in names.get((event["pid"], None), ""):
+            of_stream = "Stream" in names.get((event["pid"], event["tid"]), "")
+            source = (source or event["name"]) if of_stream else None
+        if source is not None:
+            yield source, event["dur"]
 
 
 @contextlib.contextmanager

@@ -126,6 +126,7 @@ def timed(case: Case, timing: Timing, anchor_files: dict | None) -> dict:
         "errors": int((~result.correct & result.stopped).sum()),
         "memory_before_bytes": before,
         "peak_memory_bytes": peak,
+        "device_peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
         **bytes_per_lane(given, settings, result.layout),
         **({"kernels": kernels.of(given, settings)} if timing.profile else {}),
     }

@@ -34,9 +34,9 @@ PARTS: dict[int, tuple[str, ...]] = {
     2: ("experiments/", "faces/", "lower_bound/", "saddle/"),
     3: ("engine/", "foundations/", "testing/"),
     4: (
-        "benchmarks/test_command.py", "cluster/", "contracts/", "live/", "mixtures/",
-        "thresholds/test_mixture_errors.py", "thresholds/test_mixture_racing.py",
-        "thresholds/test_piecewise.py",
+        "benchmarks/test_command.py", "benchmarks/test_gpu_check.py", "cluster/", "contracts/",
+        "live/", "mixtures/", "thresholds/test_mixture_errors.py",
+        "thresholds/test_mixture_racing.py", "thresholds/test_piecewise.py",
     ),
     5: ("families/test_arm_families.py", "families/test_bernoulli.py", "families/test_bounded.py"),
     6: (

@@ -1,0 +1,139 @@
+"""`make gpu-check` without a GPU: what it compares, times and says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import gpu_check, kernels
+from benchmarks.gpu_check import Options
+from benchmarks.processes import MeasurementError
+
+ROOT = Path(__file__).parents[2]
+JOB = "lingape near-identical arms"
+SMALL = {"jobs": 1, "traces": 1, "rules": ("lingape", "lucb"), "lanes": (16,)}
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """All in this process; the default device's runs are changed where a test says so."""
+    changed: dict = {}
+
+    def on_device(platform, *asked):
+        found = gpu_check.computed(*asked)
+        return found if platform == "cpu" else changed.get("by", dict)(found)
+
+    call = {"wall_seconds": 2.0, "samples_drawn": 1_000_000, "samples_computed": 1_000_000}
+    found = {"calls": [call], "first": {"compile_seconds": 1.0}, "state_bytes_per_lane": 10.0,
+             "noise_bytes_per_lane": 6.0, "device_peak_bytes": 2**20, "peak_memory_bytes": 2**20,
+             "kernels": {"functions": [{"function": "f", "ns/sample": 1.0}]},
+             "platform": "cpu", "device": "some H200"}  # fmt: skip
+
+    def apart(case, timing, **_):
+        if case is not None and case.rule == "lucb":
+            raise MeasurementError("no memory")
+        return found
+
+    monkeypatch.setattr(gpu_check, "on_device", on_device)
+    monkeypatch.setattr(gpu_check, "apart", apart)
+    monkeypatch.setattr("benchmarks.__main__.apart", apart)
+    monkeypatch.setattr(gpu_check, "JOBS", (JOB,))
+    monkeypatch.setattr(gpu_check, "TRACES", (JOB,))
+    monkeypatch.setattr(gpu_check, "PRECISIONS", ("float64",))  # float32 is refused for this job
+    return changed
+
+
+def test_equal_runs_times_and_failures(here, tmp_path, capsys):
+    output = tmp_path / "deeper" / "check.json"
+    assert gpu_check.main(Options(**SMALL, output=output)) == 1
+    found, said = json.loads(output.read_text()), capsys.readouterr().out
+    assert [row.get("parted", row.get("first apart")) for row in found["runs"]] == [0, None]
+    assert found["runs"][0]["runs"] == 12 and found["runs"][1]["pulls"] > 100
+    (row,) = found["times"]
+    # 2 us a sample of 16 lanes: 32 us a step, which moves 199 MB / 8192 a lane.
+    assert row["us/step"] == pytest.approx(32) and row["M samples/s"] == 0.5
+    assert row["of peak"] == pytest.approx(199e6 / 8192 * 16 / 32e-6 / 4.8e12)
+    assert (row["device MiB"], row["state bytes/lane"], row["compile s"]) == (1, 16, 1)
+    assert found["profile"] == [{"function": "f", "ns/sample": 1.0}]
+    assert found["failed"] == ["lucb, 16 lanes: no memory"] and not found["left out"]
+    for words in ("No GPU", "jaxlib", "FAILED: lucb", JOB, str(output)):
+        assert words in said
+
+
+def test_where_runs_part_there_is_a_pull_with_its_margin(here, monkeypatch):
+    """Half of the noise changes late pulls; the initial ones have no margin."""
+    monkeypatch.setattr(gpu_check, "SHIFTS", (1e-15, 0.5))
+
+    def other(found):
+        for name, x in found.items():
+            x = x.copy()
+            if name.startswith("trace"):
+                x[380 if name.endswith("/5") else 2] += 1
+            else:
+                x[5, 0] += 1
+            found[name] = x
+        return found
+
+    here["by"] = other
+    runs, first, fifth = gpu_check.compared([JOB], [JOB])
+    assert (runs["runs"], runs["parted"]) == (12, 1)
+    assert (first["run"], first["first apart"]) == (0, 3) and np.isnan(first["margin"])
+    assert (fifth["run"], fifth["first apart"], fifth["margin"]) == (5, 381, 0.5)
+
+
+def test_a_job_that_float32_cannot_tell_has_no_runs(here, monkeypatch):
+    monkeypatch.setattr(gpu_check, "PRECISIONS", ("float32",))
+    (row,) = gpu_check.compared([JOB], [])
+    assert (row["precision"], row["runs"], row["parted"]) == ("float32", 0, 0)
+
+
+def test_first_pulls_that_differ():
+    x = np.array([3, 1, 2])
+    assert gpu_check.first_apart(x, x) is None
+    assert gpu_check.first_apart(x, np.array([3, 2, 2])) == 2
+    assert gpu_check.first_apart(x, x[:2]) == gpu_check.first_apart(x[:2], x) == 3
+
+
+def test_after_the_minutes_nothing_is_measured(here):
+    found = gpu_check.checked(Options(**SMALL, minutes=-1.0))
+    assert found["left out"] == ["runs", "profile", "lingape, 16 lanes", "lucb, 16 lanes"]
+    assert not found["runs"] and not found["times"] and not found["failed"]
+
+
+def test_unknown_rules_are_refused():
+    with pytest.raises(ValueError, match="no nothing; there are lingape"):
+        Options(rules=("nothing",))
+
+
+def test_kernels_of_streams_are_counted_once():
+    def named(kind, pid, tid, name):
+        return {"ph": "M", "name": f"{kind}_name", "pid": pid, "tid": tid, "args": {"name": name}}
+
+    def ran(pid, tid, name, **args):
+        return {"ph": "X", "pid": pid, "tid": tid, "name": name, "dur": 2.0, "args": args}
+
+    events = [
+        named("process", 1, 0, "/device:GPU:0"), named("process", 2, 0, "/host:CPU"),
+        named("thread", 1, 7, "Stream #7(Compute)"), named("thread", 1, 8, "XLA Ops"),
+        ran(1, 7, "loop_fusion", hlo_op="fusion.1"), ran(1, 8, "fusion.1"), ran(1, 7, "gemm"),
+        ran(2, 3, "fusion.1"), ran(2, 3, "other"),
+    ]  # fmt: skip
+    found = list(kernels.by_source(events, {"fusion.1": "draw"}))
+    assert found == [("draw", 2.0), ("gemm", 2.0), ("draw", 2.0)]
+
+
+@pytest.mark.slow
+def test_the_command_at_its_smallest(tmp_path):
+    output = tmp_path / "check.json"
+    words = ["--jobs", "1", "--traces", "1", "--rules", "lingape", "--chunks", "1"]
+    command = [sys.executable, "-m", "benchmarks.gpu_check", *words, "--repeats", "1"]
+    done = subprocess.run([*command, "--output", str(output)], cwd=ROOT, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    found = json.loads(output.read_text())
+    assert [row.get("parted") or row.get("first apart") for row in found["runs"]] == 4 * [None]
+    assert {row["precision"] for row in found["runs"]} == {"float64", "float32"}
+    assert found["times"][0]["us/sample"] > 0 and found["profile"]
