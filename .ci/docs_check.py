@@ -70,7 +70,8 @@ NOT_PROSE = (
 CLIPPED = """
 const wide = arguments[0];
 return [...document.querySelectorAll("article table")].flatMap(table => {
-  const box = table.parentElement, over = Math.round(table.scrollWidth - box.clientWidth);
+  const box = table.closest(".table-wrapper, .cell_output .output") || table.parentElement;
+  const over = Math.round(table.scrollWidth - box.clientWidth);
   const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
   const cells = [...table.querySelectorAll("th, td")].filter(cell =>
     cell.scrollWidth > cell.clientWidth + 1);
