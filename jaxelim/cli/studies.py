@@ -30,7 +30,8 @@ class StudyOf(Compiles):
     file: Annotated[Path, tyro.conf.Positional]
     """A TOML or JSON file with the arguments of `je.study` by name: instances, problem, rules,
     delta, stopping, runs and so on. Instances, problems, rules, stopping rules and
-    thresholds are named as in `jaxelim run`."""
+    thresholds are named as in `jaxelim run`; `{instance = ..,
+    costs = [..]}` gives costs."""
     runs: int | None = None
     """Number of runs; default: the file's."""
     store: Path | None = None

@@ -35,7 +35,8 @@ def test_files_draw_what_they_allow(results, tmp_path, capsys):
     for path in tmp_path.glob("*.png"):
         path.unlink()
     new = tmp_path / "new" / "figures"
-    assert cli.main(["plot", *map(str, paths), "-o", str(new), "--figure", "comparison"]) == 0
+    given = ["plot", *map(str, paths), "-o", str(new), "--log", "--figure", "comparison"]
+    assert cli.main(given) == 0
     assert [path.name for path in new.iterdir()] == ["comparison.png"]
 
 
@@ -49,6 +50,8 @@ def test_figures_of_results_have_their_bounds(results):
     assert any(f"T* = {lower:,.0f}" in one for one in told)
     (line,) = [x for x in found["delta"].axes[0].lines if x.get_label() == "a"]
     np.testing.assert_allclose(line.get_ydata(), one.samples[0].mean(1))
+    drawn = figures.every_figure({"a": one}, ["delta", "active"], log=True)[0]
+    assert drawn["delta"].axes[0].get_yscale() == drawn["active"].axes[0].get_xscale() == "log"
     assert len(found["comparison"].axes[0].get_yticklabels()) == 1
 
 
