@@ -14,6 +14,7 @@ from jaxelim.figures import every_figure, save
 from jaxelim.files import make_folder, writable_file
 from jaxelim.simulation.api import Engine, simulate
 from jaxelim.simulation.results.loading import load_result
+from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.summary import BIASED
 from jaxelim.studies.files import load_study
 from jaxelim.tables import aligned
@@ -113,10 +114,10 @@ class Show:
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """Draw the figures that files of results allow, one rule a file."""
+    """Draw the figures that files of results allow, one rule a file, or those of a study."""
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Files of `jaxelim run --output`, or of `Result.save`."""
+    """Files of `jaxelim run --output`, or of `Result.save`; or one of `jaxelim study --output`."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path()
     """The folder for the figures; it is made if there is none."""
     figure: tuple[str, ...] = ()
@@ -135,17 +136,9 @@ class Plot:
         names = self.figure
         if self.output.suffix in (".png", ".pdf"):
             raise ArgumentError("output", self.output, "a folder; --figure and --format name files")
-        results = [load_result(path) for path in self.files]
-        rules = [str(result.rule) for result in results]
-        labels = [
-            rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
-            for rule, path in zip(rules, self.files, strict=True)
-        ]
-        if len(set(labels)) < len(labels):
-            raise ArgumentError("files", self.files, "files of different rules or names")
+        by_name = self._by_name()
         make_folder(self.output)
         writable_file("output", self.output / "figure.png")
-        by_name = dict(zip(labels, results, strict=True))
         drawn, missing = every_figure(by_name, names, log=self.log)
         for name, figure in drawn.items():
             for path in save(figure, self.output / name, endings=endings):
@@ -154,6 +147,24 @@ class Plot:
             print(f"no figure {name}: {reason}")
         if not drawn:
             raise ArgumentError("figure", names or "all", "a figure that these files allow")
+
+    def _by_name(self) -> dict[str, Result]:
+        """The results, by rule."""
+        if len(self.files) == 1 and kind_of(self.files[0])[0] == "study":
+            groups = [dict(named) for _, named in load_study(self.files[0]).groups()]
+            if len(groups) > 1:
+                allowed = "a study of one instance and problem: `jaxelim study --figure` draws more"
+                raise ArgumentError("files", self.files, allowed)
+            return groups[0]
+        results = [load_result(path) for path in self.files]
+        rules = [str(result.rule) for result in results]
+        labels = [
+            rule if rules.count(rule) == 1 else f"{rule}, {path.stem}"
+            for rule, path in zip(rules, self.files, strict=True)
+        ]
+        if len(set(labels)) < len(labels):
+            raise ArgumentError("files", self.files, "files of different rules or names")
+        return dict(zip(labels, results, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)

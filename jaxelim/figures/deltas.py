@@ -106,13 +106,18 @@ def draw_means(
     """Draw mean tau, and mean tau/log(1/delta), of stopping times [D, run], with bands."""
     order, (colour, dash) = np.argsort(-deltas), style
     x, tau = np.log(1 / deltas[order]), tau[order]
-    mean, sd, n = mean_and_sd(tau)
-    half = sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
+    mean, half = means_of(tau, level)
     for axes, unit in zip(panels, (1, x), strict=True):
         low, high = (mean - half) / unit, (mean + half) / unit
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(x, mean / unit, color=colour, linestyle=dash, linewidth=1.7, markersize=4.5,
                   marker=MARKERS[place % len(MARKERS)], label=label)  # fmt: skip
+
+
+def means_of(tau: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means of stopping times [D, run], and half the widths of Student's intervals: [D] each."""
+    mean, sd, n = mean_and_sd(tau)
+    return mean, sd / np.sqrt(np.maximum(n, 1)) * stdtrit(np.maximum(n - 1, 1), (1 + level) / 2)
 
 
 def _times(name: str, entry: Any, stopping: int) -> tuple[np.ndarray, np.ndarray]:
@@ -173,19 +178,25 @@ def common_threshold(entries: list) -> Callable:
 def draw_bounds(
     panels: Any, deltas: np.ndarray, time: float, right: int, threshold: Callable
 ) -> None:
+    """Draw the bounds on tau and on tau/log(1/delta), and T*."""
     x = np.linspace(np.log(1 / deltas.max()), np.log(1 / deltas.min()), _POINTS)
-    values = np.exp(-x)
+    for axes, unit in zip(panels, (1, x), strict=True):
+        for label, bound, dash in bounds_at(np.exp(-x), time, right, threshold):
+            axes.plot(x, bound / unit, color="black", linestyle=dash, linewidth=1.3, label=label)
+    panels[1].axhline(time, color=GREY, linewidth=0.8, label=f"T* = {time:,.4g}")
+
+
+def bounds_at(
+    values: np.ndarray, time: float, right: int, threshold: Callable
+) -> tuple[tuple[str, np.ndarray, str], ...]:
+    """The label of each bound, its samples at deltas [D], and how its line is drawn."""
     if right == 1:
         word, lower = "log(1/(2.4 delta)) T*", samples_at(values, 1 / time)
     else:
         word, lower = f"kl((1 - delta)/{right}, delta) T*", kl_samples_at(values, 1 / time, right)
     practical = np.array([practical_at(float(d), 1 / time, threshold) for d in values])
-    bounds = ((f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
-              ("practical bound T* beta", practical, ":"))  # fmt: skip
-    for axes, unit in zip(panels, (1, x), strict=True):
-        for label, bound, dash in bounds:
-            axes.plot(x, bound / unit, color="black", linestyle=dash, linewidth=1.3, label=label)
-    panels[1].axhline(time, color=GREY, linewidth=0.8, label=f"T* = {time:,.4g}")
+    return ((f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
+            ("practical bound T* beta", practical, ":"))  # fmt: skip
 
 
 def _of_label(axes: Any, start: str) -> tuple[list, list]:

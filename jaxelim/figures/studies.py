@@ -9,7 +9,14 @@ from matplotlib.figure import Figure
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, JaxelimError
-from jaxelim.figures.deltas import characteristic, common_threshold, draw_bounds, draw_means
+from jaxelim.figures.deltas import (
+    bounds_at,
+    characteristic,
+    common_threshold,
+    draw_bounds,
+    draw_means,
+    means_of,
+)
 from jaxelim.figures.entries import BIASED, tau_of_deltas
 from jaxelim.figures.style import MARKERS, Drawing, logarithmic, styled
 from jaxelim.simulation.results import two_samples
@@ -30,7 +37,8 @@ def study_figure(
 
     A column a group. The first two rows have the bounds of `delta_figure`; the third has
     delta. Means are of the runs that stopped, with Student's intervals as bands; errors
-    are of all runs, with Clopper and Pearson's intervals as bars.
+    are of all runs, with Clopper and Pearson's intervals as bars. Results of one delta
+    have a line a rule, with mean tau and the share of errors along it.
 
     Args:
         groups: by title, results of one instance and problem by rule, as of a `Study`.
@@ -47,18 +55,38 @@ def study_figure(
     names = list(dict.fromkeys(rule for named in groups.values() for rule in named))
     styles = {name: (place, style) for place, ((name, _), style) in enumerate(
         styled("groups", dict.fromkeys(names)))}  # fmt: skip
+    times = {
+        (title, name): tau_of_deltas(result, _place(name, result, stopping))
+        for title, named in groups.items()
+        for name, result in named.items()
+    }
+    cut = sum(int(np.isnan(tau).sum()) for tau in times.values())
+    if not any(np.isfinite(tau).any() for tau in times.values()):
+        raise ArgumentError("groups", dict(groups), "at least one run that stopped")
+    note = f"{cut} runs cut off: {BIASED}" if cut else None
+    deltas = {d for named in groups.values() for result in named.values() for d in result.deltas}
+    if len(deltas) == 1:
+        figure, panels = _one_delta(groups, times, stopping, log, level, styles)
+        _legend(figure, panels, [], styles, note)
+    else:
+        figure, panels = _many_deltas(groups, times, stopping, log, level, styles)
+        _legend(figure, panels, names, styles, note)
+    return figure
+
+
+def _many_deltas(
+    groups: Any, times: Any, stopping: int | str, log: bool, level: float, styles: Any
+) -> tuple[Figure, Any]:
+    """Curves against log(1/delta): the figure and its panels [3, group]."""
     figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 3 * _HEIGHT + 0.8),
                      layout="constrained")  # fmt: skip
     panels = figure.subplots(3, len(groups), squeeze=False, sharex="col")
-    cut = stopped = 0
     for column, (title, named) in zip(panels.T, groups.items(), strict=True):
         column[0].set_title(title, fontsize=10)
         for name, result in named.items():
             at = _place(name, result, stopping)
-            tau = tau_of_deltas(result, at)
-            cut, stopped = cut + np.isnan(tau).sum(), stopped + np.isfinite(tau).sum()
-            draw_means(column[:2], result.deltas, tau, level, *styles[name])
-            _draw_errors(column[2], result, at, level, len(names), *styles[name])
+            draw_means(column[:2], result.deltas, times[title, name], level, *styles[name])
+            _draw_errors(column[2], result, at, level, len(styles), *styles[name])
         _draw_bounds(column, list(named.values()))
         for axes in column:
             axes.grid(alpha=0.25, linewidth=0.5)
@@ -70,13 +98,56 @@ def study_figure(
                 axes.set_ylim(bottom=0)
         column[2].set_ylim(bottom=0)
         column[2].set_xlabel("log(1/delta), natural logarithm")
-    if not stopped:
-        raise ArgumentError("groups", dict(groups), "at least one run that stopped")
     words = ("mean tau (samples)", "mean tau / log(1/delta) (samples)", "share of errors")
     for axes, word in zip(panels[:, 0], words, strict=True):
         axes.set_ylabel(word)
-    _legend(figure, panels, names, styles, f"{cut} runs cut off: {BIASED}" if cut else None)
-    return figure
+    return figure, panels
+
+
+def _one_delta(
+    groups: Any, times: Any, stopping: int | str, log: bool, level: float, styles: Any
+) -> tuple[Figure, Any]:
+    """A line a rule, with samples and errors along it: the figure and its panels [2, group]."""
+    figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 0.6 * len(styles) + 3.2),
+                     layout="constrained")  # fmt: skip
+    panels = figure.subplots(2, len(groups), squeeze=False, sharey=True)
+    for (samples, errors), (title, named) in zip(panels.T, groups.items(), strict=True):
+        samples.set_title(title, fontsize=10)
+        for name, result in named.items():
+            at = _place(name, result, stopping)
+            _draw_rule((samples, errors), result, at, times[title, name], level, *styles[name])
+        results = list(named.values())
+        deltas, (time, right) = results[0].deltas, _characteristic(results)
+        if time is not None:
+            for label, bound, dash in bounds_at(deltas, time, right, common_threshold(results)):
+                samples.axvline(bound[0], color="black", linestyle=dash, label=label)
+        errors.axvline(deltas[0], color="black", linestyle="-.", label="delta")
+        if log:
+            samples.set_xscale("log")
+            logarithmic(samples.xaxis, *samples.get_xlim())
+        else:
+            samples.set_xlim(left=0)
+        errors.set_xlim(left=0)
+        samples.set_xlabel("mean tau (samples)")
+        errors.set_xlabel(f"share of errors, delta = {deltas[0]:g}")
+        for axes in (samples, errors):
+            axes.grid(alpha=0.25, linewidth=0.5)
+    panels[0, 0].set_yticks(range(len(styles)), list(styles))
+    panels[0, 0].set_ylim(len(styles) - 0.5, -0.5)
+    return figure, panels
+
+
+def _draw_rule(
+    column: Any, result: Result, at: int, tau: np.ndarray, level: float, place: int, style: Any
+) -> None:
+    """Draw mean tau and the share of errors of a rule at one delta, on a line of its own."""
+    mean, half = means_of(tau, level)
+    wrong = int((result.stopped[at] & ~result.correct[at]).sum())
+    value, low, high = two_samples.rate(wrong, result.runs.size, level)
+    bars = (mean, half), (value, [[value - low], [high - value]])
+    for axes, (x, width) in zip(column, bars, strict=True):
+        axes.errorbar(x, place, xerr=width, color=style[0], marker=MARKERS[place % len(MARKERS)],
+                      markersize=5, capsize=2, clip_on=False)  # fmt: skip
 
 
 def _place(name: str, result: Any, stopping: int | str) -> int:
@@ -106,13 +177,18 @@ def _draw_errors(
                   capsize=1.5, clip_on=False)  # fmt: skip
 
 
+def _characteristic(results: list[Result]) -> tuple[float | None, int]:
+    """T* and the number of right answers; no T* where no bound is known."""
+    try:
+        return characteristic(results)
+    except JaxelimError:
+        return None, 1
+
+
 def _draw_bounds(column: Any, results: list[Result]) -> None:
     """The bounds on tau, where the instance has them, and delta in the panel of errors."""
     deltas = np.unique(np.concatenate([result.deltas for result in results]))
-    try:
-        time, right = characteristic(results)
-    except JaxelimError:  # no bound is known for them
-        time = None
+    time, right = _characteristic(results)
     if time is not None:
         draw_bounds(column[:2], deltas, time, right, common_threshold(results))
     x = np.linspace(math.log(1 / deltas[-1]), math.log(1 / deltas[0]), 40)

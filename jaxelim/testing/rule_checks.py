@@ -224,7 +224,7 @@ def _errors(errors: int, cut: int, runs: int, delta: float, steps: int) -> str:
     """What a number of errors and of runs that were cut off says, in words."""
     rate = _rate(errors, runs)
     if 2 * cut > runs:
-        rate = "which says little: steps= lets more runs stop"
+        rate = "which says little: the rule seldom stops; try more steps=, or mend the rule"
     return (
         f"{errors} errors in {runs} runs at delta = {delta:g}, {cut} of them cut off at {steps} "
         f"samples ({rate})"

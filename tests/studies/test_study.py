@@ -4,9 +4,11 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import jaxelim as je
 from jaxelim import cli
@@ -297,6 +299,32 @@ def test_the_figure(whole):
         je.figures.study_figure({"a": {"b": je.simulate(
             EASY, je.BestArm(), je.Uniform(), **{**COMMON, "stopping": (
                 je.LLR(), je.SelectiveElimination())})}}, "full")  # fmt: skip
+
+
+def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
+    """A line a rule: its mean and its interval, its errors, delta, and the lower bound."""
+    one = je.study(EASY, je.BestArm(), {"even": je.Uniform(), "gap": je.LinGapE()}, delta=0.05,
+                   runs=20, max_samples=5000)  # fmt: skip
+    figure = one.figure()
+    samples, errors = figure.axes
+    assert [text.get_text() for text in samples.get_yticklabels()] == ["even", "gap"]
+    for place, name in enumerate(one.rules):
+        taus = one[name].samples[0, 0]
+        drawn = [line.get_xydata().tolist() for line in samples.lines]
+        assert [[taus.mean(), place]] in drawn
+        bars = [bar.get_segments()[0] for bar in samples.collections]
+        half = stats.t.ppf(0.975, 19) * taus.std(ddof=1) / 20**0.5
+        ends = [[taus.mean() - half, place], [taus.mean() + half, place]]
+        assert any(np.allclose(bar, ends) for bar in bars)
+    bound = je.sample_bound(0.05, je.complexity(EASY, je.BestArm()))
+    assert any(np.allclose(line.get_xdata(), bound) for line in samples.lines)
+    assert any(np.allclose(line.get_xdata(), 0.05) for line in errors.lines)
+    assert one.figure(log=True).axes[0].get_xscale() == "log"
+    monkeypatch.chdir(tmp_path)
+    one.save("one.zip")
+    assert cli.main(["plot", "one.zip", "-o", "drawn", "--figure", "comparison", "tau"]) == 0
+    assert {path.name for path in Path("drawn").iterdir()} == {"comparison.png", "tau.png"}
+    capsys.readouterr()
 
 
 def test_show_opens_every_file(whole, tmp_path, capsys):
