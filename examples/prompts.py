@@ -14,13 +14,17 @@ so that the scores of two prompts on one item are correlated.
 - *Scores*: rewards are the scores. The reference is the incumbent's mean, which is known.
 - *Paired*: rewards are differences to the incumbent on the same item, within [-1, 1]. The
   reference is 0. It pays where differences vary much less than scores: the interval is
-  twice as wide.
+  twice as wide. So it is with a judge of little luck, whose scores follow the items.
+- *Costs*: half of the prompts run on a model of three times the price. A rule that knows
+  it spends less.
 - *One order for all*: every prompt sees the items in the same order. Rewards of two arms
   are then dependent, and no proof covers the test. Where one prompt is right where the
   other is wrong, wrong answers are many times as frequent.
 """
 
 import argparse
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,13 +38,19 @@ COSTS = np.where(np.arange(PROMPTS) % 2 == 0, 1.0, 3.0)
 """Of a call, in cents: prompts with an even number run on a small model."""
 
 
-def matrix(seed: int = 7) -> np.ndarray:
-    """Scores of every prompt on every item, in steps of 0.1: [PROMPTS, ITEMS]."""
+def matrix(luck: float = 0.7, seed: int = 7) -> np.ndarray:
+    """Scores of every prompt on every item, in steps of 0.1: [PROMPTS, ITEMS].
+
+    Args:
+        luck: how much a prompt's scores vary beside the items' difficulty, 1.5, and its own
+            quality, 0.45.
+        seed: of the scores.
+    """
     rng = np.random.default_rng(seed)
     quality = np.sort(rng.normal(0, 0.45, PROMPTS))[::-1]
     quality[0] += 0.35
-    difficulty, luck = rng.normal(0, 1.5, ITEMS), rng.normal(0, 0.7, (PROMPTS, ITEMS))
-    return np.round(1 / (1 + np.exp(difficulty - quality[:, None] - luck - 1)), 1)
+    difficulty, own = rng.normal(0, 1.5, ITEMS), rng.normal(0, luck, (PROMPTS, ITEMS))
+    return np.round(1 / (1 + np.exp(difficulty - quality[:, None] - own - 1)), 1)
 
 
 class Selection(NamedTuple):
@@ -50,24 +60,28 @@ class Selection(NamedTuple):
     problem: je.BestArm
 
 
-def challengers(rewards: np.ndarray, low: float, reference: float) -> Selection:
-    """A selection from recorded rewards [PROMPTS, ITEMS] of all prompts but the incumbent."""
+def challengers(rewards: np.ndarray, low: float, reference: float, costs: bool) -> Selection:
+    """A selection from recorded rewards [PROMPTS, ITEMS] of all prompts but the incumbent.
+
+    With `costs` the rule knows what calls cost.
+    """
     others = np.delete(np.arange(PROMPTS), INCUMBENT)
     past = je.Recorded(
         {f"prompt {k}": rewards[k] for k in others}, family=je.Bounded(low, 1.0)
     )  # fmt: skip
-    instance = je.Instance.unstructured(past.means, past, name="prompts")
+    prices = np.delete(COSTS, INCUMBENT) if costs else None
+    instance = je.Instance.unstructured(past.means, past, name="prompts", costs=prices)
     return Selection(instance, je.BestArm(reference=reference))
 
 
-def by_scores(scores: np.ndarray) -> Selection:
+def by_scores(scores: np.ndarray, costs: bool = False) -> Selection:
     """Rewards are scores; the incumbent's mean is known."""
-    return challengers(scores, 0.0, float(scores[INCUMBENT].mean()))
+    return challengers(scores, 0.0, float(scores[INCUMBENT].mean()), costs)
 
 
-def paired(scores: np.ndarray) -> Selection:
+def paired(scores: np.ndarray, costs: bool = False) -> Selection:
     """Rewards are differences to the incumbent on the same item."""
-    return challengers(scores - scores[INCUMBENT], -1.0, 0.0)
+    return challengers(scores - scores[INCUMBENT], -1.0, 0.0, costs)
 
 
 def select(selection: Selection, rule: je.SamplingRule, runs: int) -> je.Result:
@@ -80,29 +94,46 @@ def select(selection: Selection, rule: je.SamplingRule, runs: int) -> je.Result:
     )  # fmt: skip
 
 
-def table(runs: int) -> str:
-    """A row for each way to select, with `runs` selections."""
-    scores = matrix()
+class Row(NamedTuple):
+    """A row of the table: what rewards are, the rule, the judge, and who knows the costs."""
+
+    name: str
+    made: Callable[..., Selection]
+    rule: je.SamplingRule
+    luck: float = 0.7
+    costs: bool = False
+
+
+LEADERS = je.EBTCI(share=0.3)
+ROWS = (
+    Row("scores", by_scores, je.Uniform()),
+    Row("scores", by_scores, LEADERS),
+    Row("differences", paired, je.Uniform()),
+    Row("differences", paired, LEADERS),
+    Row("scores, steady judge", by_scores, LEADERS, luck=0.2),
+    Row("differences, steady judge", paired, LEADERS, luck=0.2),
+    Row("scores", by_scores, je.LinGame()),
+    Row("scores, costs known", by_scores, je.LinGame(), costs=True),
+)
+
+
+def table(runs: int) -> Iterator[str]:
+    """The lines of a table: a row for each way to select, with `runs` selections."""
     everything = (PROMPTS - 1) * ITEMS
-    rows = ["| rewards | rule | calls | saved | cents | wrong | cut off |", "|---|" + "---:|" * 6]
-    whole = ITEMS * np.delete(COSTS, INCUMBENT).sum()
-    rows.append(f"| all scores | every item | {everything:,} | | {whole:,.0f} | 0 | |")
-    for name, made, rule in (
-        ("scores", by_scores, je.Uniform()),
-        ("scores", by_scores, je.EBTCI(share=0.3)),
-        ("differences", paired, je.Uniform()),
-        ("differences", paired, je.EBTCI(share=0.3)),
-    ):
-        result = select(made(scores), rule, runs)
+    prices = np.delete(COSTS, INCUMBENT)
+    yield "| rewards | rule | calls | saved | cents | wrong | cut off |"
+    yield "|---|" + "---:|" * 6
+    yield f"| all scores | every item | {everything:,} | | {ITEMS * prices.sum():,.0f} | 0 | |"
+    for row in ROWS:
+        result = select(row.made(matrix(row.luck), row.costs), row.rule, runs)
         calls, ended = result.samples[0, 0], result.stopped[0, 0]
-        cents = (result.pulls[0, 0] * np.delete(COSTS, INCUMBENT)).sum(-1)
+        cents = (result.pulls[0, 0] * prices).sum(-1)
         wrong = int((ended & ~result.correct[0, 0]).sum())
-        rows.append(
-            f"| {name} | {type(rule).__name__} | {calls.mean():,.0f} ± {calls.std():,.0f} "
+        yield (
+            f"| {row.name} | {type(row.rule).__name__} | {calls.mean():,.0f} ± {calls.std():,.0f} "
             f"| {1 - calls.mean() / everything:.0%} | {cents.mean():,.0f} "
             f"| {wrong} of {runs} | {int((~ended).sum())} |"
         )
-    return "\n".join(rows)
 
 
 ORDERS = ("independent", "the same, opposite answers")
@@ -117,9 +148,10 @@ def nearly_equal(order: str, rng: np.random.Generator) -> np.ndarray:
     return np.stack([first, second])
 
 
-def dependent(runs: int) -> str:
+def dependent(runs: int) -> Iterator[str]:
     """Errors at delta = 0.1 where two prompts are nearly equal, by the order of the items."""
-    rows = ["| order of items | wrong | ended |", "|---|---:|---:|"]
+    yield "| order of items | wrong | ended |"
+    yield "|---|---:|---:|"
     for order in ORDERS:
         rng = np.random.default_rng(3)
         wrong = ended = 0
@@ -130,8 +162,7 @@ def dependent(runs: int) -> str:
                               threshold=je.Mixture())  # fmt: skip
             ended += int(run.stopped.sum())
             wrong += int((run.stopped & ~run.correct).sum())
-        rows.append(f"| {order} | {wrong} of {runs} | {ended} |")
-    return "\n".join(rows)
+        yield f"| {order} | {wrong} of {runs} | {ended} |"
 
 
 def main() -> None:
@@ -141,9 +172,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="selections a row")
     options = parser.parse_args()
     if options.table:
-        text = f"{table(options.runs)}\n\n{dependent(options.runs)}\n"
-        options.table.write_text(text)
-        print(text)
+        with options.table.open("w") as file:
+            for line in chain(table(options.runs), [""], dependent(options.runs)):
+                print(line, flush=True)
+                print(line, file=file, flush=True)
     else:
         print(select(paired(matrix()), je.EBTCI(share=0.3), runs=1).summary())
 

@@ -183,23 +183,33 @@ def _may_look(seen: "Snapshot") -> Array:
 
 
 def _any_of_answer(alone: "Snapshot", level: Array, among: Array) -> Array:
-    return _of_answer(alone, lambda above: jnp.any(among & (above > level)))
+    """log e of the answer's pieces `among` [Q] of one run, -inf where it cannot pass: [Q]."""
+    return _of_answer(alone, level, among, jnp.any)
 
 
 def _least_of_answer(alone: "Snapshot", level: Array, among: Array) -> Array:
     """The least log e of the answer's pieces `among` [Q] of one run, -inf below the level: []."""
-    log_e = _of_answer(alone, lambda above: jnp.all(~among | (above > level)))
+    log_e = _of_answer(alone, level, among, lambda passes: jnp.all(passes | ~among))
     return jnp.min(jnp.where(among, log_e, jnp.inf))
 
 
-def _of_answer(alone: "Snapshot", passes: Callable[[Array], Array]) -> Array:
-    """log e of the answer's pieces of one run, or -inf where their upper bounds do not pass."""
+def _of_answer(
+    alone: "Snapshot", level: Array, among: Array, look: Callable[[Array], Array]
+) -> Array:
+    """log e of those of the answer's pieces `among` whose upper bounds pass the level: [Q].
+
+    It is -inf of the others, and of all unless `look` holds of which pass, [Q] bool.
+    """
     test = _test(alone)
     above = test.log_e_above(alone)
     if above is None:
         return test.log_e(alone)
+    passes = among & (above > level)
+    shape: Any = alone.shape
+    few = dataclasses.replace(alone, shape=dataclasses.replace(shape, exists=passes))
     none = jnp.full_like(above, -jnp.inf)
-    return jax.lax.cond(passes(above), lambda: test.log_e(alone), lambda: none)
+    log_e = jax.lax.cond(look(passes), lambda: test.log_e(few), lambda: none)
+    return jnp.where(passes, log_e, -jnp.inf)
 
 
 def row_of(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:

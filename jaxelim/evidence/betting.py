@@ -40,24 +40,21 @@ from jaxelim.contracts.views import ArmContext, Evidence
 from jaxelim.evidence.discrete import DiscreteEvidence
 from jaxelim.evidence.references import evidence_about
 from jaxelim.lanes import index_like
+from jaxelim.numerics.logarithm import log, log1p
 
 POWERS = 4
 LARGEST_EDGE = 0.98
 """The largest share of a stake that one reward may lose."""
 BETS = 2.0 ** np.arange(-12, 6, 0.5)
 """The bets of the mixture."""
-_APART = 14
-"""How many places apart in `BETS` the bets on two arms may be."""
 _KEPT = -math.log(64)
 """The share of the stakes on one arm alone, as a logarithm: of each of the two."""
 _TOGETHER = math.log1p(-2 / 64) - math.log(len(BETS) * (3 + 2**1.5))
-"""The share of a product of two equal bets, as a logarithm: sum 2^(-|d|/2) = 3 + 2^(3/2)."""
+"""The share of a product of two equal bets, as a logarithm: sum_d 2^(-|d|/2) = 3 + 2^(3/2)."""
 _LEAST = -1e300
 """In place of -inf, the logarithm of stakes that are not made, where it is subtracted."""
 _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
-_POINTS, _ROUNDS = 5, 2
-"""Points of a round of the search for a common mean, and rounds, before a parabola."""
 _WAY = np.linspace(0, 1, 25) ** 2
 OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
 """Common means between which a pair's e-value is bounded: shares of the way to each mean."""
@@ -160,8 +157,8 @@ def best(wins: Wins, u: Array, up: bool) -> Array:
 def _divergence(m: Array, u: Array) -> Array:
     """kl(m, u) of Bernoulli rewards, finite where u is an end."""
     inside, rest = jnp.clip(u, 1e-300, 1), jnp.clip(1 - u, 1e-16, 1)
-    yes = m * jnp.log(jnp.where(m > 0, m, 1) / inside)
-    return yes + (1 - m) * jnp.log(jnp.where(m < 1, 1 - m, 1) / rest)
+    yes = m * log(jnp.where(m > 0, m, 1) / inside)
+    return yes + (1 - m) * log(jnp.where(m < 1, 1 - m, 1) / rest)
 
 
 def stakes(wins: Wins, u: Array, up: bool) -> Array:
@@ -173,7 +170,7 @@ def stakes(wins: Wins, u: Array, up: bool) -> Array:
     value = side.logarithm(bets)
     if side.share is not None:
         edges = bets * side.unit
-        chord = (1 - side.share) * jnp.log1p(-edges) + side.share * jnp.log1p(bets - edges)
+        chord = (1 - side.share) * log1p(-edges) + side.share * log1p(bets - edges)
         value = jnp.maximum(value, wins.counts * chord)
     return jnp.where(made, value, -jnp.inf)
 
@@ -191,11 +188,14 @@ def mixed_pair(of_a: Array, of_b: Array) -> Array:
     """
     most = [jnp.maximum(jnp.max(x, 0), _LEAST) for x in (of_a, of_b)]
     a, b = (jnp.exp(x - top) for x, top in zip((of_a, of_b), most, strict=True))
-    total = sum(
-        jnp.sum(a[max(0, -d) : len(BETS) - max(0, d)] * b[max(0, d) : len(BETS) + min(0, d)], 0)
-        * 2.0 ** (-abs(d) / 2)
-        for d in range(-_APART, _APART + 1)
-    )
+
+    def add(sums: tuple[Array, ...], stakes: tuple[Array, Array]) -> tuple[tuple, None]:
+        total, lower, up_to = sums  # of smaller bets on a, and of bets on b, with their weights
+        a, b = stakes
+        up_to = up_to * 0.5**0.5 + b
+        return (total + (a * up_to + b * lower), (lower + a) * 0.5**0.5, up_to), None
+
+    (total, *_), _ = jax.lax.scan(add, (jnp.zeros_like(most[0]),) * 3, (a, b))
     return most[0] + most[1] + jnp.log(total) + _TOGETHER
 
 
@@ -218,49 +218,72 @@ def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
     low = jnp.clip(b.means - slack, 0, 1)
     high = jnp.clip(a.means, low, 1 - slack)
     shares = (w_a / a.counts, w_b / b.counts)
-    steps = (np.arange(_POINTS) / (_POINTS - 1)).reshape((-1,) + (1,) * jnp.ndim(high))
+    places = jnp.arange(5, dtype=low.dtype).reshape((-1,) + (1,) * jnp.ndim(high))
 
-    def value(u: Array) -> Array:
-        return shares[0] * best(a, u, True) + shares[1] * best(b, u + slack, False)
+    def common(way: Array) -> Common:
+        u = low + (high - low) * way
+        return Common(u, shares[0] * best(a, u, True), shares[1] * best(b, u + slack, False))
 
-    def narrowed(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        step = (high - low) / (_POINTS - 1)
-        place = jnp.argmin(value(low + (high - low) * steps), 0).astype(low.dtype)
-        lower, upper = low + (place - 1) * step, low + (place + 1) * step
-        return jnp.maximum(lower, low), jnp.minimum(upper, high)
+    def values(way: Array) -> Array:
+        at = common(way)
+        return at.of_a + at.of_b
 
-    low, high = jax.lax.fori_loop(0, _ROUNDS, narrowed, (low, high))
-    half = (high - low) / 2
-    left, middle, right = value(jnp.stack([low, low + half, high]))
+    def lowest(found: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+        """The place of the least of five values, at most the last but one, and three about it."""
+        place = jnp.clip(jnp.argmin(found, 0), 1, 3).astype(low.dtype)
+        about = (jnp.sum(jnp.where(places == place + n, found, 0), 0) for n in (-1, 0, 1))
+        return place, tuple(about)  # type: ignore[return-value]
+
+    place, (left, middle, right) = lowest(values(places / 4))
+    way = place / 4
+    inner = values(jnp.stack([way - 1 / 8, way + 1 / 8]))
+    place, (left, middle, right) = lowest(jnp.stack([left, inner[0], middle, inner[1], right]))
     bend = left - 2 * middle + right
     move = (left - right) / jnp.where(bend > 0, 2 * bend, 1)
-    u = low + half * (1 + jnp.where(bend > 0, jnp.clip(move, -1, 1), 0))
-    return Common(u, shares[0] * best(a, u, True), shares[1] * best(b, u + slack, False))
+    move = jnp.where(bend > 0, jnp.clip(move, -1, 1), 0)
+    return common(way + (place - 2 + move) / 8)
 
 
 def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
-    """log e of {mu_b >= mu_a + slack}: [Q]; the least over cells of means.
+    """log e of {mu_b >= mu_a + slack}: [..]; the least over cells of means.
 
     A stake of a falls with u, one of b rises. So in a cell of u their product is at least
     that of a's at the cell's upper end and b's at the lower.
     """
     low, high = b.means - slack, a.means
-    spread = [wins.side(wins.means, True).t[1] / wins.counts + 1e-4 for wins in (a, b)]
-    n_a, n_b = a.counts / spread[0], b.counts / spread[1]
-    middle = low + (high - low) * (n_a / (n_a + n_b))
+    middle = closest(a, b, a.counts, b.counts, slack).u
     offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
     u = jnp.where(
         offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle)
     )
-    of_a = stakes(a, jnp.clip(u, 0, 1), True)
-    of_b = stakes(b, jnp.clip(u + slack, 0, 1), False)
-    inside = mixed_pair(of_a[:, 1:], of_b[:, :-1])
-    # Beyond the first and the last u a stake on one arm alone has won enough.
+    of_a, of_b = _stakes_at(a, b, u, slack)
+    inside = jnp.min(mixed_pair(of_a[:, 1:], of_b[:, :-1]), 0)
+    return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
+
+
+def log_e_above(a: Wins, b: Wins, slack: float) -> Array:
+    """Above `log_e_of_pairs`: what the mean of all bets has won against one mean between, [..]."""
+    low, high = b.means - slack, a.means
+    u = jnp.stack([low, closest(a, b, a.counts, b.counts, slack).u, high])
+    of_a, of_b = _stakes_at(a, b, u, slack)
+    inside = mixed_pair(of_a[:, 1], of_b[:, 1])
+    return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
+
+
+def _stakes_at(a: Wins, b: Wins, u: Array, slack: float) -> tuple[Array, Array]:
+    """The logarithms of all stakes on a against u [..], and on b against u + slack: [J, ..]."""
+    upper = jnp.clip(u + slack, 0, 1)
+    return stakes(a, jnp.clip(u, 0, 1), True), stakes(b, upper, False)
+
+
+def _of_one_arm(of_a: Array, of_b: Array) -> Array:
+    """What stakes on one arm alone have won at least, beyond the first and the last u: [..].
+
+    Args:
+        of_a, of_b: the logarithms of all stakes, at rising u: [J, G, ..] each.
+    """
     alone = [jax.nn.logsumexp(x, axis=0) for x in (of_a[:, 0], of_b[:, -1])]
-    ends = jnp.minimum(*alone) - math.log(len(BETS)) + _KEPT
-    value = jnp.minimum(jnp.min(inside, 0), ends)
-    return jnp.where(high > low, value, -jnp.inf)
+    return jnp.minimum(*alone) - math.log(len(BETS)) + _KEPT
 
 
 def two_points(wins: Wins) -> Array:

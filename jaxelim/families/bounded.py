@@ -183,6 +183,13 @@ class Bounded(Family):
             allowed = f"uniforms, at least 0 and below 1, for {self!r}"
             raise ArgumentError("noise", noise, allowed, f"{bad[0]:g} is not")
 
+    def check_prior(self, grid: Grid) -> None:
+        """Refuse strengths too: bets take the place of priors."""
+        super().check_prior(grid)
+        if grid.strengths != Grid().strengths:
+            allowed = f"the default for {self!r}, whose mixture is one of bets"
+            raise ArgumentError("strengths", grid.strengths, allowed)
+
     def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         refuse_linear(threshold, self)
         return super().ridge_of(ridge, instance, threshold)
@@ -342,7 +349,16 @@ class Bounded(Family):
         return evidence_about(shape, lambda plain: BettingEvidence(space, plain, *own))
 
     def log_e(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
-        """What the mean of all bets has won; the strengths of the grid are not read."""
+        """What the mean of all bets has won."""
+        return self._log_e(space, stats, shape, betting.log_e_of_pairs)
+
+    def log_e_above(self, space: ArmContext, stats: Statistics, shape: Shape, grid: Grid) -> Array:
+        return self._log_e(space, stats, shape, betting.log_e_above)
+
+    def _log_e(
+        self, space: ArmContext, stats: Statistics, shape: Shape, of_pair: Callable
+    ) -> Array:
+        """`of_pair` of the two arms of each pair, one pair after the other; log e of levels."""
         wins = self._wins(stats)
         if isinstance(shape, Levels):
             level = jnp.full_like(wins.means, (shape.level - self.low) / self.width)
@@ -352,8 +368,15 @@ class Bounded(Family):
         leaves, tree = jax.tree.flatten(wins)
         sides = [both_sides(rows, space.lanes, leaf) for leaf in leaves]
         a, b = (tree.unflatten([side[end] for side in sides]) for end in (0, 1))
-        value = betting.log_e_of_pairs(a, b, shape.slack / self.width)
-        return jnp.where(shape.exists, value, -jnp.inf)
+        none = jnp.asarray(-jnp.inf, stats.means.dtype)
+
+        def value(piece: tuple[Array, Wins, Wins]) -> Array:
+            exists, a, b = piece
+            return jax.lax.cond(
+                exists, lambda: of_pair(a, b, shape.slack / self.width), lambda: none
+            )
+
+        return jax.lax.map(value, (shape.exists, a, b))
 
     def interval(self, seen: View, means: Array, beta: Array) -> Interval:
         """The means against which no bet has won more than beta."""

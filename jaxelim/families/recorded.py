@@ -171,6 +171,10 @@ class Recorded(Family):
         if not isinstance(self.family, Family) or isinstance(self.family, Recorded):
             allowed = "a reward family such as Bernoulli() or GaussianUnknownVariance()"
             raise UnsupportedError("family", self.family, allowed)
+        no_means = np.zeros(0)
+        if self.family.own_means(no_means) is not no_means:
+            allowed = "a family without distributions: rewards are drawn from the stacks"
+            raise ArgumentError("family", self.family, allowed)
         checks.choice("order", self.order, ORDERS)
         object.__setattr__(self, "rewards", _stacks(self.rewards, self.family))
         for name in _SHARED:

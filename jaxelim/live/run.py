@@ -230,7 +230,8 @@ class LiveRun(LiveState):
         """How many more rewards the run needs, by simulating on from here; takes seconds.
 
         The simulated runs take the estimates for the truth. So the range is that of chance
-        alone, and the forecast is only as good as the estimates.
+        alone, and the forecast is only as good as the estimates. Pending pulls are left out:
+        simulated runs choose all further arms, each after the reward of the one before.
 
         Args:
             runs: number of simulated runs.

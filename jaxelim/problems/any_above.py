@@ -27,8 +27,8 @@ class AboveSet(PieceSet):
 
     def active(self, seen):
         above = Levels.of(seen.shape).above
-        fallen = jnp.where(above, self.dropped[:, 1], self.dropped[:, 0])
-        return (fallen == 0) & seen.shape.exists
+        dropped = jnp.where(above, self.dropped[:, 1], self.dropped[:, 0])
+        return (dropped == 0) & seen.shape.exists
 
     def drop(self, seen, refuted):
         above, now = Levels.of(seen.shape).above, refuted & seen.shape.exists

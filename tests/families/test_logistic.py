@@ -14,6 +14,8 @@ from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic, LogisticStatistics
 from jaxelim.lanes import PLAIN
 from tests.twin import logistic as twin
+from tests.twin.pending import Pending
+from tests.twin.thresholds import heuristic
 
 
 def arms_of(seed, K, d):
@@ -192,6 +194,26 @@ def test_2000_pulls_are_those_of_the_twin(name):
     np.testing.assert_array_equal(traced.rewards, known.rewards[: traced.samples])
     assert traced.stopped and traced.samples == known.samples
     np.testing.assert_array_equal(traced.answer, known.answer)
+
+
+@pytest.mark.slow
+def test_stops_while_rewards_are_pending():
+    """The first group after which the twin's least LLR of the rewards so far passes."""
+    (arms, theta), spec, problem = RUNS["best-arm"]
+    instance, K = je.Instance(arms, theta, family=je.Logistic()), len(arms)
+    noise = np.random.default_rng(11).random(2000)
+    known = twin.run(arms, theta, spec, noise=noise, length=2000)
+    least = [min(llrs.values()) for _, llrs in known.states]
+    for batch, delay in ((7, 0), (3, 4)):
+        pending, t, entered, group = Pending(K, K, batch, delay), K, K, [()]
+        while not group or least[entered - K] <= heuristic(entered, 0.1):
+            pending.chosen(t + 1, t % K, known.rewards[t])
+            t += 1
+            group = pending.entering(t)
+            entered += len(group)
+        traced = je.trace(instance, problem, je.Uniform(), noise=noise, delta=0.1, batch=batch,
+                          delay=delay, max_samples=2000)  # fmt: skip
+        assert traced.stopped and traced.samples == t, (batch, delay)
 
 
 INSTANCE = je.Instance(*LINEAR, family=je.Logistic())

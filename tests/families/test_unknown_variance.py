@@ -183,6 +183,8 @@ CASES = {
     "signs, uniform": (je.Thresholding(0.5), ("osi", 0.5), je.Uniform(), {}),
     "glr": (je.BestArm(), ("bai",), je.LUCB(), {"degrees": "glr"}),
     "four pulls": (je.BestArm(), ("bai",), je.Uniform(), {"initial_pulls": 4}),
+    "batches": (je.TopM(2), ("topm", 2), je.LUCB(), {"batch": 7}),
+    "delays": (je.BestArm(), ("bai",), je.LUCB(), {"batch": 3, "delay": 4}),
 }
 FAST = ("best arm, uniform", "signs, lucb")
 
@@ -198,9 +200,10 @@ def test_runs_equal_the_twin_pull_by_pull(case):
     noise = np.random.default_rng(3).standard_normal((60, 260))
     degrees, pulls = more.get("degrees", "free"), more.get("initial_pulls")
     family = je.GaussianUnknownVariance(STD, degrees)
+    waits = {name: more[name] for name in ("batch", "delay") if name in more}
     result = je.simulate(
         je.Instance.unstructured(MU, family), problem, rule, delta=0.2, noise=noise, runs=60,
-        stopping=[STOPS[name] for name in names], engine=ONE, initial_pulls=pulls,
+        stopping=[STOPS[name] for name in names], engine=ONE, initial_pulls=pulls, **waits,
     )  # fmt: skip
     llr, selective, full = result.samples[:3, 0]
     assert (full <= selective).all() and (selective <= llr).all() and result.stopped.mean() > 0.5
@@ -208,7 +211,7 @@ def test_runs_equal_the_twin_pull_by_pull(case):
         known = twin.run(
             MU, STD, spec, "lucb" if lucb else "uniform", noise=noise[r], delta=0.2,
             stopping=names, pulls=getattr(rule, "pulls", 1), initial_pulls=pulls or 2,
-            degrees=degrees,
+            degrees=degrees, **waits,
         )  # fmt: skip
         for s, name in enumerate(names):
             stop = known.stops[name]

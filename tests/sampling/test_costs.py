@@ -28,15 +28,15 @@ def given(family, costs=COSTS):
 
 
 @pytest.mark.parametrize(
-    ("rule", "family"),
+    ("rule", "family", "waits"),
     [
-        pytest.param(rule, family, marks=() if (rule, family) in FAST else SLOW)
+        pytest.param(rule, family, {}, marks=() if (rule, family) in FAST else SLOW)
         for rule in TAKEN for family in ("gaussian", "bernoulli", "linear")
-    ],
+    ] + [pytest.param("tas", "gaussian", dict(batch=6, delay=2), marks=SLOW)],
 )  # fmt: skip
-def test_costs_are_pulls_times_costs_and_shares_follow_them(rule, family):
+def test_costs_are_pulls_times_costs_and_shares_follow_them(rule, family, waits):
     """Runs end right, and equal costs of 3 give the runs without costs, up to ties."""
-    common = dict(delta=0.01, runs=40, seed=1, engine=je.Engine(devices=1))
+    common = dict(delta=0.01, runs=40, seed=1, engine=je.Engine(devices=1), **waits)
     one = given(family)
     result = je.simulate(one, je.BestArm(), TAKEN[rule], **common)
     assert result.stopped.all() and result.correct.mean() > 0.9

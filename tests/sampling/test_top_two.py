@@ -145,6 +145,47 @@ def test_pulls_with_unknown_variances(rule, problem):
     assert compared > 60
 
 
+@pytest.mark.parametrize(
+    ("family", "rule"),
+    [("bernoulli", "ebtci"), *(pytest.param(family, rule, marks=SLOW) for family, rule in (
+        ("gaussian", "ttts"), ("by-arm", "t3c, ids"), ("poisson", "ttucb"),
+        ("unknown", "ebtc, 0.3"), ("unknown", "ucb, tci"),
+    ))],
+)  # fmt: skip
+def test_pulls_while_rewards_are_pending(family, rule):
+    """Batches and delays, of one program: every pull up to where rounding alone decides."""
+    ours, compared, unknown = RULES[rule], 0, family == "unknown"
+    kind, means = (UNKNOWN, MEANS["gaussian"][0]) if unknown else (
+        FAMILIES[family], MEANS[family][0]
+    )  # fmt: skip
+    rng = np.random.default_rng(2)
+    normal = unknown or family in ("gaussian", "by-arm")
+    noise = rng.standard_normal(LENGTH) if normal else rng.random(LENGTH)
+    common = dict(noise=noise, delta=1e-3)
+    for waits in (dict(batch=7), dict(batch=3, delay=4)):
+        run = je.trace(
+            je.Instance.unstructured(means, kind), je.BestArm(), ours, max_samples=LENGTH, seed=4,
+            engine=je.Engine(lanes=1, devices=1), **common, **waits,
+        )  # fmt: skip
+        given = settings(ours, kind, 4)
+        if unknown:
+            twin = top_two.Student(5, **given)
+            known = unknown_variance.run(means, STD, ("bai",), twin, **common, **waits)
+            n = twin.certain
+        else:
+            known = weighing.run(
+                means, "gaussian" if normal else family, ("bai",), top_two.TopTwo, settings=given,
+                costs=np.square(STD) if family == "by-arm" else None, **common, **waits,
+            )  # fmt: skip
+            n = known.sure
+        np.testing.assert_array_equal(run.arms[:n], known.arms[:n])
+        compared += n
+        if n == len(known.arms):
+            stop = known.stops["llr"]
+            assert (run.samples, run.stopped) == (stop.samples, stop.stopped)
+    assert compared > 60
+
+
 # Draws and shares.
 
 N = 40_000

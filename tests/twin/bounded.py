@@ -77,7 +77,6 @@ def log_e(a, b, slack=0.0, points=400):
     """
     apart = np.abs(np.subtract.outer(np.arange(len(BETS)), np.arange(len(BETS))))
     shares = 2.0 ** (-apart / 2) / (3 + 2**1.5) / len(BETS) * (1 - 2 / 64)
-    shares[apart > 14] = 0
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
     ends = log_mean(made(a, low, True)), log_mean(made(b, high + slack, False))
     values = [end - np.log(64) for end in ends]

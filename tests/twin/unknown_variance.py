@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.twin import families
+from tests.twin.pending import Pending
 from tests.twin.thresholds import heuristic
 
 _NEAR = 10.0 ** -np.arange(1.0, 13.0, 0.5)
@@ -90,13 +91,17 @@ def bounds(means, variances, freedom, beta):
 class Problem(families.Problem):
     """The problem, with the costs of this page; `look` sets what they read."""
 
-    def look(self, rewards, degrees):
-        """Counts, means, variances and freedom of lists of rewards per arm."""
+    def look(self, rewards, degrees, pulls=None):
+        """Counts, means, variances and freedom of lists of rewards per arm.
+
+        Counts and freedom are those of `pulls` [K] where some rewards are pending.
+        """
         self.counts = np.array([len(x) for x in rewards])
         self.means = np.array([np.mean(x) for x in rewards])
         squares = [np.sum((np.array(x) - np.mean(x)) ** 2) for x in rewards]
         equal = np.array([len(set(x)) == 1 for x in rewards])
         self.variances = np.where(equal, 0.0, squares / self.counts)
+        self.counts = self.counts if pulls is None else pulls
         self.freedom = self.counts - (1.0 if degrees == "free" else 0.0)
 
     def ratios(self, labels, counts, means):
@@ -132,7 +137,7 @@ def lucb(problem, beta, waiting, pulls):
 
 def run(
     mu, std, problem, rule, *, noise, delta=0.1, beta=heuristic, stopping=("llr",), pulls=1,
-    max_samples=None, initial_pulls=2, degrees="free",
+    max_samples=None, initial_pulls=2, degrees="free", batch=1, delay=0,
 ):  # fmt: skip
     """One trajectory, up to the last stop, the cap or the noise's end.
 
@@ -145,6 +150,7 @@ def run(
       pulls: 1 or 2, for lucb.
       initial_pulls: rounds of all arms before the first check.
       degrees: "free" or "glr".
+      batch, delay: of rewards that wait; see `tests.twin.pending`.
 
     Returns:
       As `tests.twin.families.run`.
@@ -158,42 +164,51 @@ def run(
              "full": families.SETS[problem.kind]}  # fmt: skip
     sets = {name: kinds[name](problem, name == "full") for name in stopping if name != "native"}
     tests, stops, arms, waiting = dict.fromkeys(stopping, 0), {}, [], None
-    rewards = [[] for _ in range(K)]
+    rewards, pulled = [[] for _ in range(K)], np.zeros(K, int)
+    pending, first = Pending(K, initial_pulls * K, batch, delay), True
 
     def draw(k):
-        rewards[k].append(mu[k] + std[k] * noise[len(arms)])
+        reward = mu[k] + std[k] * noise[len(arms)]
         arms.append(int(k))
+        pulled[k] += 1
+        return reward
 
     def close(name, answer, stopped):
         stops[name] = SimpleNamespace(
-            samples=len(arms), answer=answer.copy(), stopped=stopped, pulls=problem.counts.copy(),
+            samples=len(arms), answer=answer.copy(), stopped=stopped, pulls=pulled.copy(),
             tests=tests[name],
         )  # fmt: skip
 
     for s in range(initial_pulls * K):
-        draw(s % K)
+        rewards[s % K].append(draw(s % K))
     while True:
-        t = len(arms)
+        t, group = len(arms), pending.entering(len(arms))
+        for k, reward in group:
+            rewards[k].append(reward)
+        tests_now, first = bool(group) or first, False
         problem.look(rewards, degrees)
+        entered = problem.counts.sum()
         for name, pieces in sets.items():
-            if name not in stops:
-                answer, tested = pieces.update(problem.counts, problem.means, beta(t, delta))
+            if name not in stops and tests_now:
+                answer, tested = pieces.update(problem.counts, problem.means, beta(entered, delta))
                 tests[name] += tested
                 if answer is not None:
                     close(name, answer, True)
         still = [name for name in stopping if name not in stops]
         if not still:
             break
+        problem.look(rewards, degrees, pulled.copy())
         arm, native = t % K, None
         if not isinstance(rule, str):
             labels = problem.pieces(problem.answer(problem.means))
             arm = rule.choose(problem, t + 1, labels)
         elif rule == "lucb":
             arm, native, waiting = lucb(problem, beta(t + 1, delta), waiting, pulls)
+        native = native if tests_now else None
         if native is not None or t == cap:
             for name in still:
                 answer = problem.answer(problem.means) if native is None else native
                 close(name, answer, native is not None)
             break
-        draw(arm)
+        pending.chosen(t + 1, arm, draw(arm))
     return SimpleNamespace(arms=np.array(arms), stops=stops)

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import brentq, linprog, minimize
 
 from tests.twin import families as stops
+from tests.twin.pending import Pending
 from tests.twin.solver import maximin
 from tests.twin.thresholds import heuristic
 
@@ -468,7 +469,7 @@ RULES = {"k-learner": KLearner, "fws": Fws, "lazy-tas": LazyTas, "tas": Tas,
 
 def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
         stopping=("llr",), elimination=None, settings=(), initial=1,
-        follow=None):  # fmt: skip
+        follow=None, batch=1, delay=0):  # fmt: skip
     """One trajectory, up to the last stop or the noise's end.
 
     Args:
@@ -486,6 +487,7 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
       follow: another program's arms; the k-learner takes the next of them where rounding
         alone decides. Gaussian gains of a best arm and its rival are equal at equal
         weights.
+      batch, delay: of rewards that wait; see `tests.twin.pending`.
 
     Returns:
       A namespace: `arms` [T], `rewards` [T], the rule, `sure`, up to which sample the
@@ -499,26 +501,36 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
     kinds = {"llr": stops.Llr, "selective": stops.SETS[spec[0]], "full": stops.SETS[spec[0]]}
     sets = {name: kinds[name](problem, name == "full") for name in stopping}
     tests, ended = dict.fromkeys(stopping, 0), {}
-    counts, sums, arms, rewards = np.zeros(K, int), np.zeros(K), [], []
+    counts, entered, sums = np.zeros(K, int), np.zeros(K, int), np.zeros(K)
+    arms, rewards, pending = [], [], Pending(K, initial * K, batch, delay)
+
+    def enter(k, reward):
+        entered[k] += 1
+        sums[k] += reward
 
     def pull(k):
         reward = known.draw(mu[k], math.sqrt(costs[k]), float(noise[len(arms)]))
         counts[k] += 1
-        sums[k] += reward
         arms.append(int(k))
         rewards.append(reward)
+        return reward
 
     for n in range(initial * K):
-        pull(n % K)
+        enter(n % K, pull(n % K))
     kind = RULES[rule] if isinstance(rule, str) else rule
     sampler, sure = kind(problem, counts, mu, **dict(settings)), initial * K
-    sampler.follow = follow
+    sampler.follow, first = follow, True
     while True:
-        t, means = len(arms), sums / counts
+        t, group = len(arms), pending.entering(len(arms))
+        for k, reward in group:
+            enter(k, reward)
+        means = sums / entered
         for name, pieces in sets.items():
             if name not in ended:
-                answer, tested = pieces.update(counts, means, beta(t, delta))
-                tests[name] += tested
+                answer = None
+                if group or first:
+                    answer, tested = pieces.update(entered, means, beta(entered.sum(), delta))
+                    tests[name] += tested
                 if answer is not None or t == len(noise):
                     ended[name] = SimpleNamespace(
                         samples=t, stopped=answer is not None, pulls=counts.copy(),
@@ -530,8 +542,9 @@ def run(mu, family, spec, rule, *, noise, costs=None, delta=0.1, beta=heuristic,
                 arms=np.array(arms), rewards=np.array(rewards), stops=ended, rule=sampler,
                 sure=sure,
             )  # fmt: skip
-        labels = problem.by_rank(problem.pieces(problem.answer(means)), means)
+        first, labels = False, problem.by_rank(problem.pieces(problem.answer(means)), means)
         if elimination is not None:
             labels = active(sets[elimination], labels)
-        pull(sampler.choose(counts, means, t + 1, labels))
+        arm = sampler.choose(counts, means, t + 1, labels)
+        pending.chosen(t + 1, arm, pull(arm))
         sure += sampler.sure
