@@ -99,21 +99,24 @@ class Row(NamedTuple):
 
     name: str
     made: Callable[..., Selection]
+    called: str
     rule: je.SamplingRule
     luck: float = 0.7
     costs: bool = False
 
 
-LEADERS = je.EBTCI(share=0.3)
+UNIFORM = "Uniform", je.Uniform()
+LEADERS = "EBTCI(share=0.3)", je.EBTCI(share=0.3)
+GAME = "LinGame", je.LinGame()
 ROWS = (
-    Row("scores", by_scores, je.Uniform()),
-    Row("scores", by_scores, LEADERS),
-    Row("differences", paired, je.Uniform()),
-    Row("differences", paired, LEADERS),
-    Row("scores, steady judge", by_scores, LEADERS, luck=0.2),
-    Row("differences, steady judge", paired, LEADERS, luck=0.2),
-    Row("scores", by_scores, je.LinGame()),
-    Row("scores, costs known", by_scores, je.LinGame(), costs=True),
+    Row("scores", by_scores, *UNIFORM),
+    Row("scores", by_scores, *LEADERS),
+    Row("differences", paired, *UNIFORM),
+    Row("differences", paired, *LEADERS),
+    Row("scores, steady judge", by_scores, *LEADERS, luck=0.2),
+    Row("differences, steady judge", paired, *LEADERS, luck=0.2),
+    Row("scores", by_scores, *GAME),
+    Row("scores, costs known", by_scores, *GAME, costs=True),
 )
 
 
@@ -130,7 +133,7 @@ def table(runs: int) -> Iterator[str]:
         cents = (result.pulls[0, 0] * prices).sum(-1)
         wrong = int((ended & ~result.correct[0, 0]).sum())
         yield (
-            f"| {row.name} | {type(row.rule).__name__} | {calls.mean():,.0f} ± {calls.std():,.0f} "
+            f"| {row.name} | {row.called} | {calls.mean():,.0f} ± {calls.std():,.0f} "
             f"| {1 - calls.mean() / everything:.0%} | {cents.mean():,.0f} "
             f"| {wrong} of {runs} | {int((~ended).sum())} |"
         )

@@ -17,7 +17,9 @@ from experiments import allocations, two_dimensional
 from jaxelim import catalogue, figures
 
 ROOT = Path(__file__).parents[2]
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md"))
+TUTORIALS = sorted(
+    (ROOT / "docs" / "tutorials").glob("[0-9]*.md"), key=lambda page: int(page.stem.split("-")[0])
+)
 
 
 def test_the_table_of_rules_is_printed_from_the_code():
@@ -85,7 +87,7 @@ def test_tutorials_run(page, tmp_path, monkeypatch):
 
 
 def test_tutorials_are_notebooks_with_links_to_further_pages():
-    assert [int(page.stem.split("-")[0]) for page in TUTORIALS] == list(range(1, 10))
+    assert [int(page.stem.split("-")[0]) for page in TUTORIALS] == list(range(1, 11))
     for place, page in enumerate(TUTORIALS):
         text = page.read_text()
         assert text.startswith("---\njupytext:\n") and "format_name: myst" in text
