@@ -1,5 +1,6 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
+import dataclasses
 import inspect
 import json
 import re
@@ -74,10 +75,21 @@ def rule_with(name: str, settings: Iterable[str] | Mapping[str, Any]) -> Samplin
 def find_family(name: str, settings: Iterable[str]) -> Family:
     """The reward family of a name with its settings NAME=VALUE, values in JSON or plain words.
 
+    The first settings may follow the name, as the ends in "bounded:0,5".
+
     Raises:
         UnknownNameError, ArgumentError: as `rule_with`.
     """
-    return families.named(_known("family", name, families.known()), _values(settings))
+    name, _, first = name.partition(":")
+    kind, given = families.known()[_known("family", name, families.known())], _values(settings)
+    if first:
+        fields = [field.name for field in dataclasses.fields(kind) if field.init]
+        own = _values([f"{a}={b}" for a, b in zip(fields, first.split(","), strict=False)])
+        if first.count(",") >= len(fields) or own.keys() & given:
+            allowed = f"{', '.join(fields) or 'no settings'} in this order for {name}, each once"
+            raise ArgumentError("family", f"{name}:{first}", allowed)
+        given = own | given
+    return families.named(name, given)
 
 
 def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:

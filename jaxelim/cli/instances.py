@@ -17,7 +17,8 @@ from jaxelim.tables import aligned
 
 _FAMILY = (
     "Rewards of this family at the instance's means, of logistic at its theta; default: the "
-    f"instance's own. One of {', '.join(families.known())}."
+    f"instance's own. One of {', '.join(families.known())}. Its first settings may follow, as in "
+    "bounded:0,5."
 )
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 import jaxelim as je
-from jaxelim import scope
+from jaxelim import catalogue, scope
 from jaxelim.evidence import betting, discrete
 from jaxelim.evidence.betting import Wins
 from jaxelim.lanes import PLAIN
@@ -390,6 +390,17 @@ def test_bad_calls():
         je.Instance.unstructured([betas.means] * 2, betas)
     with pytest.raises(je.errors.JaxelimError, match="support"):
         je.complexity(je.Instance.unstructured(betas.means, betas), je.BestArm())
+
+
+def test_ends_may_follow_the_name():
+    assert catalogue.find_family("bounded:0,5", ()) == je.Bounded(0, 5)
+    assert catalogue.find_family("bounded:0", ["high=5"]) == je.Bounded(0, 5)
+    for name, settings, words in (
+        ("bounded:0,5", ["high=5"], "each once"), ("bounded:5,0", [], "above low"),
+        ("bernoulli:1", [], "no settings"),
+    ):  # fmt: skip
+        with pytest.raises(je.errors.ArgumentError, match=words):
+            catalogue.find_family(name, settings)
 
 
 RULES = [je.Uniform(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGame(), je.FWS(), je.LazyTaS(),
