@@ -81,7 +81,8 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
         UnknownNameError, ArgumentError: as `rule_with`.
     """
     name, _, first = name.partition(":")
-    kind, given = families.known()[_known("family", name, families.known())], _values(settings)
+    kind: Any = families.known()[_known("family", name, families.known())]
+    given = _values(settings)
     if first:
         fields = [field.name for field in dataclasses.fields(kind) if field.init]
         own = _values([f"{a}={b}" for a, b in zip(fields, first.split(","), strict=False)])
