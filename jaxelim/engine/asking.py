@@ -212,7 +212,7 @@ class Asking:
         return jax.tree.map(wide, self.ask("init", view))
 
 
-_asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])), 8 * KEPT)
+_asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])), KEPT)
 """`Asking.called` of a spec and a method, traced once for `outline` and the loop."""
 
 
