@@ -414,7 +414,9 @@ def folder_(path: Path) -> None:
 
 
 def pipe(path: Path) -> None:
+    """A pipe, where a folder of that name was set aside before."""
     os.mkfifo(path)
+    path.with_name(path.name + ".damaged").mkdir()
 
 
 def dangling(path: Path) -> None:
