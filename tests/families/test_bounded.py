@@ -408,17 +408,16 @@ RULES = [je.Uniform(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGame(), je.FWS()
 STOPS = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 
 
-def check_runs(rule, runs):
+def check_runs(rule, runs, stopping=STOPS):
     """The order of the stops, no more errors than delta allows, and the same in other layouts.
 
     By luck more errors than these occur with probability below 1e-9 at a rate of 0.1.
     """
     instance = je.Instance.unstructured([0.2, 0.85, 0.5], je.Bounded())
-    call = dict(delta=0.1, stopping=STOPS, threshold=je.Mixture(), seed=4, max_samples=4000)
+    call = dict(delta=0.1, stopping=stopping, threshold=je.Mixture(), seed=4, max_samples=4000)
     found = je.simulate(instance, je.BestArm(), rule, runs=runs,
                         engine=je.Engine(lanes=16, devices=1), **call)  # fmt: skip
-    llr, selective, full = found.samples[:, 0]
-    assert (full <= selective).all() and (selective <= llr).all()
+    assert (np.diff(found.samples[:, 0], axis=0) <= 0).all()
     assert found.stopped.all() and (~found.correct).sum(-1).max() <= binom.isf(1e-9, runs, 0.1)
     again = je.simulate(instance, je.BestArm(), rule, runs=np.arange(24)[::-1],
                         engine=je.Engine(lanes=32, chunk=37, devices=2), **call)  # fmt: skip
@@ -429,7 +428,7 @@ def check_runs(rule, runs):
 
 @pytest.mark.devices
 def test_runs_depend_on_nothing_but_their_number():
-    check_runs(je.EBTCI(), 48)
+    check_runs(je.EBTCI(), 48, (je.LLR(),))  # each stop takes long to compile
 
 
 @pytest.mark.slow
