@@ -55,6 +55,8 @@ _LEAST = -1e300
 """In place of -inf, the logarithm of stakes that are not made, where it is subtracted."""
 _NEWTON = 3
 """Newton steps from the bet of the second order to the best bet."""
+_ROUNDS = 2
+"""Rounds of the search for a common mean that halve the way between points."""
 _WAY = np.linspace(0, 1, 25) ** 2
 OFFSETS = np.concatenate([-_WAY[:0:-1], _WAY])
 """Common means between which a pair's e-value is bounded: shares of the way to each mean."""
@@ -234,14 +236,17 @@ def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
         about = (jnp.sum(jnp.where(places == place + n, found, 0), 0) for n in (-1, 0, 1))
         return place, tuple(about)  # type: ignore[return-value]
 
-    place, (left, middle, right) = lowest(values(places / 4))
-    way = place / 4
-    inner = values(jnp.stack([way - 1 / 8, way + 1 / 8]))
-    place, (left, middle, right) = lowest(jnp.stack([left, inner[0], middle, inner[1], right]))
+    way, step, found = jnp.full_like(low, 0.5), 1 / 4, values(places / 4)
+    for _ in range(_ROUNDS):
+        place, (left, middle, right) = lowest(found)
+        way, step = way + (place - 2) * step, step / 2
+        inner = values(jnp.stack([way - step, way + step]))
+        found = jnp.stack([left, inner[0], middle, inner[1], right])
+    place, (left, middle, right) = lowest(found)
     bend = left - 2 * middle + right
     move = (left - right) / jnp.where(bend > 0, 2 * bend, 1)
     move = jnp.where(bend > 0, jnp.clip(move, -1, 1), 0)
-    return common(way + (place - 2 + move) / 8)
+    return common(way + (place - 2 + move) * step)
 
 
 def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
