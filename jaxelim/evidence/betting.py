@@ -261,7 +261,7 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     u = jnp.where(
         offsets < 0, middle + offsets * (middle - low), middle + offsets * (high - middle)
     )
-    of_a, of_b = _stakes_at(a, b, u, slack)
+    of_a, of_b = _stakes_at(a, b, u, u, slack)
     inside = jnp.min(mixed_pair(of_a[:, 1:], of_b[:, :-1]), 0)
     return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
 
@@ -269,15 +269,15 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
 def log_e_above(a: Wins, b: Wins, slack: float) -> Array:
     """Above `log_e_of_pairs`: what the mean of all bets has won against one mean between, [..]."""
     low, high = b.means - slack, a.means
-    u = jnp.stack([low, closest(a, b, a.counts, b.counts, slack).u, high])
-    of_a, of_b = _stakes_at(a, b, u, slack)
-    inside = mixed_pair(of_a[:, 1], of_b[:, 1])
+    middle = closest(a, b, a.counts, b.counts, slack).u
+    of_a, of_b = _stakes_at(a, b, jnp.stack([low, middle]), jnp.stack([middle, high]), slack)
+    inside = mixed_pair(of_a[:, 1], of_b[:, 0])
     return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
 
 
-def _stakes_at(a: Wins, b: Wins, u: Array, slack: float) -> tuple[Array, Array]:
-    """The logarithms of all stakes on a against u [..], and on b against u + slack: [J, ..]."""
-    upper = jnp.clip(u + slack, 0, 1)
+def _stakes_at(a: Wins, b: Wins, u: Array, v: Array, slack: float) -> tuple[Array, Array]:
+    """The logarithms of all stakes on a against u [..], and on b against v + slack: [J, ..]."""
+    upper = jnp.clip(v + slack, 0, 1)
     return stakes(a, jnp.clip(u, 0, 1), True), stakes(b, upper, False)
 
 

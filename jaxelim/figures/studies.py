@@ -55,27 +55,27 @@ def study_figure(
     names = list(dict.fromkeys(rule for named in groups.values() for rule in named))
     styles = {name: (place, style) for place, ((name, _), style) in enumerate(
         styled("groups", dict.fromkeys(names)))}  # fmt: skip
-    times = {
-        (title, name): tau_of_deltas(result, _place(name, result, stopping))
-        for title, named in groups.items()
-        for name, result in named.items()
-    }
-    cut = sum(int(np.isnan(tau).sum()) for tau in times.values())
-    if not any(np.isfinite(tau).any() for tau in times.values()):
+    times = {}  # by title and rule: the index of the stopping rule, and its times
+    for title, named in groups.items():
+        for name, result in named.items():
+            at = _place(name, result, stopping)
+            times[title, name] = at, tau_of_deltas(result, at)
+    cut = sum(int(np.isnan(tau).sum()) for _, tau in times.values())
+    if not any(np.isfinite(tau).any() for _, tau in times.values()):
         raise ArgumentError("groups", dict(groups), "at least one run that stopped")
     note = f"{cut} runs cut off: {BIASED}" if cut else None
     deltas = {d for named in groups.values() for result in named.values() for d in result.deltas}
     if len(deltas) == 1:
-        figure, panels = _one_delta(groups, times, stopping, log, level, styles)
+        figure, panels = _one_delta(groups, times, log, level, styles)
         _legend(figure, panels, [], styles, note)
     else:
-        figure, panels = _many_deltas(groups, times, stopping, log, level, styles)
+        figure, panels = _many_deltas(groups, times, log, level, styles)
         _legend(figure, panels, names, styles, note)
     return figure
 
 
 def _many_deltas(
-    groups: Any, times: Any, stopping: int | str, log: bool, level: float, styles: Any
+    groups: Any, times: Any, log: bool, level: float, styles: Any
 ) -> tuple[Figure, Any]:
     """Curves against log(1/delta): the figure and its panels [3, group]."""
     figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 3 * _HEIGHT + 0.8),
@@ -84,8 +84,8 @@ def _many_deltas(
     for column, (title, named) in zip(panels.T, groups.items(), strict=True):
         column[0].set_title(title, fontsize=10)
         for name, result in named.items():
-            at = _place(name, result, stopping)
-            draw_means(column[:2], result.deltas, times[title, name], level, *styles[name])
+            at, tau = times[title, name]
+            draw_means(column[:2], result.deltas, tau, level, *styles[name])
             _draw_errors(column[2], result, at, level, len(styles), *styles[name])
         _draw_bounds(column, list(named.values()))
         for axes in column:
@@ -104,9 +104,7 @@ def _many_deltas(
     return figure, panels
 
 
-def _one_delta(
-    groups: Any, times: Any, stopping: int | str, log: bool, level: float, styles: Any
-) -> tuple[Figure, Any]:
+def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) -> tuple[Figure, Any]:
     """A line a rule, with samples and errors along it: the figure and its panels [2, group]."""
     figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 0.6 * len(styles) + 3.2),
                      layout="constrained")  # fmt: skip
@@ -114,8 +112,7 @@ def _one_delta(
     for (samples, errors), (title, named) in zip(panels.T, groups.items(), strict=True):
         samples.set_title(title, fontsize=10)
         for name, result in named.items():
-            at = _place(name, result, stopping)
-            _draw_rule((samples, errors), result, at, times[title, name], level, *styles[name])
+            _draw_rule((samples, errors), result, *times[title, name], level, *styles[name])
         results = list(named.values())
         deltas, (time, right) = results[0].deltas, _characteristic(results)
         if time is not None:
