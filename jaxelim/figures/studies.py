@@ -112,7 +112,8 @@ def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) ->
     for (samples, errors), (title, named) in zip(panels.T, groups.items(), strict=True):
         samples.set_title(title, fontsize=10)
         for name, result in named.items():
-            _draw_rule((samples, errors), result, *times[title, name], level, *styles[name])
+            at, tau = times[title, name]
+            _draw_rule((samples, errors), result, at, tau, level, *styles[name])
         results = list(named.values())
         deltas, (time, right) = results[0].deltas, _characteristic(results)
         if time is not None:
