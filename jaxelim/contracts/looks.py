@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxelim.contracts.items import Items
+from jaxelim.contracts.references import ReferenceRows
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.errors import UnsupportedError
@@ -124,8 +125,8 @@ def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -
 def largest_log_e(seen: "Snapshot", so_far: Array) -> Array:
     """The largest log e so far of every piece of every answer, at the looks: as `so_far`.
 
-    [i, k] of {mu_i <= mu_k}, of items too, or with slack; [K, 2] of {mu_k >= level} and
-    {mu_k <= level}. Here no gate keeps a run from looking.
+    [i, k] of {mu_i <= mu_k}, of items or candidates too, or with slack; [K, 2] of
+    {mu_k >= level} and {mu_k <= level}. Here no gate keeps a run from looking.
     """
     f = _of_sides if isinstance(seen.shape, Levels) else _of_pairs
     return jnp.maximum(so_far, _log_e(seen, _may_look(seen), f))
@@ -145,10 +146,10 @@ def none_so_far(seen: "Snapshot") -> Array:
     lanes = seen.means.shape[1:]
     if isinstance(seen.shape, Levels):
         return jnp.zeros((seen.means.shape[0], 2, *lanes))
-    if not isinstance(seen.shape, Rows | Items):
+    n = candidates(seen.shape, seen.means.shape[0])
+    if n is None:
         allowed = "() for pieces that are neither pairs nor levels"
         raise UnsupportedError("record", "p_values", allowed)
-    n = _candidates(seen)
     return jnp.zeros((n, n, *lanes))
 
 
@@ -158,10 +159,17 @@ def _test(seen: "Snapshot") -> "PieceThreshold":
     return seen.threshold
 
 
+def candidates(shape: Shape, arms: int) -> int | None:
+    """How many arms, items, or arms and a reference the pieces compare in pairs; None: none."""
+    if isinstance(shape, Items | ReferenceRows):
+        return shape.exists.shape[0]
+    return arms if isinstance(shape, Rows) else None
+
+
 def _candidates(seen: "Snapshot") -> int:
-    """The number of arms, or of items."""
-    of_items = isinstance(seen.shape, Items)
-    return (seen.shape.exists if of_items else seen.means).shape[0]
+    """The number of candidates; that of arms for other pieces than pairs."""
+    arms = seen.means.shape[0]
+    return candidates(seen.shape, arms) or arms
 
 
 def _of_sides(alone: "Snapshot") -> Array:
@@ -213,16 +221,21 @@ def _of_answer(
 
 
 def row_of(seen: "Snapshot", i: Array, exists: Array, count: int) -> Shape:
-    """Pairs of i [] with those arms, or items, that exist; with slack as the answer's pieces."""
+    """Pairs of i [] with those arms, or items, that exist; with slack as the answer's pieces.
+
+    With a reference i and they are candidates.
+    """
     if isinstance(seen.shape, Items):
         return Items(i, exists, count)
+    if isinstance(seen.shape, ReferenceRows):
+        return ReferenceRows(i, exists, seen.shape.level, count)
     if isinstance(seen.shape, SlackRows):
         return SlackRows(i, exists, count, seen.shape.slack)
     return Rows(i, exists, count)
 
 
 def _of_pairs(alone: "Snapshot") -> Array:
-    """log e of all ordered pairs of arms, or of items, of one run: [i, k]."""
+    """log e of all ordered pairs of arms, items or candidates of one run: [i, k]."""
     n = _candidates(alone)
     arms = jnp.arange(n, dtype=jnp.int32)
 
@@ -311,6 +324,7 @@ def pieces_for_sampling(
 
 
 __all__ = [
-    "GROUP", "WORDS", "all_refuted", "largest_log_e", "look_time", "none_so_far", "of_answer",
-    "pieces_for_sampling", "refuted", "refuted_pair", "refuted_pairs", "refuted_shape", "row_of",
+    "GROUP", "WORDS", "all_refuted", "candidates", "largest_log_e", "look_time", "none_so_far",
+    "of_answer", "pieces_for_sampling", "refuted", "refuted_pair", "refuted_pairs",
+    "refuted_shape", "row_of",
 ]  # fmt: skip

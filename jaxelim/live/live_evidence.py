@@ -58,8 +58,13 @@ class LiveEvidence:
             first, second = looked["pairs"][exists].T
         else:  # the item of the answer, and its rivals
             first, second = int(np.argmax(looked["public"])), np.flatnonzero(exists)
-        if np.array_equal(first, second):  # the side of a level that the answer rules out
-            second = looked["public"][first].astype(int)
+        public, level = looked["public"], np.equal(first, second)
+        if p_values.pairs.shape[0] > len(public):  # the reference is the last candidate
+            some, last = public.any(), len(public)
+            first = np.where(level & ~some, last, first)
+            second = np.where(level & some, last, second)
+        elif level.all():  # the side of a level that the answer rules out
+            second = public[first].astype(int)
         values = p_values.pairs[first, second], p_values.together[first, second]
         return LiveEvidence(*here, *values, float(p_values.answer))
 

@@ -73,6 +73,8 @@ class _Shown:
         self.counts, self.means, self.answer = run.counts, run.means, run.answer
         self.began = run._moment.lane is not None
         self.p_values = run.p_values if self.began else None
+        self.reference = getattr(self.call.problem, "reference", None) is not None
+        self.none = self.reference and self.answer is not None and not self.answer.any()
         self.intervals = run.intervals() if self.began and not run._no_intervals else None
         shape = traced_shape(self.call.problem, self.call.instance.K, self.call.instance.d)
         self.levels = isinstance(shape, Levels)
@@ -115,14 +117,23 @@ class _Shown:
         return f"{own / best - 1:+.1%}" if self.relative else float(own - best)
 
     def _p_value(self, k: int) -> Any:
-        """Of the leader's being no better; of the side of a level; None: there is none."""
+        """Of the leader's being no better; of the side of a level; None: there is none.
+
+        With a reference of the leader's being no better than that; of no arm as the answer
+        that the arm is no worse.
+        """
         if self.p_values is None:
             return None
         if self.levels:
             return float(self.p_values.together[k].min())
         if self.leader is None:
             return None
-        return "-" if k == self.leader else float(self.p_values.together[self.leader, k])
+        first, second = self.leader, k
+        if self.none:
+            first = len(self.means)
+        elif self.reference and k == self.leader:
+            second = len(self.means)
+        return "-" if first == second else float(self.p_values.together[first, second])
 
     def notes(self, forecast: "LiveForecast | None") -> list[str]:
         """The state of the run, its guarantee, and what the columns are."""
@@ -191,9 +202,8 @@ class _Shown:
                 lift = f"mean/{self.means[self.leader]:.4g} - 1"
             notes.append(f"lift: over {leader}, {lift}.")
             if self.p_values is not None:
-                worse = "worse by epsilon or more" if self.call.problem.epsilon else "no better"
                 notes.append(
-                    f"p of an arm: of {leader} being {worse} than it. It holds for all pairs of "
+                    f"p of an arm: of {self._against(leader)}. It holds for all pairs of "
                     "arms at once, at every look."
                 )
         elif self.levels and self.p_values is not None:
@@ -207,6 +217,14 @@ class _Shown:
                 "look."
             )
         return notes
+
+    def _against(self, leader: Any) -> str:
+        """What the p-value of an arm is of, in words."""
+        if self.none:
+            return "its being no worse than the reference"
+        worse = "worse by epsilon or more" if self.call.problem.epsilon else "no better"
+        own = f"; of {leader}, than the reference" if self.reference else ""
+        return f"{leader} being {worse} than it{own}"
 
     @property
     def _answer_p(self) -> float | None:

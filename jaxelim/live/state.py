@@ -159,6 +159,8 @@ class LiveState:
     def p_values(self) -> PValues | None:
         """Anytime p-values of all pieces and of the answer, as `Result.p_values`: [K, K], [].
 
+        With a reference [K + 1, K + 1].
+
         None where the run keeps none: with another threshold than `Mixture`, for more than
         64 arms, and for pieces that are neither pairs nor levels. After the end of the run
         they stay.

@@ -49,6 +49,7 @@ ROWS = {
                          ridge=0.0),
     "uniform": Row(je.Uniform(), "uniform", je.BestArm(), ("bai",), ridge=0.0),
     "fws": Row(je.FWS(), "fws", je.BestArm(), ("bai",), elimination="full"),
+    # On LINEAR its gradients tie, and rounding parts it from the twin: definitions.md, Ties.
     "lazy-tas": Row(je.LazyTaS(), "lazy_tas", je.BestArm(), ("bai",), PLAIN, ridge=0.0),
     "lingifa": Row(je.LinGIFA(), "lingifa", je.TopM(2), ("topm", 2)),
 }  # fmt: skip

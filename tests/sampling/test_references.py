@@ -229,6 +229,71 @@ def test_mixtures_cover_the_pieces():
         assert call.threshold.pieces == problem.wrong_answers(4) == 4
 
 
+STRENGTHS = np.array(je.Mixture().strengths)
+
+
+def log_e_of(counts, means, level):
+    """log e of {mu_i <= mu_k} for unit Gaussians and a reference, the last: by the definition."""
+    K, grown = len(means), 1 + counts / STRENGTHS[:, None]  # [J, K]
+    precise, spread = counts / grown * (counts / STRENGTHS[:, None]), np.log(grown) / 2
+    found = np.full((K + 1, K + 1), -np.inf)
+    for i, k in np.argwhere(~np.eye(K + 1, dtype=bool)):
+        pair = [a for a in (i, k) if a < K]
+        m = [*means, level]
+        if m[i] <= m[k]:
+            continue
+        weight = 1 / sum(1 / precise[:, a] for a in pair)
+        found[i, k] = np.log(
+            np.mean(np.exp(weight * (m[i] - m[k]) ** 2 / 2 - sum(spread[:, a] for a in pair)))
+        )
+    return found
+
+
+def test_p_values_are_those_of_the_definition():
+    """Of every look: pairs of arms, and both sides of the reference; with and without an arm."""
+    level, given, none = 0.4, je.Instance.unstructured([[1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]]), 0
+    noise = drawn("gaussian", 4, (3, 90))
+    result = je.simulate(
+        given, je.BestArm(reference=level), je.Uniform(), delta=0.1, runs=3, noise=noise,
+        threshold=je.Mixture(), record=("p_values",), engine=je.Engine(devices=1),
+    )  # fmt: skip
+    found = result.p_values
+    assert found.pairs.shape == (2, 1, 1, 3, 4, 4)
+    for i, run in np.ndindex(2, 3):
+        at, arms = (i, 0, 0, run), np.arange(90) % 3
+        rewards = given.means[i][arms] + noise[run]
+        least = np.ones((4, 4))
+        for t in range(3, result.samples[at] + 1):
+            counts = np.bincount(arms[:t], minlength=3)
+            means = np.bincount(arms[:t], rewards[:t]) / counts
+            least = np.minimum(least, np.exp(-np.maximum(log_e_of(counts, means, level), 0)))
+        np.testing.assert_allclose(found.pairs[at], least, rtol=1e-8)
+        np.testing.assert_allclose(found.together[at], np.minimum(1, 6 * least), rtol=1e-8)
+        answer = np.append(result.answer[at], not result.answer[at].any())
+        none += answer[-1]
+        worst = least[answer][0, ~answer].max()
+        np.testing.assert_allclose(found.answer[at], min(1, 3 * worst), rtol=1e-8)
+        assert not result.stopped[at] or found.answer[at] <= 0.1 * (1 + 1e-8)
+    assert 0 < none < 6 and result.stopped.any()
+
+
+@SLOW
+@pytest.mark.parametrize("family", ["bernoulli", "exponential", "by-arm"])
+def test_p_values_are_those_of_pairs_and_of_levels(family):
+    """To the bit, on the same samples: those of best arm, and of signs at the reference."""
+    common: dict = dict(delta=1e-300, runs=6, max_samples=150, record=("p_values",),
+                        threshold=je.Mixture(), engine=je.Engine(devices=1))  # fmt: skip
+    level = LEVEL[family]
+    ours, pairs, sides = (
+        je.simulate(instance(family, MEANS[family]), problem, je.Uniform(), **common).p_values.pairs
+        for problem in (je.BestArm(reference=level), je.BestArm(), je.Thresholding(level))
+    )
+    np.testing.assert_array_equal(ours[..., :4, :4], pairs)
+    np.testing.assert_array_equal(ours[..., :4, 4], sides[..., 1])
+    np.testing.assert_array_equal(ours[..., 4, :4], sides[..., 0])
+    assert pairs.min() < 0.1 and sides.min() < 0.1
+
+
 REFUSED = [
     (je.BestArm(reference=0.5), je.LUCB(), "LUCB is defined for"),
     (je.BestArm(reference=0.5), je.UGapE(), "UGapE is defined for"),
@@ -320,6 +385,20 @@ def test_a_live_run_ends_with_no_arm():
         run.tell(run.ask(), 0)
     assert run.answer_arms == () and "The answer: no arm" in str(run.summary())
     assert run.evidence.pieces == ((0, 0), (1, 1), (2, 2))
+    np.testing.assert_array_equal(run.evidence.p_values, run.p_values.pairs[3, :3])
+    assert run.evidence.p_answer == run.p_values.answer <= 0.1
+    shown = run.summary()
+    assert [row["p"] for row in shown.rows] == run.p_values.together[3, :3].tolist()
+    assert "p of an arm: of its being no worse than the reference." in str(shown)
+    best = je.live.LiveRun(3, je.BestArm(reference=0.5), **given)
+    while not best.stopped:
+        arm = best.ask()
+        best.tell(arm, int(arm == 1))
+    assert best.evidence.pieces == ((1, 0), (1, 2), (1, 1))
+    np.testing.assert_array_equal(best.evidence.p_values, best.p_values.pairs[1, [0, 2, 3]])
+    shown = best.summary()
+    assert [row["p"] for row in shown.rows] == best.p_values.together[1, [0, 3, 2]].tolist()
+    assert "p of an arm: of 1 being no better than it; of 1, than the reference." in str(shown)
     other = je.live.LiveRun(3, je.AnyAbove(0.5), **given)
     while not other.stopped:
         other.tell(other.ask(), 1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxelim.checks import wrong_answers
-from jaxelim.contracts.items import Items
+from jaxelim.contracts.looks import candidates
 from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.problems.lanewise import traced_shape
@@ -24,9 +24,10 @@ class PValues:
     at a time: which depends on what was said before the run.
 
     Attributes:
-        pairs: float64 [.., i, k], of mu_i <= mu_k; of items likewise. [.., K, 2] for signs,
-            of mu_k >= level and of mu_k <= level. It is valid for one piece that was named
-            beforehand: P(p <= a) <= a where the piece holds the truth.
+        pairs: float64 [.., i, k], of mu_i <= mu_k; of items likewise. With a reference
+            [.., K + 1, K + 1], the reference last. [.., K, 2] for signs, of mu_k >= level and
+            of mu_k <= level. It is valid for one piece that was named beforehand:
+            P(p <= a) <= a where the piece holds the truth.
         answer: float64 [..], of a wrong answer. Valid for the answer of the run, whatever
             it is: P(p <= a and the answer is wrong) <= a. NaN where P is not known.
         together: float64, shape of `pairs`: all of them at once, for a table of arms, or
@@ -60,6 +61,8 @@ class PValues:
             most = tested.max(-1)
         else:
             n = log_e.shape[-1]
+            if n > answer.shape[-1]:  # the reference, which is the answer of no arm
+                answer = np.concatenate([answer, ~answer.any(-1, keepdims=True)], -1)
             # Both pieces of a pair with equal means hold the truth by the same martingale.
             count = n * (n - 1) // 2
             against = answer[..., :, None] & ~answer[..., None, :]
@@ -91,14 +94,12 @@ def recorded(call: Any) -> str:
 
 
 def entries(call: Any) -> int:
-    """The number of pieces whose log e a run of a call keeps: n^2 of n arms or items, or 2 K."""
+    """How many pieces' log e a run of a call keeps: n^2 of n arms, items or candidates, or 2 K."""
     if call.evidence is None:
         return 0
     k = call.instance.K
     shape = traced_shape(call.problem, k, call.instance.d)
-    if isinstance(shape, Levels):
-        return 2 * k
-    return (shape.exists.shape[0] if isinstance(shape, Items) else k) ** 2
+    return 2 * k if isinstance(shape, Levels) else (candidates(shape, k) or k) ** 2
 
 
 def p_values(result: Any) -> PValues | None:

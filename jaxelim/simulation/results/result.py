@@ -84,8 +84,9 @@ class Result:
             where it has none.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
         log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
-            run; for signs [.., K, 2]. With record=("p_values",); else None. A file of many
-            runs of many arms is large: 8 K^2 bytes a run.
+            run; with a reference [.., K + 1, K + 1], the reference last; for signs
+            [.., K, 2]. With record=("p_values",); else None. A file of many runs of many
+            arms is large: 8 K^2 bytes a run.
         means: float64 [.., K], the estimates at the end of each run, in the units of the
             rewards: averages, for linear arms phi_k . theta_hat. With record=("means",);
             else None. NaN where an interrupted call has not started a run.
