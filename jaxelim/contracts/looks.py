@@ -272,8 +272,12 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
         parts = dict(space=space, stats=stats, answer=answer, shape=shape)
         return f(dataclasses.replace(alone, **parts), *more)
 
-    shape = jax.eval_shape(lambda own: jax.vmap(at, -1, -1)(*own), own)
-    none = jnp.full(shape.shape, -jnp.inf, shape.dtype)
+    ends = () if size == 1 else (size,)
+    each = jax.vmap(at, -1, -1) if ends else at
+    each = jax.jit(each, inline=True)  # one trace serves eval_shape and the loop
+    few = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape[:-1], *ends), x.dtype), own)
+    shape = jax.eval_shape(each, *few)
+    none = jnp.full((*shape.shape[: shape.ndim - len(ends)], lanes), -jnp.inf, shape.dtype)
     index = jnp.arange(lanes, dtype=jnp.int32)
 
     def look_at_one(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -282,7 +286,7 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
         of_lane = jax.tree.map(
             lambda x: jax.lax.dynamic_index_in_dim(x, lane, x.ndim - 1, False), own
         )
-        log_e = at(*of_lane)
+        log_e = each(*of_lane)
         looked = jax.lax.dynamic_update_index_in_dim(looked, log_e, lane, looked.ndim - 1)
         return left & (index != lane), looked
 
@@ -292,7 +296,7 @@ def _log_e(seen: "Snapshot", wanted: Array, f: Callable[..., Array], *more: Arra
         taken = left & (place < size)
         order = jnp.argsort(~left, stable=True).astype(jnp.int32)[:size]
         few = jax.tree.map(lambda x: x[..., order], own)
-        log_e = jax.vmap(at, -1, -1)(*few)
+        log_e = each(*few)
         now = log_e[..., jnp.clip(place, 0, size - 1)]
         return left & ~taken, jnp.where(taken, now, looked)
 

@@ -157,6 +157,7 @@ def once(f: Callable[[Array], Tree], x: Array) -> Tree:
     XLA must not find out that the loop has one step. So its count starts at a number that
     is 0 unless an entry is NaN.
     """
+    f = jax.jit(f, inline=True)  # one trace serves eval_shape and the loop
     shapes = jax.eval_shape(f, x)
     empty = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     start = jnp.any(x != x).astype(jnp.int32) - 1

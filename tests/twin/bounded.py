@@ -5,6 +5,8 @@ from scipy.optimize import minimize_scalar
 
 LARGEST_EDGE = 0.98
 BETS = 2.0 ** np.arange(-12, 6, 0.5)
+SHARES = np.geomspace(1e-3, 1, 200)
+"""Of the largest bet, among which `best` finds the best one."""
 
 
 def kappa(edge):
@@ -25,9 +27,9 @@ def logarithm(x, u, bets, up):
     return np.maximum(by_powers, by_ends)
 
 
-def stake(x, u, bet, up):
-    """The logarithm of a stake."""
-    return np.sum(np.log1p((bet if up else -bet) * (x - u)))
+def stake(x, u, bets, up):
+    """The logarithm of the stake of each bet: [J], or a number."""
+    return np.sum(np.log1p(np.multiply.outer(bets if up else np.negative(bets), x - u)), -1)
 
 
 def best(x, u, up, exact=False):
@@ -36,9 +38,7 @@ def best(x, u, up, exact=False):
         return 0.0
     edge = u if up else 1 - u
     high = (1 if exact else LARGEST_EDGE) / edge
-    f = stake if exact else (lambda x, u, bet, up: logarithm(x, u, np.array(bet), up))
-    bets = np.geomspace(1e-3, 1, 200) * high * (1 - 1e-12)
-    values = np.array([f(x, u, bet, up) for bet in bets])
+    values = (stake if exact else logarithm)(x, u, SHARES * high * (1 - 1e-12), up)
     if not exact:
         share = x.mean() if up else 1 - x.mean()
         values = np.append(values, len(x) * divergence(share, edge))
