@@ -5,21 +5,18 @@
 """
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jax
 import tyro
 
 from jaxelim import __version__, program_cache, scope
-from jaxelim.cli.instances import Hardness, Instances, Rules
-from jaxelim.cli.live_runs import Live
-from jaxelim.cli.results import Merge, Plot, Results, Run, Show
-from jaxelim.cli.studies import StudyOf
 from jaxelim.cluster.clients import has_local
 from jaxelim.errors import JaxelimError, SetupError
 
@@ -58,32 +55,49 @@ def use_all_cores(cache: bool = True) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for damaged files, 2 for an error."""
-    commands = {
-        "run": Run,
-        "study": StudyOf,
-        "plot": Plot,
-        "show": Show,
-        "complexity": Hardness,
-        "rules": Rules,
-        "instances": Instances,
-        "results": Results,
-        "merge": Merge,
-        "live": Live,
-    }
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["--version"]:
         print(f"jaxelim {__version__}")
         return 0
 
     def act() -> int | None:
-        config = tyro.extras.subcommand_cli_from_dict(
-            commands, args=arguments, prog="jaxelim", description=__doc__
-        )
+        config: Any = _parsed(words)
         use_all_cores(getattr(config, "cache", True))
         with program_cache.mended:
             return config.act()
 
     return guarded("jaxelim", act)
+
+
+_COMMANDS = {
+    "run": "results.Run",
+    "study": "studies.StudyOf",
+    "plot": "results.Plot",
+    "show": "results.Show",
+    "complexity": "instances.Hardness",
+    "rules": "instances.Rules",
+    "instances": "instances.Instances",
+    "results": "results.Results",
+    "merge": "results.Merge",
+    "live": "live_runs.Live",
+}
+"""Where each command is. Only the one that is called is imported: some need slow libraries."""
+
+
+def _command(name: str) -> type:
+    """The class of a command."""
+    module, _, own = _COMMANDS[name].partition(".")
+    return getattr(importlib.import_module(f"jaxelim.cli.{module}"), own)
+
+
+def _parsed(words: list[str]) -> Any:
+    """The command that the words name, with its settings."""
+    if words and words[0] in _COMMANDS:
+        return tyro.cli(_command(words[0]), args=words[1:], prog=f"jaxelim {words[0]}")
+    commands = {name: _command(name) for name in _COMMANDS}
+    return tyro.extras.subcommand_cli_from_dict(
+        commands, args=words, prog="jaxelim", description=__doc__
+    )
 
 
 def guarded(name: str, act: Callable[[], int | None]) -> int:

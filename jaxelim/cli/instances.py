@@ -10,7 +10,6 @@ from jaxelim import catalogue, checks, families, instances
 from jaxelim.cli.live_runs import Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
-from jaxelim.figures import allocation_figure, figure_file, write
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, kl_bound, practical_time, sample_bound
 from jaxelim.tables import aligned
@@ -78,9 +77,11 @@ class Hardness(Asked):
 
     def act(self) -> None:
         """Solve, and print."""
+        from jaxelim import figures  # matplotlib is slow to import
+
         checks.real("delta", self.delta, low=0, high=1, open=True)
         if self.figure is not None:
-            figure_file("figure", self.figure)
+            figures.figure_file("figure", self.figure)
         instance = self.asked_instance()
         problem = self.asked_problem()
         solved = complexity(instance, problem, gap=self.gap)
@@ -113,7 +114,7 @@ class Hardness(Asked):
         largest = weights.argsort()[::-1][:10]
         print("  largest weights: " + ", ".join(f"{k}: {weights[k]:.4f}" for k in largest))
         if self.figure is not None:
-            write(allocation_figure(solved, str(self.instance)), self.figure)
+            figures.write(figures.allocation_figure(solved, str(self.instance)), self.figure)
             print(f"wrote {self.figure}")
 
 

@@ -10,14 +10,11 @@ from typing import Annotated, Any
 import tyro
 
 from jaxelim import catalogue, families, instances
-from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import figure_file, write
+from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
+from jaxelim.live import report
 from jaxelim.live.run import LiveRun
-
-_SELDOM = 200
-"""Events that a file may hold after its last state before a command writes another."""
 
 File = Annotated[Path, tyro.conf.Positional]
 
@@ -152,7 +149,7 @@ def _act(action: New | Ask | Tell | Show | Stop) -> None:
         with LiveRun.load(action.file) as run:
             arms = run.ask(action.n)
             print("\n".join(map(str, [arms] if action.n is None else arms)))
-            _compact(run)
+            _keep_state(run)
     elif isinstance(action, Tell):
         _tell(action)
     elif isinstance(action, Stop):
@@ -206,8 +203,8 @@ def _tell(config: Tell) -> None:
     with LiveRun.load(config.file) as run:
         arms = [_arm(run, word) for word in words[::2]]
         run.tell(arms, [_number(word) for word in words[1::2]])
-        _compact(run)
-        print("\n".join(run.summary().notes[:2]))
+        _keep_state(run)
+        print("\n".join(report.standing(run)))
 
 
 def _of_csv(config: Tell) -> tuple[str, ...]:
@@ -259,14 +256,19 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _compact(run: LiveRun) -> None:
-    """Write the state where the file holds many events after the last."""
-    if run.unsaved > _SELDOM:
+def _keep_state(run: LiveRun) -> None:
+    """Write the state, so that the next command neither replays events nor compiles for it.
+
+    The events are in the file already, so that one which cannot be rewritten lacks nothing.
+    """
+    with contextlib.suppress(StoreError):
         run.save()
 
 
 def _show(config: Show) -> None:
     if config.figure is not None:
+        from jaxelim.figures.style import figure_file, write  # matplotlib is slow to import
+
         figure_file("figure", config.figure)
     run = LiveRun.load(config.file, attach=False)
     print(run.summary(config.forecast))

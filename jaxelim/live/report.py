@@ -1,5 +1,6 @@
 """What a live run shows: a table and a figure."""
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.slack import SlackRows
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
+from jaxelim.simulation.results.confidence import Intervals
 from jaxelim.simulation.results.proven import sentence
 from jaxelim.simulation.results.result import Summary
 from jaxelim.thresholds.mixture import Mixture
@@ -31,6 +33,11 @@ def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
     title = f"{settings['rule']!r}, {settings['problem']!r}, delta = {settings['delta']:g}"
     shown = _Shown(run)
     return Summary(title, tuple(shown.rows()), tuple(shown.notes(forecast)))
+
+
+def standing(run: "LiveRun") -> list[str]:
+    """How far a run is, in words: the head of the notes of its summary, without intervals."""
+    return _Shown(run).standing()
 
 
 def described(run: "LiveRun") -> str:
@@ -75,13 +82,17 @@ class _Shown:
         self.p_values = run.p_values if self.began else None
         self.reference = getattr(self.call.problem, "reference", None) is not None
         self.none = self.reference and self.answer is not None and not self.answer.any()
-        self.intervals = run.intervals() if self.began and not run._no_intervals else None
         shape = traced_shape(self.call.problem, self.call.instance.K, self.call.instance.d)
         self.levels = isinstance(shape, Levels)
         of_arms = self.call.problem.made_of_arms and not self.levels
         self.leader = self._leader() if self.began and of_arms else None
         low = getattr(self.call.instance.family, "low", -np.inf)
         self.relative = self.leader is not None and low >= 0 and self.means[self.leader] > 0
+
+    @functools.cached_property
+    def intervals(self) -> Intervals | None:
+        """The intervals of all means; None where there are none."""
+        return self.run.intervals() if self.began and not self.run._no_intervals else None
 
     def _leader(self) -> int:
         """The arm of the answer if it is one arm, else that of the largest mean."""
@@ -137,27 +148,33 @@ class _Shown:
 
     def notes(self, forecast: "LiveForecast | None") -> list[str]:
         """The state of the run, its guarantee, and what the columns are."""
+        run, standing = self.run, self.standing()
+        if not self.began:
+            return standing
+        if run.ended_by_hand or run.stopped:
+            return [*standing, *self._columns()]
+        more = [] if forecast is None else [f"{forecast} {self._who_chooses()}"]
+        guarantee = sentence(run.settings["threshold"], run.proven)
+        return [*standing, guarantee, *self._columns(), *self._equal(), *more]
+
+    def standing(self) -> list[str]:
+        """The state of the run, and the guarantee of its answer if there is one."""
         run = self.run
         if not self.began:
             return [f"{run.told} rewards; {run.first} are needed for the first check."]
-        guarantee = sentence(run.settings["threshold"], run.proven)
         if run.ended_by_hand:
             ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
-            return [f"{ended} There is no answer; intervals and p-values hold.", *self._columns()]
-        answer = _named(run)
-        p = self._answer_p
+            return [f"{ended} There is no answer; intervals and p-values hold."]
+        answer, p = _named(run), self._answer_p
         shown = "" if p is None else f" (p = {p:.2g})"
         if run.stopped:
             ended = f"The run stopped after {run.samples} rewards. The answer: {answer}{shown}"
-            return [f"{ended}{self._slack()}{self._later()}", guarantee, *self._columns()]
-        more = [] if forecast is None else [f"{forecast} {self._who_chooses()}"]
+            guarantee = sentence(run.settings["threshold"], run.proven)
+            return [f"{ended}{self._slack()}{self._later()}", guarantee]
         lead = f"No answer yet. In the lead, without guarantee: {answer}{shown}."
         if p is not None:
             lead += f" An answer is proven once p is at most {run.settings['delta']:g}."
-        return [
-            lead, f"The run is open after {run.told} rewards: {self._state()}.",
-            guarantee, *self._columns(), *self._equal(), *more,
-        ]  # fmt: skip
+        return [lead, f"The run is open after {run.told} rewards: {self._state()}."]
 
     def _slack(self) -> str:
         """What slack makes of the answer."""

@@ -125,8 +125,9 @@ def radius(grid: Grid, precision: Array, price: Array, log_level: Array | float)
 
 def crossings(below: Callable[[Array], Array], inside: Array, low: Array, high: Array) -> Pair:
     """The crossings towards both ends; `below` is compiled once for both."""
-    lower, upper = jax.vmap(lambda end: crossing(below, inside, end))(jnp.stack([low, high]))
-    return lower, upper
+    # One after the other: to batch the loops inside `below` takes longer than both searches.
+    ends = jax.lax.map(lambda end: crossing(below, inside, end), jnp.stack([low, high]))
+    return ends[0], ends[1]
 
 
 def crossing(below: Callable[[Array], Array], inside: Array, end: Array) -> Array:

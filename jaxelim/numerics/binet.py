@@ -35,6 +35,7 @@ def _polynomial(z: Array, coefficients: list[float]) -> Array:
 
 
 @jax.custom_jvp
+@jax.jit
 def remainder(x: Array) -> Array:
     """s(x) of x above 0; any shape."""
     small, low, high = _parts(x)
@@ -50,6 +51,7 @@ def remainder(x: Array) -> Array:
 
 
 @jax.custom_jvp
+@jax.jit
 def _slope(x: Array) -> Array:
     """s'(x)."""
     small, low, high = _parts(x)
@@ -63,6 +65,7 @@ def _slope(x: Array) -> Array:
     return jnp.where(small, value + shifted, value)
 
 
+@jax.jit
 def _curvature(x: Array) -> Array:
     """s''(x)."""
     small, low, high = _parts(x)

@@ -25,6 +25,7 @@ _INTEGER = 2.0**52 + 2.0**51
 
 
 @jax.custom_jvp
+@jax.jit
 def log(x: Array) -> Array:
     """The natural logarithm of x, at least 0; any shape."""
     if x.dtype != jnp.float64:
@@ -39,6 +40,7 @@ def _log_jvp(of, toward):
 
 
 @jax.custom_jvp
+@jax.jit
 def log1p(r: Array) -> Array:
     """log(1 + r) of r, at least -1, accurate near r = 0 too; any shape."""
     if r.dtype != jnp.float64:
@@ -53,6 +55,7 @@ def _log1p_jvp(of, toward):
     return log1p(of[0]), toward[0] / (1 + of[0])
 
 
+@jax.jit
 def log_ratio(x: Array, y: Array, difference: Array) -> Array:
     """log(x/y) of positive numbers, from x - y where they are near each other; any shape."""
     near = 2 * x > y

@@ -28,6 +28,7 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert "0 rewards; 3 are needed for the first check." in capsys.readouterr().out
     assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
     assert "open after 3 rewards: least LLR" in capsys.readouterr().out
+    assert je.LiveRun.load(path, attach=False).unsaved == 0  # so that `show` replays nothing
     figure = tmp_path / "mine.png"
     assert main(["live", "show", path, "--figure", str(figure)]) == 0
     shown = capsys.readouterr().out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from jaxelim import cli
+from jaxelim.cli import results
 
 
 @jax.tree_util.register_static
@@ -71,7 +71,7 @@ def test_names_tell_stopping_rules_apart():
 
 def test_the_command_line_has_the_defaults_of_simulate():
     """Every option of `jaxelim run` that is an argument of `simulate` has its default."""
-    ours = {one.name: one for one in dataclasses.fields(cli.Run)}
+    ours = {one.name: one for one in dataclasses.fields(results.Run)}
     theirs = inspect.signature(je.simulate).parameters
     same = ("runs", "seed", "max_samples", "ridge")
     assert {name: ours[name].default for name in same} == {
