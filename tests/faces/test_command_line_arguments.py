@@ -3,6 +3,7 @@
 import pytest
 
 from jaxelim import cli
+from jaxelim.cli import results
 
 
 class Reached(Exception):
@@ -13,7 +14,7 @@ def test_options_reach_simulate(monkeypatch):
     def simulate(*given, **settings):
         raise Reached(given, settings)
 
-    monkeypatch.setattr(cli.results, "simulate", simulate)
+    monkeypatch.setattr(results, "simulate", simulate)
     options = {
         "ridge": 0.5, "runs": 7, "seed": 11, "max_samples": 123, "initial_pulls": 3,
         "batch": 4, "delay": 5,
