@@ -151,8 +151,8 @@ class InstanceFileError(ArgumentError):
 
     def __init__(self, path: Any, problem: str):
         allowed = (
-            "a JSON file with an object that holds theta [d], arms [K][d] and optionally name, "
-            "noise_std, family or items"
+            "a JSON file with an object that holds theta [d] and arms [K][d], or means [K], and "
+            "optionally name, noise_std, family, costs or items"
         )
         super().__init__("name_or_path", path, allowed, problem)
         self.args = (path, problem)

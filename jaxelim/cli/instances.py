@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from jaxelim import catalogue, checks, families, instances
-from jaxelim.cli.live_runs import Compiles
+from jaxelim import catalogue, checks, instances
+from jaxelim.cli.live_runs import FAMILIES, Compiles
 from jaxelim.contracts import Problem
 from jaxelim.errors import ArgumentError
 from jaxelim.instances.instance import Instance
@@ -16,8 +16,7 @@ from jaxelim.tables import aligned
 
 _FAMILY = (
     "Rewards of this family at the instance's means, of logistic at its theta; default: the "
-    f"instance's own. One of {', '.join(families.known())}. Its first settings may follow, as in "
-    "bounded:0,5."
+    f"instance's own. One of {FAMILIES}"
 )
 
 

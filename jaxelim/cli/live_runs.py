@@ -16,6 +16,9 @@ from jaxelim.instances.arms import Arms
 from jaxelim.live import report
 from jaxelim.live.run import LiveRun
 
+FAMILIES = f"{', '.join(families.known())}. Its first settings may follow, as in bounded:0,5."
+"""What `--family` takes, in its help."""
+
 File = Annotated[Path, tyro.conf.Positional]
 
 
@@ -47,7 +50,7 @@ class New(Compiles):
     """The level, for thresholding, any-above and best-or-none: its reference."""
     epsilon: float = 0.0
     """The slack of best-arm."""
-    family: Annotated[str, tyro.conf.arg(help=", ".join(families.known()) + ".")] = "gaussian"
+    family: Annotated[str, tyro.conf.arg(help=FAMILIES)] = "gaussian"
     family_setting: tuple[str, ...] = ()
     """The family's own settings, NAME=VALUE, as `--family-setting std=2.5`."""
     rule: str = "ebtci"
