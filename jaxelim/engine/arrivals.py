@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -10,6 +11,8 @@ from jaxelim.engine import pending, records
 from jaxelim.engine.observing import Observing
 from jaxelim.engine.pending import Pending
 from jaxelim.engine.state import Inputs, Lane, Spec
+
+_SHARE = 4  # a step lets rewards enter while one lane in so many has more due: a step costs more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +31,32 @@ class Arrivals:
         return ahead, Pending(entered=stats, checked=jnp.zeros_like(stats.t), ring=ring)
 
     def entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
+        """The lanes after due rewards have entered, and which of them have more due: [B] bool.
+
+        One enters in each lane, and further ones while many lanes have more due. Lanes that
+        are alike, as those of a batch are, then take one step for all of their rewards.
+        """
+        waiting, none = lane.pending, jnp.zeros_like(lane.done)
+        if waiting is None or waiting.ring is None:
+            return lane, none
+        if self.spec.execution.lane_ops(inputs.flag).gpu:
+            return self._one_entered(inputs, lane)
+
+        def go_on(carry: tuple[Array, Lane, Array]) -> Array:
+            first, lane, more = carry
+            due, live = (jnp.sum(x, dtype=jnp.int32) for x in (more & ~lane.done, ~lane.done))
+            return first | ((due > 0) & (_SHARE * due >= live))
+
+        def enter(carry: tuple[Array, Lane, Array]) -> tuple[Array, Lane, Array]:
+            return jnp.bool_(False), *self._one_entered(inputs, carry[1])
+
+        # One loop, so that every reward enters by the same compiled operations.
+        return jax.lax.while_loop(go_on, enter, (jnp.bool_(True), lane, none))[1:]
+
+    def _one_entered(self, inputs: Inputs, lane: Lane) -> tuple[Lane, Array]:
         """The lanes after one due reward has entered, and which of them have more due: [B] bool."""
         spec, waiting = self.spec, lane.pending
-        if waiting is None or waiting.ring is None:
-            return lane, jnp.zeros_like(lane.done)
+        assert waiting is not None and waiting.ring is not None
         assert spec.schedule is not None and inputs.timing is not None
         lanes, ring = spec.execution.lane_ops(inputs.flag), waiting.ring
         times = lane.stats.t, spec.initial_samples(inputs)

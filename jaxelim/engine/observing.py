@@ -104,6 +104,17 @@ class Observing:
         return jax.vmap(f)(state, beta)
 
     def observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
+        """What the stopping rules say of a snapshot."""
+        if seen.since is None or seen.live is None or seen.lanes.gpu:
+            return self._observed(seen, lane, beta)
+        # Where rewards enter in groups, most steps of most lanes have no test.
+        shape = len(self.spec.stopping), *beta.shape
+        none = Observed(lane.observers, jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32))
+        return jax.lax.cond(
+            jnp.any(seen.live), lambda: self._observed(seen, lane, beta), lambda: none
+        )
+
+    def _observed(self, seen: Snapshot, lane: Lane, beta: Array) -> Observed:
         states, stops, tested = [], [], []
         for s, (stopping, state) in enumerate(zip(self.spec.stopping, lane.observers, strict=True)):
             look, reads = partial(call, stopping, "observe", seen), state

@@ -6,8 +6,8 @@ in groups, in the order of their pulls. One test follows a group.
 
 `Lane.stats` then has what the sampling rule sees, as `Family.with_pending` says: its counts and
 its t are those of all pulls. `Pending.entered` has the statistics of the rewards that have entered,
-which tests see. A step enters one reward at most, and chooses where no other is due. So a sample
-costs at most two steps.
+which tests see. A step enters one reward or more, and chooses where no other is due. So a sample
+costs at most two steps, and one where a lane's rewards enter in a step of all lanes.
 """
 
 import dataclasses
