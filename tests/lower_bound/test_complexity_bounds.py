@@ -73,7 +73,7 @@ def test_near_optimal_allocations_of_the_two_dimensional_example(region):
 def test_least_information_shrinks_to_the_optimum_and_is_monotone(region):
     at_best = region.information(region.allocation)
     lower, upper = cx.least_information(region, 0.0)
-    np.testing.assert_allclose(lower, at_best, rtol=1e-3)
+    np.testing.assert_allclose(lower, at_best, rtol=1e-7)
     previous = lower
     for share in (1e-3, 0.1, 0.5):
         lower, upper = cx.least_information(region, share * region.value)

@@ -124,7 +124,7 @@ def test_the_optimistic_form_against_differences(problem):
     np.testing.assert_allclose(value_slope, numeric, atol=1e-6)
     np.testing.assert_allclose(value_slope, found.allocation, atol=1e-9)  # Danskin
     numeric = differences(lambda z: of("allocation", bonus=z), bonus, step).T
-    assert np.abs(weight_slope - numeric).max() <= 1e-3 * np.abs(numeric).max()
+    assert np.abs(weight_slope - numeric).max() <= 1e-6 * np.abs(numeric).max()
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def means_of(scale, size, seed=0):
     ids=str,
 )
 def test_against_tangents_on_a_grid(problem):
-    """No weights do better: a linear program over tangents around w* says so, to 1e-3.
+    """No weights do better: a linear program over tangents around w* says so, to 1e-4.
 
     Gaps of 0.1 to 30 standard deviations, where a pair has two local minima.
     """
@@ -57,7 +57,7 @@ def test_against_tangents_on_a_grid(problem):
             upper = -linprog([0, 0, 0, 0, 0, -1], A_ub=rows, b_ub=np.zeros(len(rows)),
                              A_eq=[[1, 1, 1, 1, 1, 0]], b_eq=[1],
                              bounds=[(0, None)] * 5 + [(None, None)]).fun  # fmt: skip
-            assert value * (1 - 1e-6) <= upper <= value * (1 + 1e-3)
+            assert value * (1 - 1e-6) <= upper <= value * (1 + 1e-4)
 
 
 def test_small_gaps_are_as_with_known_variances():
