@@ -26,6 +26,7 @@ x' = x/q + S/n. So T_i = sum q^i (x' - u)^i, and edge = b u times the largest q.
 """
 
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -132,6 +133,7 @@ def _kappa(edge: Array) -> Array:
     return 0.25 + edge * (0.2 + edge / (6 * (1 - edge)))
 
 
+@functools.partial(jax.jit, static_argnums=2)  # traced once for each layout
 def best(wins: Wins, u: Array, up: bool) -> Array:
     """The largest logarithm of a stake, at least 0, at means u: [..]."""
     side = wins.side(u, up)
@@ -209,6 +211,7 @@ class Common(NamedTuple):
     of_b: Array
 
 
+@functools.partial(jax.jit, static_argnums=4)  # traced once for each layout
 def closest(a: Wins, b: Wins, w_a: Array, w_b: Array, slack: float) -> Common:
     """The u in [m_b - slack, m_a] of the least sum of both arms' best wins, under weights.
 
