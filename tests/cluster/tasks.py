@@ -21,14 +21,19 @@ RUNS, BLOCK = 16, 2
 
 
 class Slow(Cheap):
-    """A cheap cell whose blocks take a while; the first runs take longer."""
+    """A cheap cell whose blocks take a while; the first and the last may take longer."""
 
-    def __init__(self, name="slow", seed=0, arms=40, seconds=0.3, first=0.0):
+    def __init__(self, name="slow", seed=0, arms=40, seconds=0.3, first=0.0, last=0.0):
         super().__init__(name, seed, arms)
-        self.seconds, self.first = seconds, first
+        self.seconds, self.first, self.last = seconds, first, last
 
     def compute(self, runs, progress=None):
-        end = time.monotonic() + (self.first if runs[0] == 0 and self.first else self.seconds)
+        seconds = self.seconds
+        if runs[0] == 0 and self.first:
+            seconds = self.first
+        if runs[-1] == RUNS - 1 and self.last:
+            seconds = self.last
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.05)
             if progress is not None:
@@ -75,11 +80,13 @@ class Options(cells.Options):
     """Time of each block."""
     first: float = 0.0
     """Time of the first block of each cell; 0: as the others."""
+    last: float = 0.0
+    """Time of the last block of each cell; 0: as the others."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     def act(options: Options) -> None:
-        jobs = two(seconds=options.seconds, first=options.first)
+        jobs = two(seconds=options.seconds, first=options.first, last=options.last)
         print("kept", cells.run_cells(jobs, options), flush=True)
 
     return cells.script(Options, act, arguments)

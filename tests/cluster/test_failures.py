@@ -33,6 +33,8 @@ pytest.importorskip("distributed")
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = 2 * tasks.RUNS // tasks.BLOCK
+UNENDING = ("--last", "3600")
+"""The last blocks outlast the test, so that Ctrl-C comes before the end on a busy machine too."""
 
 
 def finished(folder: Path) -> dict[str, bytes]:
@@ -177,7 +179,7 @@ def test_workers_killed_at_random(tmp_path, whole, seed):
 @pytest.mark.parametrize("to_group", [False, True])
 def test_ctrl_c(tmp_path, whole, to_group):
     """Exit code 130, the command to go on, no traceback and no process left."""
-    options = ("--workers", "2", "--seconds", "1")
+    options = ("--workers", "2", "--seconds", "1", *UNENDING)
     with client(tmp_path, *options) as process:
         wait_until(lambda: count(tmp_path) >= 2, process=process)
         all_of_it = family(process.pid)
@@ -211,7 +213,7 @@ def test_ctrl_c_while_workers_start(tmp_path, to_group):
 
 @pytest.mark.slow
 def test_ctrl_c_with_a_frozen_worker(tmp_path, whole):
-    with client(tmp_path, "--workers", "2", "--seconds", "1") as process:
+    with client(tmp_path, "--workers", "2", "--seconds", "1", *UNENDING) as process:
         wait_until(lambda: count(tmp_path) >= 2, process=process)
         all_of_it = family(process.pid)
         os.kill(workers(process.pid)[0].pid, signal.SIGSTOP)

@@ -18,6 +18,8 @@ import pytest
 import xarray as xr
 
 import jaxelim as je
+import jaxelim.cli.instances
+import jaxelim.cli.results
 from experiments import (
     allocations,
     cells,
