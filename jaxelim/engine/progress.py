@@ -1,6 +1,6 @@
 """Progress of long work, shown at a terminal or in a notebook."""
 
-import importlib.util
+import importlib
 import math
 import multiprocessing
 import os
@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+from tqdm import tqdm
 
 AFTER = 5.0
 """Seconds of running after which the cost of the call is predicted."""
@@ -38,13 +40,31 @@ def _in_notebook() -> bool:
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
 
 
-def _bars() -> Any:
-    """The class of bars: widgets in a notebook that has them."""
-    if _in_notebook() and importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm
-    else:
-        from tqdm import tqdm
-    return tqdm
+class _Output:
+    """A file whose last line is an output of a notebook's cell, replaced at each write.
+
+    So an executed notebook keeps one line, where standard error would leave one a tick.
+    """
+
+    encoding = "utf-8"
+    _shown: Any = None
+
+    def write(self, text: str) -> None:
+        """Show a line; what is blank changes nothing."""
+        if line := text.strip():
+            if self._shown is None:
+                display = importlib.import_module("IPython.display").display
+                self._shown = display({"text/plain": line}, raw=True, display_id=True)
+            else:
+                self._shown.update({"text/plain": line}, raw=True)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def stream() -> Any:
+    """Where a bar is written: standard error, or an output of a notebook's cell."""
+    return _Output() if _in_notebook() else sys.stderr
 
 
 def in_words(seconds: float) -> str:
@@ -117,10 +137,9 @@ class Progress:
         self._bar: Any = None
         wanted = automatic() if show is None else show is True
         if wanted:
-            tqdm = _bars()
             form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
             self._bar = tqdm(
-                total=total, unit="run", file=sys.stderr, dynamic_ncols=True, bar_format=form
+                total=total, unit="run", file=stream(), dynamic_ncols=True, bar_format=form
             )
 
     def __enter__(self) -> "Progress":

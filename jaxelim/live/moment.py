@@ -1,7 +1,6 @@
 """What a live run knows at one time, and how rewards change it. Nothing here writes."""
 
 import dataclasses
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from tqdm import tqdm
 from jaxelim import scope
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
-from jaxelim.engine.progress import automatic
+from jaxelim.engine.progress import automatic, stream
 from jaxelim.live.job import LiveJob
 from jaxelim.live.program import BLOCK, LiveProgram, Out, Seen, Told, program, varying
 
@@ -133,7 +132,7 @@ class Moments:
     ) -> Moment:
         """The moment after rewards with a check after each; perhaps the rule then chooses."""
         blocks = tqdm(
-            range(0, len(arms), BLOCK), delay=LONG, disable=not automatic(), file=sys.stderr,
+            range(0, len(arms), BLOCK), delay=LONG, disable=not automatic(), file=stream(),
             leave=False, unit=" rewards", unit_scale=BLOCK,
         )  # fmt: skip
         for start in blocks:

@@ -143,7 +143,8 @@ class Study:
         """Mean and standard deviation of tau, errors and cost, as of `Result.summary`.
 
         One row per rule, instance, problem, stopping rule and delta. Axes of one name
-        have no column.
+        have no column. "s" is the work in seconds, without compilation: of all stopping
+        rules and deltas of a rule, instance and problem together.
         """
         rows, cut = [], 0
         several = [len(self._names(n)) > 1 for n in range(3)]
@@ -154,8 +155,12 @@ class Study:
             for s, d in np.ndindex(result.samples.shape[:2]):
                 arrays = result.samples, result.stopped, result.correct, result.tests_stopping
                 found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
-                rows.append(where | found | row(*(x[s, d] for x in arrays)))
+                work = {"s": round(float(result.timings["seconds"]), 2)}
+                rows.append(where | found | row(*(x[s, d] for x in arrays)) | work)
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
+        several_rows = any(result.samples[..., 0].size > 1 for result in self.results.values())
+        shared = ", of all stopping rules and deltas together" if several_rows else ""
+        notes.append(f"s: seconds of work without compilation{shared}.")
         reasons: dict[Any, list[str]] = {}
         for key, result in self.results.items():
             reasons.setdefault(result.proven, []).append(key[0])

@@ -71,6 +71,32 @@ def test_progress_shows_by_itself_in_a_notebook(monkeypatch):
     assert not automatic()
 
 
+def test_a_notebook_has_one_output(monkeypatch):
+    """All ticks replace one output, so that an executed notebook has one line."""
+    outputs = []
+
+    class Handle:
+        def update(self, data, raw):
+            outputs[0] = data["text/plain"]
+
+    def display(data, raw, display_id):
+        outputs.append(data["text/plain"])
+        return Handle()
+
+    shell, own = type("ZMQInteractiveShell", (), {}), types.ModuleType("IPython.display")
+    module = types.ModuleType("IPython")
+    module.get_ipython, own.display = lambda: shell(), display  # pyright: ignore
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", own)
+    with Progress(True, 10) as bar:
+        bar.compiling()
+        assert len(outputs) == 1 and "compiling" in outputs[0]
+        bar.running()
+        for done in (2, 6, 10):
+            bar.update(done, 100 * done)
+            assert len(outputs) == 1 and f"{done}/10" in outputs[0]
+
+
 @pytest.mark.parametrize(("show", "there"), [(None, True), (True, True), (False, False)])
 def test_a_bar_says_what_it_does(show, there, monkeypatch):
     terminal = at_terminal(monkeypatch)
@@ -126,7 +152,7 @@ def test_a_notebook_keeps_one_line(monkeypatch):
     shown = at_terminal(monkeypatch)
     for inside, count in ((False, 2), (True, 0)):
         monkeypatch.setattr(progress, "_in_notebook", lambda inside=inside: inside)
-        monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(progress, "stream", lambda: sys.stderr)
         with Progress(True, 10) as bar:
             bar._thread = object()
             bar._forecasts = [types.SimpleNamespace(total=50.0, lines=lambda _: ["one", "two"])]
