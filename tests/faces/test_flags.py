@@ -176,6 +176,7 @@ def _in_child(connection):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child():
     jax.devices()
     context = multiprocessing.get_context("fork")
