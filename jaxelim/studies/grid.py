@@ -131,9 +131,11 @@ def _rule(entry: Any) -> dict[str, Any]:
     return {"rule": rule, **made}
 
 
-def _name_of_rule(made: dict[str, Any], _: Any) -> tuple[str, str]:
-    """A name, and a longer one where several entries have the first."""
-    return _names_of(type(made["rule"]).__name__, made["rule"])
+def _name_of_rule(made: dict[str, Any], entry: Any) -> tuple[str, str]:
+    """A name, and another where several entries have the first: as it was given, if it was."""
+    short = type(made["rule"]).__name__
+    given = entry.get("rule") if isinstance(entry, Mapping) else entry
+    return (short, given) if isinstance(given, str) else _names_of(short, made["rule"])
 
 
 def _names_of(short: str, thing: Any) -> tuple[str, str]:
