@@ -234,8 +234,8 @@ def test_names_of_entries():
     two = names([je.LinGapE(), je.LinGapE(rate=1.0)])
     assert [name for name, *_ in two] == ["LinGapE(rate=2.0)", "LinGapE(rate=1.0)"]
     assert [name for name, *_ in names([je.FWS(), je.FWS()])] == ["FWS() (0)", "FWS() (1)"]
-    of_names = names(["ttucb", {"rule": "eb-tci"}, "uniform"])
-    assert [name for name, *_ in of_names] == ["ttucb", "eb-tci", "Uniform"]
+    of_names = names(["ttucb", {"rule": "ebtci"}, "uniform"])
+    assert [name for name, *_ in of_names] == ["ttucb", "ebtci", "Uniform"]
     problems = names(je.FWS(), problem=[je.TopM(1), {"problem": "top-m", "m": 2}, "best-arm"])
     assert [name for *_, name in problems] == ["TopM(m=1)", "top-m, m=2", "best-arm"]
     shipped = names(je.FWS(), instances=["unstructured-k40"], problem="top-m")
