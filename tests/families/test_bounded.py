@@ -409,10 +409,10 @@ RULES = [je.Uniform(), je.LUCB(), je.UGapE(), je.EBTCI(), je.LinGame(), je.FWS()
 STOPS = je.LLR(), je.SelectiveElimination(), je.FullElimination()
 
 
-def check_runs(rule, runs, stopping=STOPS, other=None):
+def check_runs(rule, runs, stopping=STOPS, second=None):
     """The order of the stops, no more errors than delta allows, and the same in other lanes.
 
-    `other`: the layout of the runs in reversed order; None: that of the first call.
+    `second`: the layout of the runs in reversed order; None: that of the first call.
 
     By luck more errors than these occur with probability below 1e-9 at a rate of 0.1.
     """
@@ -423,7 +423,7 @@ def check_runs(rule, runs, stopping=STOPS, other=None):
     assert (np.diff(found.samples[:, 0], axis=0) <= 0).all()
     assert found.stopped.all() and (~found.correct).sum(-1).max() <= binom.isf(1e-9, runs, 0.1)
     again = je.simulate(instance, je.BestArm(), rule, runs=np.arange(24)[::-1],
-                        engine=other or layout, **call)  # fmt: skip
+                        engine=second or layout, **call)  # fmt: skip
     for field in ("samples", "answer", "pulls", "tests_stopping"):
         one, other = getattr(found, field), getattr(again, field)
         np.testing.assert_array_equal(other, one[:, :, 23::-1], field)
@@ -438,7 +438,7 @@ def test_runs_depend_on_nothing_but_their_number():
 @pytest.mark.devices
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_laws_of_runs(rule):
-    check_runs(rule, 500, other=je.Engine(lanes=32, chunk=37, devices=2))
+    check_runs(rule, 500, second=je.Engine(lanes=32, chunk=37, devices=2))
 
 
 SKEWED = dict(

@@ -201,7 +201,7 @@ def test_the_hardest_theta_is_that_of_a_grid_on_the_sphere():
     ids=lambda family: family.name,
 )  # fmt: skip
 def test_the_hardest_means_are_those_of_scipy(family):
-    """SciPy's maximum of T* in the ball, to 1e-6: where it says that it failed, too."""
+    """SciPy's maximum of T* in the ball, to 1e-6; status 8: it sees no way up from there."""
     means, radius = np.array([0.7, 0.5, 0.3]), 0.08
     theta = family.link(means) if family.linear else means
 
@@ -217,7 +217,7 @@ def test_the_hardest_means_are_those_of_scipy(family):
     known = minimize(hardness, np.zeros(3), method="SLSQP", constraints=[inside],
                      options={"ftol": 1e-12})  # fmt: skip
     hard = cx.hardest_instance(instance(theta), BestArm(), radius)
-    assert hard.after == pytest.approx(np.exp(-known.fun), rel=1e-6)
+    assert known.status in (0, 8) and hard.after == pytest.approx(np.exp(-known.fun), rel=1e-6)
     assert np.linalg.norm(hard.instance.theta - theta) <= radius * (1 + 1e-9)
     assert hard.instance.family == family and hard.after > 1.3 * hard.before
     if family.name == "bernoulli":
