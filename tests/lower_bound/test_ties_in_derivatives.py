@@ -18,7 +18,7 @@ TIED = {
     "linear": ([[1, 0], [0, 1], [0.5, 0.5]], [1.0, 1.0], je.BestArm(), None),
     "theta = 0": (np.eye(3), [0.0, 0.0, 0.0], je.BestArm(), None),
 }
-FAST = {"best", "all"}  # of one program
+FAST = {"gaussian"}  # each compiles a program of its own
 UNTIED = {
     "second best": (None, [0.8, 0.5, 0.5, 0.2], je.BestArm(), COIN),
     "inside top m": (None, [0.8, 0.8, 0.5, 0.2], je.TopM(2), COIN),

@@ -268,6 +268,19 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     )
     assert je.load_study("found.zip").equals(whole) and je.load_store("kept").equals(whole)
     assert (tmp_path / "found.png").stat().st_size > 20_000
+    for text, words in {
+        "instances = 1": "problem: got None", "instancs = 1": "instances", "= 3": "readable file",
+    }.items():  # fmt: skip
+        (tmp_path / "bad.toml").write_text(text)
+        assert cli.main(["study", "bad.toml"]) == 2
+        assert words in capsys.readouterr().err
+    assert cli.main(["study", "study.txt"]) == 2 and ".toml or .json" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_compares_costs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    EASY.to_json("easy.json")
     priced = {"instance": "easy.json", "costs": [1, 2, 5]}
     content = {"instances": [priced], "problem": "best-arm", "rules": ["uniform", "oracle"],
                "runs": 2}  # fmt: skip
@@ -277,13 +290,6 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     priced = je.study(**content)
     assert priced["Uniform"].instance == EASY.with_costs([1, 2, 5])
     assert priced.compare(by="costs").rows != priced.compare().rows
-    for text, words in {
-        "instances = 1": "problem: got None", "instancs = 1": "instances", "= 3": "readable file",
-    }.items():  # fmt: skip
-        (tmp_path / "bad.toml").write_text(text)
-        assert cli.main(["study", "bad.toml"]) == 2
-        assert words in capsys.readouterr().err
-    assert cli.main(["study", "study.txt"]) == 2 and ".toml or .json" in capsys.readouterr().err
 
 
 def test_the_figure(whole):
