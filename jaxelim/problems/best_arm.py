@@ -43,8 +43,9 @@ class BestArm(Problem):
 
     With items, identify the item with the largest z_p . theta; pulls are of arms. Pieces:
     y = z_i - z_p, c = 0, for the best item i and every other item p; P - 1 of them. All
-    instances of a batch share the items. For linear Gaussian rewards, whether or not the
-    arms are the canonical basis. (Fiez, Jain, Jamieson & Ratliff 2019)
+    instances of a batch share the items. For Gaussian rewards of one standard deviation and
+    logistic ones, whether or not the arms are the canonical basis. (Fiez, Jain, Jamieson &
+    Ratliff 2019)
 
     With a reference, the answer is the best arm if its mean is above the reference, else no
     arm. The reference is a candidate of known mean that is never pulled. Pieces of arm i:
