@@ -1,5 +1,6 @@
 """Progress of long work, shown at a terminal or in a notebook."""
 
+import contextvars
 import importlib
 import math
 import multiprocessing
@@ -7,10 +8,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tqdm import tqdm
+
+from jaxelim.errors import ArgumentError
 
 AFTER = 5.0
 """Seconds of running after which the cost of the call is predicted."""
@@ -18,15 +21,30 @@ FIRST = 2.0
 """Seconds of running before the first estimate of the time left."""
 _ENOUGH = 0.02
 """The share of the runs that must be over for an estimate without a forecast."""
+TICK = 1.0
+"""Seconds between two looks at the clock of a bar that has nothing new to say."""
 _QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
 """Variables of the environment in tests and in builds of documentation."""
+_AROUND: contextvars.ContextVar["Progress | None"] = contextvars.ContextVar("around", default=None)
+"""The line of `by_parts`, which has the words of the calls inside."""
+
+
+def check(progress: Any) -> None:
+    """Raises:
+    ArgumentError: `progress` is not None, a bool or a callable.
+    """
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
+        raise ArgumentError("progress", progress, allowed)
 
 
 def automatic() -> bool:
     """Whether progress is shown by itself: at a terminal and in a notebook.
 
-    Not in threads and worker processes, tests, and builds of documentation.
+    Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
     """
+    if _AROUND.get() is not None:
+        return False
     worker = multiprocessing.parent_process() is not None
     if worker or threading.current_thread() is not threading.main_thread():
         return False
@@ -135,12 +153,17 @@ class Progress:
         self._forecast, self._thread, self._forecasts = forecast, None, []
         self._predicted: float | None = None
         self._bar: Any = None
+        self._around = _AROUND.get() if show is None else None
+        self._compiling, self._compiled = math.inf, 0.0  # since when, and seconds so far
+        self._clock: _Clock | None = None
         wanted = automatic() if show is None else show is True
         if wanted:
             form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
             self._bar = tqdm(
                 total=total, unit="run", file=stream(), dynamic_ncols=True, bar_format=form
             )
+            self._clock = _Clock(self)
+            self._clock.start()
 
     def __enter__(self) -> "Progress":
         return self
@@ -149,29 +172,67 @@ class Progress:
         self.close()
 
     def compiling(self) -> None:
-        """Say that a program compiles, until the next update."""
-        if self._bar is not None:
-            self._bar.set_description_str("compiling ")
+        """Say that a program compiles, and for how long, until the next update."""
+        self._compiling = time.perf_counter()
+        self._say("compiling ")
 
     def running(self) -> None:
         """Begin to measure time: the first program is compiled."""
+        self._compiles_no_more()
         self._began = time.perf_counter()
-        if self._bar is not None:
-            self._bar.set_description_str("")
+        self._say("")
 
     def update(self, finished: int, samples: int) -> None:
         """Show `finished` runs and `samples` samples so far."""
+        self._compiles_no_more()
         seconds = max(time.perf_counter() - self._began, 1e-9)
         if self._call is not None:
             self._call(finished, self._total, samples, seconds)
+        if self._around is not None:
+            self._around.add(f"{finished}/{self._total} runs")
         if self._bar is not None:
             if seconds >= AFTER:
                 self._predict(samples / seconds)
             text = f"{samples / seconds / 1e6:.2f} M samples/s"
+            if self._compiled >= TICK:
+                text = f"{self._compiled:.0f} s of it compiling, {text}"
             self._bar.set_description_str("", refresh=False)
             self._bar.set_postfix_str(text + self._left(finished, samples, seconds), refresh=False)
             self._bar.update(finished - self._bar.n)
             self._bar.refresh()
+
+    def begin(self, part: int, name: str) -> None:
+        """Show that `part` parts of the work are over, and the name of the next."""
+        if self._call is not None:
+            self._call(part, self._total, 0, time.perf_counter() - self._began)
+        if self._bar is not None:
+            self._bar.set_description_str(f"{name}: " if name else "", refresh=False)
+            self._bar.set_postfix_str("", refresh=False)
+            self._bar.update(part - self._bar.n)
+            self._bar.refresh()
+
+    def add(self, words: str) -> None:
+        """Show what a call inside the part is doing."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(words)
+
+    def _say(self, words: str) -> None:
+        if self._around is not None:
+            self._around.add(words.strip())
+        if self._bar is not None:
+            self._bar.set_description_str(words)
+
+    def _compiles_no_more(self) -> None:
+        if self._compiling < math.inf:
+            self._compiled += time.perf_counter() - self._compiling
+            self._compiling = math.inf
+
+    def tick(self) -> None:
+        """Show the clock, and how long a program compiles."""
+        since = time.perf_counter() - self._compiling
+        if since > 0:
+            self._bar.set_description_str(f"compiling for {since:.0f} s ", refresh=False)
+        self._bar.refresh()
 
     def _predict(self, rate: float) -> None:
         """Start the forecast, and say what it found."""
@@ -203,5 +264,50 @@ class Progress:
 
     def close(self) -> None:
         """Close the bar, on a line of its own."""
-        if self._bar is not None:
+        if self._clock is not None:
+            self._clock.end()
             self._bar.close()
+
+
+class _Clock(threading.Thread):
+    """Lets the clock of a bar go on while nothing else is told."""
+
+    def __init__(self, of: Progress):
+        super().__init__(daemon=True)  # a bar that is left open must not keep the process
+        self._of, self._over = of, threading.Event()
+
+    def run(self) -> None:
+        """Tick until the end."""
+        while not self._over.wait(TICK):
+            self._of.tick()
+
+    def end(self) -> None:
+        """Wait for the last tick."""
+        self._over.set()
+        self.join()
+
+
+def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> list[Any]:
+    """The results of parts of some work, in order, with one line of progress over all.
+
+    A call in a part that would show progress by itself adds words to this line instead.
+
+    Args:
+        parts: pairs of a name and a function without arguments.
+        show: as of `Progress`; a callable gets (parts over, parts, 0, seconds).
+
+    Raises:
+        ArgumentError: `show` is nothing of this.
+    """
+    check(show)
+    results = []
+    with Progress(show, len(parts)) as bar:
+        token = _AROUND.set(bar)
+        try:
+            for name, part in parts:
+                bar.begin(len(results), name)
+                results.append(part())
+            bar.begin(len(parts), "")
+        finally:
+            _AROUND.reset(token)
+    return results

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from jaxelim import checks, cluster, scope
+from jaxelim.engine.progress import check as check_progress
 from jaxelim.errors import ArgumentError, ClusterError, Interrupted
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
@@ -59,9 +60,7 @@ def check(call: CheckedCall, progress: Any, executor: Any, block: Any, store: An
     Raises:
         ArgumentError: they do not, or it is not.
     """
-    if progress is not None and not isinstance(progress, bool) and not callable(progress):
-        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
-        raise ArgumentError("progress", progress, allowed)
+    check_progress(progress)
     if block is not None:
         checks.integer("block", block, low=1)
         if executor is None and store is None:

@@ -19,11 +19,16 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import LaneOps
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.testing.orders import accepted
-from jaxelim.testing.report import Report, require
+from jaxelim.testing.report import Report, lines_of, require
 
 
 def check_problem(
-    problem: Problem, instance: Instance | None = None, *, draws: int = 300, seed: int = 0
+    problem: Problem,
+    instance: Instance | None = None,
+    *,
+    draws: int = 300,
+    seed: int = 0,
+    progress: Any = None,
 ) -> Report:
     """Check on random means that a problem's answers, pieces and set of pieces agree.
 
@@ -53,25 +58,41 @@ def check_problem(
         instance: gives the arms; None: five arms in three dimensions.
         draws: number of pairs of theta and lambda.
         seed: of the draws.
+        progress: as in `simulate`, over the two parts of the check. A callable gets (parts
+            over, parts, 0, seconds).
 
     Raises:
         ContractError: a law is broken; the message names it.
+        ArgumentError: a bad `progress`.
     """
     rng = np.random.default_rng(seed)
     arms = rng.normal(size=(5, 3)) if instance is None else instance.unbatched[0].arms
-    with scope.engine():
+    walks = max(draws // 10, 5)
+
+    def answers() -> str:
         _check_pieces(problem, arms, draws, instance is not None, rng)
+        return (
+            f"{draws} draws, the arms in other orders, with ties: another answer exactly inside "
+            "a piece; margins, norms, products as half_spaces has them; lanes agree with one run"
+        )
+
+    def sets() -> str | list[str]:
         try:
-            sets = _check_set(problem, arms, max(draws // 10, 5), rng)
+            _check_set(problem, arms, walks, rng)
         except UnsupportedError:
-            sets = 0
-    lines = [
-        f"{draws} draws, the arms in other orders, with ties: another answer exactly inside a "
-        "piece; margins, norms, products as half_spaces has them; lanes agree with one run"
-    ]
-    if sets:
-        lines.append(f"{sets} walks of its set of pieces: drops what is refuted, and never grows")
-    return Report(repr(problem), tuple(lines))
+            return []
+        return f"{walks} walks of its set of pieces: drops what is refuted, and never grows"
+
+    with scope.engine():
+        lines = lines_of([("answers and pieces", answers), ("its set of pieces", sets)], progress)
+    on = "five arms in three dimensions" if instance is None else f"the {len(arms)} arms given"
+    return Report(
+        repr(problem),
+        tuple(lines),
+        head=(
+            f"tried: {on}, {draws} random pairs of means; not shown: other arms, a rate of errors",
+        ),
+    )
 
 
 def _snapshot(problem: Problem, arms: Any, theta: Any, v_inv: Any, t: Any) -> Snapshot:
@@ -198,7 +219,7 @@ def _check_right(
     require(agrees, f"{where}: {said}, and theta is in a piece of it is {inside}")
 
 
-def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> int:
+def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Generator) -> None:
     """Check the laws of the set of pieces, on random refutations of a few answers each."""
     d = arms.shape[1]
     v_inv = np.eye(d)[..., None]
@@ -276,7 +297,6 @@ def _check_set(problem: Problem, arms: np.ndarray, walks: int, rng: np.random.Ge
             right = np.array_equal(verdict, ended(done, point)[1])
             require(right, "all pieces of an answer are dropped, and the verdict is another")
         require(not ended(full, point)[0][0][0], "the full set is settled")
-    return walks
 
 
 def _largest(kind: type, problem: Problem, arms: np.ndarray, theta: np.ndarray) -> float:

@@ -1,10 +1,12 @@
 """What a check of a contract says: a report, or the law that is broken."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxelim.engine.progress import by_parts
 from jaxelim.errors import JaxelimError
 from jaxelim.simulation.results.result import Result
 
@@ -18,13 +20,32 @@ class ContractError(JaxelimError, AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was checked, a line each."""
+    """What was checked, a line each.
+
+    Attributes:
+        subject: the repr of what was checked.
+        lines: the laws that held, and the rates.
+        verdict: of the whole check, in a word or two. A law that is broken gives no
+            report but a `ContractError`.
+        head: what was tried, and what the verdict does not say: the first lines of the text.
+    """
 
     subject: str
     lines: tuple[str, ...]
+    verdict: str = dataclasses.field(default="passed", kw_only=True)
+    head: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
 
     def __str__(self) -> str:
-        return "\n".join([self.subject, *(f"  {line}" for line in self.lines)])
+        first = f"{self.subject}: {self.verdict}"
+        return "\n".join([first, *(f"  {line}" for line in (*self.head, *self.lines))])
+
+
+def lines_of(
+    parts: Sequence[tuple[str, Callable[[], str | list[str]]]], progress: Any
+) -> list[str]:
+    """The lines of the parts of a check, pairs of a name and a function, with progress."""
+    found = by_parts(parts, progress)
+    return [line for one in found for line in ([one] if isinstance(one, str) else one)]
 
 
 def require(holds: Any, sentence: str) -> None:

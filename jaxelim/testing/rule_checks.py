@@ -1,5 +1,6 @@
 """The check of a sampling rule."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,12 +17,22 @@ from jaxelim.simulation.results.result import Result, correct_answer
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
 from jaxelim.testing.orders import NEAR, near, orders
-from jaxelim.testing.report import LUCK, ContractError, Report, require, same_runs
+from jaxelim.testing.report import LUCK, ContractError, Report, lines_of, require, same_runs
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.waiting_checks import check_waiting
 
+MEANS = (
+    "passed: each law below held, and no more answers were wrong than delta allows; not shown: "
+    "that the rule is delta-correct, on other instances or with another threshold than "
+    "Heuristic()"
+)
+"""What a report of a rule says, and what it does not."""
+
 FEW = 300
 """Most samples of the runs with near ties, beside two an arm."""
+
+LITTLE = "so the rate says little: the rule seldom stops; try more steps=, or mend the rule"
+"""What is said where most runs are cut off."""
 
 
 def easy_instance(problem: Problem, structure: str) -> Instance:
@@ -64,6 +75,7 @@ def check_sampling_rule(
     stress: int = 20_000,
     seed: int = 0,
     ridge: float | None = None,
+    progress: Any = None,
 ) -> Report:
     """Check the laws of a sampling rule, and bound its error rate on a few instances.
 
@@ -84,15 +96,18 @@ def check_sampling_rule(
       runs are dealt to the instance's arms in other orders. So it is at delta, at
       delta/10, and at delta with gaps of a twentieth, for at most 300 samples.
 
-    The report bounds the error rate on these instances, with this threshold. It proves
-    nothing of other instances. A run that is cut off counts as no error.
+    The report begins with a verdict and with what was tried. It bounds the error rate on
+    these instances, with this threshold. It proves nothing of other instances. A run that
+    is cut off counts as no error; the rate's line says so wherever one was. The default
+    instances have Gaussian rewards alone.
 
     Args:
         rule: the rule.
         problem: the problem of the runs; None: best arm, top 2 and thresholding, as far
             as the rule is defined for them.
         instance: the instance; None: an easy one of each structure that the rule is
-            defined for. A batch is taken as it is, without other orders.
+            defined for, with Gaussian rewards. A batch is taken as it is, without other
+            orders. For other rewards give an instance of that family.
         runs: n of each of the three bounds.
         delta: error probability of those runs.
         steps: the cap on samples of a run.
@@ -100,33 +115,60 @@ def check_sampling_rule(
             singular designs.
         seed: of the noise.
         ridge: as in `simulate`; the stress run has 1.
+        progress: as in `simulate`, over the parts of the check. A callable gets (parts
+            over, parts, 0, seconds).
 
     Raises:
         ContractError: a law is broken; the message names it.
+        ArgumentError: an argument that `simulate` refuses.
     """
     require(isinstance(rule, SamplingRule), f"{rule!r} is not a SamplingRule")
-    lines = [check_repr(rule), check_docstring(type(rule))]
+    problems = natural_problems(rule) if problem is None else [problem]
+    structures = rule.traits.structures if instance is None else (instance.structure,)
+
+    def on(of_problem: Problem, structure: str = structures[0]) -> Instance:
+        return easy_instance(of_problem, structure) if instance is None else instance
+
+    parts: list[Any] = [("settings", lambda: [check_repr(rule), check_docstring(type(rule))])]
+    for of_problem in problems:
+        for structure in structures:
+            job = rule, of_problem, on(of_problem, structure)
+            name = f"{of_problem!r}, {job[-1].name or structure}"
+            parts.append((name, partial(_check_runs, *job, runs, delta, steps, seed, ridge)))
+    first = problems[0]
+    alone = on(first).unbatched[0]
+    parts.append(("extreme rewards", partial(_check_stress, rule, first, stress, seed)))
+    rest = rule, first, alone, delta, seed, ridge
+    if rule.fast is not None:
+        parts.append(("`fast`", partial(_check_fast, *rest)))
+    if rule.traits.lanes_last:
+        parts.append(("one lane", partial(_check_one_lane, *rest)))
+    parts.append(("rewards that wait", partial(check_waiting, *rest)))
     try:
-        for of_problem in natural_problems(rule) if problem is None else [problem]:
-            for structure in rule.traits.structures if instance is None else [instance.structure]:
-                on = easy_instance(of_problem, structure) if instance is None else instance
-                lines += _check_runs(rule, of_problem, on, runs, delta, steps, seed, ridge)
-                if not rule.traits.uses_truth:
-                    _check_prepared(rule, of_problem, on, ridge)
-        first = natural_problems(rule)[0] if problem is None else problem
-        lines.append(_check_stress(rule, first, stress, seed))
-        if rule.fast is not None:
-            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
-            lines.append(_check_fast(rule, first, on.unbatched[0], delta, seed, ridge))
-        if rule.traits.lanes_last:
-            on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
-            lines.append(_check_one_lane(rule, first, on.unbatched[0], delta, seed, ridge))
-        on = easy_instance(first, rule.traits.structures[0]) if instance is None else instance
-        lines.append(check_waiting(rule, first, on.unbatched[0], delta, seed, ridge))
+        lines = lines_of(parts, progress)
     except RuleError as error:
         fault = "a method breaks its contract" if error.arm is None else "arms out of range"
         raise ContractError(f"{fault}: {error}") from error
-    return Report(repr(rule), tuple(lines))
+    tried = f"{', '.join(map(repr, problems))}; {' and '.join(structures)} arms"
+    sizes = f"{runs} runs at delta = {delta:g}, {runs} at {delta / 10:g}"
+    if near(first, on(first)) is not None:
+        sizes += f", {runs} of near ties"
+    little = any(LITTLE in line for line in lines)
+    return Report(
+        repr(rule),
+        tuple(lines),
+        verdict="passed, but most runs of a part were cut off" if little else "passed",
+        head=(f"tried: {tried}; {_rewards(rule, alone, instance is None)}; of each {sizes}", MEANS),
+    )
+
+
+def _rewards(rule: SamplingRule, instance: Instance, chosen: bool) -> str:
+    """The rewards that are tried, and how to try others."""
+    said = f"{instance.family!r} rewards alone"
+    if rule.traits.families == (instance.family.name,):
+        return said
+    other = "instance=je.Instance.unstructured([0.8, 0.5, 0.2], je.Bernoulli())"
+    return f"{said} (others: {other if chosen else 'instance= with another family'})"
 
 
 def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> list[str]:
@@ -191,9 +233,10 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     for results, level, cap in ((easy, delta, steps), (small, delta / 10, steps)):
         lines.append("  " + _errors(*_count(where, results, level), level, cap))
     if hard:
-        errors, _, n = _count(f"{where}, gaps times {NEAR}", hard, delta)
-        lines.append(f"  gaps times {NEAR}: {errors} errors in {n} runs of at most {few} samples "
-                     f"at delta = {delta} ({_rate(errors, n)})")  # fmt: skip
+        words = _errors(*_count(f"{where}, gaps times {NEAR}", hard, delta), delta, few, False)
+        lines.append(f"  gaps times {NEAR}: {words}")
+    if not rule.traits.uses_truth:
+        _check_prepared(rule, problem, instance, ridge)
     return lines
 
 
@@ -220,20 +263,26 @@ def _count(where: str, results: list[Result], delta: float) -> tuple[int, int, i
     return int(wrong.sum(0).max()), int(cut), share * len(results)
 
 
-def _errors(errors: int, cut: int, runs: int, delta: float, steps: int) -> str:
-    """What a number of errors and of runs that were cut off says, in words."""
-    rate = _rate(errors, runs)
-    if 2 * cut > runs:
-        rate = "which says little: the rule seldom stops; try more steps=, or mend the rule"
-    return (
-        f"{errors} errors in {runs} runs at delta = {delta:g}, {cut} of them cut off at {steps} "
-        f"samples ({rate})"
-    )
+def _errors(errors: int, cut: int, runs: int, delta: float, steps: int, stops: bool = True) -> str:
+    """What a number of errors and of runs that were cut off says, in words.
+
+    `stops`: whether the rule should stop within so many steps.
+    """
+    said = f"{errors} errors in {runs} runs at delta = {delta:g}, {cut} of them cut off at {steps}"
+    said += f" samples (rate below {_below(errors, runs)} with 99.9% confidence"
+    if cut:
+        ended = runs - cut
+        said += "; runs that were cut off count as no error: "
+        of = f"of the {ended} that ended below {_below(errors, ended)}" if ended else "none ended"
+        said += of
+    if 2 * cut > runs and stops:
+        said += f"; {LITTLE}"
+    return f"{said})"
 
 
-def _rate(errors: int, runs: int) -> str:
-    high = stats.beta.ppf(0.999, errors + 1, runs - errors)
-    return f"rate below {high:.3f} with 99.9% confidence"
+def _below(errors: int, runs: int) -> str:
+    """An upper bound on a rate, wrong with probability 0.001."""
+    return f"{stats.beta.ppf(0.999, errors + 1, max(runs - errors, 1e-9)):.3f}"
 
 
 def _check_prepared(rule: SamplingRule, problem: Problem, instance: Instance, ridge: Any) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from scipy import stats
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule
+from jaxelim.engine.progress import by_parts
 from jaxelim.errors import UnsupportedError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
@@ -20,6 +22,14 @@ from jaxelim.stopping.llr import LLR
 from jaxelim.testing.report import LUCK, Report, require
 
 STOPS = (LLR(), SelectiveElimination(), FullElimination())
+VERDICTS = {
+    "above": "above delta",
+    "undecided": "near delta: more runs are needed",
+    "at most": "at most delta",
+}
+"""What a verdict on a rate says, the worst first."""
+MEANS = "the verdict is that of the largest rate below; not shown: that other instances keep delta"
+"""What a report of a threshold says, and what it does not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +62,11 @@ class ErrorRate:
         return "at most" if self.high <= self.delta else "undecided"
 
     def __str__(self) -> str:
-        verdict = {
-            "above": "above delta",
-            "at most": "at most delta",
-            "undecided": "near delta: more runs are needed",
-        }[self.verdict]
+        verdict = VERDICTS[self.verdict]
         return (
             f"{self.instance}, {self.stopping}: {self.errors} errors in {self.runs} runs, "
-            f"{self.truncated} cut off; rate {self.rate:.4f}, "
-            f"[{self.low:.4f}, {self.high:.4f}]; {verdict}"
+            f"{self.truncated} cut off{' (counted as no error)' if self.truncated else ''}; "
+            f"rate {self.rate:.4f}, [{self.low:.4f}, {self.high:.4f}]; {verdict}"
         )
 
 
@@ -164,6 +170,7 @@ def check_threshold(
     runs: int = 2000,
     steps: int = 2000,
     seed: int = 0,
+    progress: Any = None,
 ) -> ThresholdReport:
     """Estimate how often a threshold lets a run end with a wrong answer.
 
@@ -187,10 +194,13 @@ def check_threshold(
         dimension: d of the walks.
         runs, steps: number of runs or walks, and most samples of each.
         seed: of the noise.
+        progress: as in `simulate`, over the instances. A callable gets (instances over,
+            instances, 0, seconds).
 
     Returns:
-        A `ThresholdReport`. With a problem its `rates` hold errors, exact bounds and a
-        verdict for each instance and stopping rule.
+        A `ThresholdReport`. Its text begins with a verdict and with what was tried. With a
+        problem its `rates` hold errors, exact bounds and a verdict for each instance and
+        stopping rule.
 
     Raises:
         ContractError: without a problem: beta is not finite, or decreases in t.
@@ -203,32 +213,39 @@ def check_threshold(
         False
     """
     if problem is None:
-        return _walks(threshold, delta, dimension, runs, steps, seed)
+        walks = partial(_walks, threshold, delta, dimension, runs, steps, seed)
+        return by_parts([("walks", walks)], progress)[0]
     rule = Uniform() if rule is None else rule
     if instance is None:
         several = [hard_instance(problem, family, arms, all_near=near) for near in (False, True)]
     else:
         several = [instance]
-    rates = []
-    for on in several:
+
+    def rates_on(instance: Instance) -> list[ErrorRate]:
         result = simulate(
-            on, problem, rule, threshold=threshold, stopping=tuple(stopping), delta=delta,
+            instance, problem, rule, threshold=threshold, stopping=tuple(stopping), delta=delta,
             runs=runs, max_samples=steps, seed=seed,
         )  # fmt: skip
-        wrong, cut = result.stopped & ~result.correct, result.truncated
         shape = (len(stopping), -1)
-        for stop, errors, late in zip(
-            stopping, wrong.reshape(shape), cut.reshape(shape), strict=True
-        ):
-            n, of = int(errors.sum()), errors.size
-            low, high = _bounds(n, of, LUCK)
-            label = on.name or on.structure
-            rates.append(ErrorRate(label, stop.name, n, of, int(late.sum()), delta, low, high))
+        wrong = (result.stopped & ~result.correct).reshape(shape)
+        late, label = result.truncated.reshape(shape).sum(1), instance.name or instance.structure
+        return [
+            ErrorRate(label, stop.name, n, wrong.shape[1], int(cut), delta,
+                      *_bounds(n, wrong.shape[1], LUCK))
+            for stop, n, cut in zip(stopping, map(int, wrong.sum(1)), late, strict=True)
+        ]  # fmt: skip
+
+    parts = [(on.name or on.structure, partial(rates_on, on)) for on in several]
+    rates = [rate for found in by_parts(parts, progress) for rate in found]
     worst = max(rates, key=lambda rate: rate.rate)
-    of_what = several[0].family
-    head = f"{problem!r}, {of_what!r}, {rule!r}, delta = {delta}, at most {steps} samples"
-    lines = (head, *map(str, rates))
-    return ThresholdReport(repr(threshold), lines, worst.rate, worst.low, worst.high, tuple(rates))
+    verdicts = [rate.verdict for rate in rates]
+    verdict = next((one for one in VERDICTS if one in verdicts), "at most")
+    tried = f"{problem!r}, {several[0].family!r} rewards alone, {rule!r}, delta = {delta}, "
+    tried += f"{runs} runs of at most {steps} samples, {len(several)} instances"
+    return ThresholdReport(
+        repr(threshold), tuple(map(str, rates)), worst.rate, worst.low, worst.high, tuple(rates),
+        verdict=VERDICTS[verdict], head=(f"tried: {tried} (others: family=, rule=)", MEANS),
+    )  # fmt: skip
 
 
 def _bounds(n: int, of: int, luck: float) -> tuple[float, float]:
@@ -264,4 +281,8 @@ def _walks(
         f"L_t reached beta in {n} of {runs} walks of {steps} samples, d = {dimension}: "
         f"[{low:.4f}, {high:.4f}] at 99.9%, delta = {delta}"
     )
-    return ThresholdReport(repr(threshold), (line,), n / runs, low, high)
+    verdict = "below" if high < delta else "above" if low > delta else "near"
+    return ThresholdReport(
+        repr(threshold), (line,), n / runs, low, high, verdict=f"L_t reaches beta {verdict} delta",
+        head=(f"tried: {runs} walks, Gaussian rewards alone; not shown: a rate of wrong answers",),
+    )  # fmt: skip

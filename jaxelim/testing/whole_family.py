@@ -1,6 +1,6 @@
 """The check of a reward family: its laws, its settings and whole runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,17 @@ from jaxelim.testing import (
     other_family_checks,
     recorded_checks,
 )
-from jaxelim.testing.report import ContractError, Report, require
+from jaxelim.testing.report import ContractError, Report, lines_of, require
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.whole_runs import check_whole_runs
 
+MEANS = "passed: each law below held on what was drawn; not shown: that other means keep them"
+"""What a report of a family says, and what it does not."""
 
-def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Report:
+
+def check_family(
+    family: Family, *, seed: int = 0, draws: int = 100_000, progress: Any = None
+) -> Report:
     """Check a reward family: a subclass of `OneParameter`, or one with methods of its own.
 
     d(x, y) >= 0, 0 for x = y alone, and dd/dy = (y - x)/V(y), by differences. A pair costs the
@@ -59,72 +64,82 @@ def check_family(family: Family, *, seed: int = 0, draws: int = 100_000) -> Repo
         family: the family.
         seed: of means, counts, noise and runs.
         draws: rewards drawn at each of five means, at least 1000.
+        progress: as in `simulate`, over the parts of the check. A callable gets (parts
+            over, parts, 0, seconds).
 
     Returns:
         A `Report`; it says which defects of the rewards would have been seen.
 
     Raises:
         ContractError: the first law that is broken, or a method that raises, in a sentence.
-        ArgumentError: seed or draws is no such integer.
+        ArgumentError: seed or draws is no such integer, or a bad `progress`.
     """
     seed, draws = checks.seed(seed), checks.integer("draws", draws, low=1000)
+    lines = lines_of(_parts(family, seed, draws), progress)
+    return Report(repr(family), tuple(lines), head=(f"tried: {draws} rewards a mean", MEANS))
+
+
+def _parts(family: Any, seed: int, draws: int) -> list[tuple[str, Callable[[], str]]]:
+    """The parts of the check of a family, with their names."""
     if isinstance(family, Recorded):
-        return _check_recorded(family, seed, draws)
-    if not (isinstance(family, OneParameter) and family.has("divergence")):
-        return _check_other_family(family, seed, draws)
-    parts: tuple[tuple[str, Callable[..., str]], ...] = (
-        ("divergence or variance", family_checks.check_divergence),
-        ("pair or level", family_checks.check_cost),
-        ("bracket", family_checks.check_bounds),
-        ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
-        ("start or update", family_checks.check_update),
-        ("the evidence", evidence_checks.check_evidence),
-        ("a run", _check_family_runs),
-    )
-    if family.has("log_mixture"):
-        mixture = "log_mixture", partial(mixture_checks.check_mixture, draws=draws)
-        parts = (*parts[:-1], mixture, parts[-1])
-    return _checked_by(parts, family, seed)
+        tested = _parts(family.family, seed, draws)
+        settings = "settings", partial(recorded_checks.check_settings, family)
+        first = [settings, *((f"tested: {name}", partial(_of_tested, one)) for name, one in tested)]
+        parts: list[tuple[str, Callable[..., str]]] = [
+            ("draw", partial(recorded_checks.check_draws, draws=draws)),
+            ("a run", recorded_checks.check_runs),
+        ]
+        return [*first, *_seeded(parts, family, seed, len(first))]
+    if isinstance(family, OneParameter) and family.has("divergence"):
+        parts = [
+            ("divergence or variance", family_checks.check_divergence),
+            ("pair or level", family_checks.check_cost),
+            ("bracket", family_checks.check_bounds),
+            ("nature or draw", partial(draw_checks.check_draws, draws=draws)),
+            ("start or update", family_checks.check_update),
+            ("the evidence", evidence_checks.check_evidence),
+            ("a run", _check_family_runs),
+        ]
+        if family.has("log_mixture"):
+            mixture = "log_mixture", partial(mixture_checks.check_mixture, draws=draws)
+            parts = [*parts[:-1], mixture, parts[-1]]
+    else:
+        kinds = ", ".join(other_family_checks.METHODS)
+        kinds = f"a OneParameter family, or one that defines {kinds}"
+        require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
+        parts = [
+            ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
+            ("start or update", family_checks.check_update),
+            ("the evidence", evidence_checks.check_evidence),
+            ("interval", evidence_checks.check_interval),
+            ("a run", other_family_checks.check_runs),
+        ]
+    settings = "settings", partial(_check_family_settings, family)
+    return [settings, *_seeded(parts, family, seed, 1)]
 
 
-def _check_other_family(family: Any, seed: int, draws: int) -> Report:
-    """`check_family` for a family that is no `OneParameter`."""
-    kinds = f"a OneParameter family, or one that defines {', '.join(other_family_checks.METHODS)}"
-    require(other_family_checks.complete(family), f"{family!r} is not {kinds}")
-    parts = (
-        ("nature or draw", partial(other_family_checks.check_draws, draws=draws)),
-        ("start or update", family_checks.check_update),
-        ("the evidence", evidence_checks.check_evidence),
-        ("interval", evidence_checks.check_interval),
-        ("a run", other_family_checks.check_runs),
-    )
-    return _checked_by(parts, family, seed)
+def _of_tested(part: Callable[[], str]) -> str:
+    return f"tested: {part()}"
 
 
-def _check_recorded(family: Recorded, seed: int, draws: int) -> Report:
-    """`check_family` for recorded rewards."""
-    tested = check_family(family.family, seed=seed, draws=draws)
-    first = (recorded_checks.check_settings(family), *(f"tested: {line}" for line in tested.lines))
-    parts = (
-        ("draw", partial(recorded_checks.check_draws, draws=draws)),
-        ("a run", recorded_checks.check_runs),
-    )
-    return _checked_by(parts, family, seed, first)
+def _seeded(
+    parts: Sequence[tuple[str, Callable[..., str]]], family: Any, seed: int, before: int
+) -> list[tuple[str, Callable[[], str]]]:
+    """The parts, each with a generator of its own; `before`: how many parts are before them."""
 
-
-def _checked_by(parts: Any, family: Any, seed: int, first: tuple[str, ...] = ()) -> Report:
-    """The report of the parts, pairs of a name and a check, after the lines `first`."""
-    lines = list(first) if first else [_check_family_settings(family)]
-    for name, part in parts:
-        rng = np.random.default_rng([seed, len(lines)])
+    def run(place: int, name: str, part: Callable[..., str]) -> str:
         try:
             with scope.engine():
-                lines.append(part(family, rng))
+                return part(family, np.random.default_rng([seed, place]))
         except JaxelimError:
             raise
         except Exception as error:
             raise ContractError(f"{family!r}: {name} raised {in_words(error)}") from error
-    return Report(repr(family), tuple(lines))
+
+    return [
+        (name, partial(run, place, name, part))
+        for place, (name, part) in enumerate(parts, start=before)
+    ]
 
 
 def _check_family_settings(family: Any) -> str:

@@ -50,10 +50,11 @@ def check_whole_runs(instance: Instance, rng: np.random.Generator) -> str:
     limit = int(binom.isf(LUCK / 10, runs, delta))
     sentence = f"{errors} errors in {runs} runs at delta = {delta}; at most {limit} allowed"
     require(errors <= limit, sentence)
+    late = "" if ended == runs else " (the others count as no error)"
     return (
         f"{runs} runs with Uniform, the arms in {len(rotations)} orders, {ended} of them stopped "
-        f"within {cap} samples: tau_full <= tau_selective <= tau_LLR, alone = in a batch, with "
-        f"rewards that wait too, {errors} errors at delta = {delta}"
+        f"within {cap} samples{late}: tau_full <= tau_selective <= tau_LLR, alone = in a batch, "
+        f"with rewards that wait too, {errors} errors at delta = {delta}"
     )
 
 

@@ -47,7 +47,10 @@ def test_rules(name, problem):
     ids=repr,
 )
 def test_problems(problem):
-    assert "300 draws" in str(check_problem(problem))
+    told = []
+    report = str(check_problem(problem, progress=lambda *now: told.append(now[:3])))
+    assert told == [(n, 2, 0) for n in range(3)]
+    assert report.splitlines()[0].endswith(": passed") and "300 draws" in report
 
 
 @pytest.mark.parametrize("answer", [0, 1])
@@ -125,12 +128,43 @@ def test_the_check_asks_for_arms_at_once(monkeypatch):
 
 
 def test_the_words_on_errors():
-    known = "0 errors in 400 runs at delta = 0.1, 7 of them cut off at 3000 samples"
-    assert rule_checks._errors(0, 7, 400, 0.1, 3000) == (
-        known + " (rate below 0.017 with 99.9% confidence)"
+    """Runs that were cut off are said at any share, and how they count."""
+    errors = rule_checks._errors
+    known = "0 errors in 400 runs at delta = 0.1, {} of them cut off at 3000 samples (rate below "
+    assert errors(0, 0, 400, 0.1, 3000) == known.format(0) + "0.017 with 99.9% confidence)"
+    assert errors(0, 1, 400, 0.1, 3000) == known.format(1) + (
+        "0.017 with 99.9% confidence; runs that were cut off count as no error: "
+        "of the 399 that ended below 0.017)"
     )
-    assert "390 of them cut off" in rule_checks._errors(0, 390, 400, 0.1, 3000)
-    assert "says little" in rule_checks._errors(0, 390, 400, 0.1, 3000)
+    most = errors(0, 390, 400, 0.1, 3000)
+    assert "of the 10 that ended below 0.499" in most and rule_checks.LITTLE in most
+    assert "none ended" in errors(0, 400, 400, 0.1, 3000)
+    assert rule_checks.LITTLE not in errors(0, 390, 400, 0.1, 300, stops=False)
+
+
+def test_a_report_begins_with_its_verdict(monkeypatch):
+    """The parts of the check are stubs: what they find is tested elsewhere."""
+    told, line = [], "a law that held"
+    for name in ("_check_runs", "_check_stress", "_check_fast", "_check_one_lane", "check_waiting"):
+        monkeypatch.setattr(rule_checks, name, lambda *_: line)
+
+    def progress(done, parts, samples, seconds):
+        told.append((done, parts, samples))
+
+    report = check_sampling_rule(je.LUCB(), progress=progress)
+    assert told == [(n, 7, 0) for n in range(8)]  # settings, three problems, and three more
+    first, tried, said, *laws = str(report).splitlines()
+    assert first == f"{je.LUCB()!r}: passed" == f"{report.subject}: {report.verdict}"
+    for words in ("Thresholding(level=0.0); unstructured", "Gaussian(std=1.0) rewards alone",
+                  "je.Bernoulli()", "400 runs at delta = 0.1, 400 at 0.01, 400 of"):  # fmt: skip
+        assert words in tried
+    assert "not shown: that the rule is delta-correct" in said and len(laws) == 8
+    line = rule_checks.LITTLE
+    assert "most runs of a part were cut off" in str(check_sampling_rule(je.LUCB()))
+    linear = str(check_sampling_rule(je.LinGapE())).splitlines()[1]
+    assert "linear and unstructured arms" in linear and "Bernoulli" not in linear
+    with pytest.raises(je.ArgumentError, match="^progress: "):
+        check_sampling_rule(je.LUCB(), progress="bar")
 
 
 @jax.tree_util.register_static

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 import types
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import jaxelim as je
 from jaxelim.engine import progress
-from jaxelim.engine.progress import Progress, automatic, in_words, time_left
+from jaxelim.engine.progress import Progress, automatic, by_parts, in_words, time_left
 from jaxelim.simulation import run
 from jaxelim.simulation.forecast import LARGEST, forecast, forecast_of
 from tests.calls import checked
@@ -113,6 +114,50 @@ def test_a_bar_says_what_it_does(show, there, monkeypatch):
     last = terminal.getvalue().split("\r")[-1]
     assert (last.endswith("\n") and "10/10" in last) == there
     assert there or not terminal.getvalue()
+
+
+def test_a_bar_says_how_long_it_compiles(monkeypatch):
+    """The clock goes on while nothing is told, and the last line has the seconds."""
+    terminal = at_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "TICK", 0.01)
+    clock = types.SimpleNamespace(perf_counter=lambda: now[0])
+    now = [100.0]
+    monkeypatch.setattr(progress, "time", clock)
+    with Progress(True, 10) as bar:
+        bar.compiling()
+        now[0] = 107.0
+        deadline = time.monotonic() + 60
+        while "compiling for 7 s" not in terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        bar.running()
+        now[0] = 108.0
+        bar.update(10, 10**6)
+    last = terminal.getvalue().split("\r")[-1]
+    assert "compiling for 7 s" in terminal.getvalue()
+    assert "7 s of it compiling, 1.00 M samples/s" in last and not bar._clock.is_alive()
+
+
+def test_parts_share_one_line(monkeypatch):
+    terminal = at_terminal(monkeypatch)
+
+    def part():
+        assert not automatic()
+        with Progress(None, 40) as inside:
+            inside.compiling()
+            inside.running()
+            inside.update(30, 500)
+        return 7
+
+    assert by_parts([("one", part), ("two", part)], None) == [7, 7] and automatic()
+    text = terminal.getvalue()
+    for words in ("one:   0%", "two:  50%", "compiling]", "30/40 runs]", "2/2"):
+        assert words in text
+    assert text.count("\n") == 1
+    for show in (False, lambda *_: None):
+        by_parts([("one", part)], show)
+    assert terminal.getvalue() == text
+    with pytest.raises(je.ArgumentError, match="^progress: .*callable"):
+        by_parts([], 3)
 
 
 def test_a_bar_ends_its_line_on_an_interrupt(monkeypatch):
