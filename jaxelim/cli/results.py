@@ -92,13 +92,21 @@ class Show:
     file: Annotated[Path, tyro.conf.Positional]
     """A file of `jaxelim run --output` or `Result.save`; of `jaxelim study --output` or
     `Study.save`; of an experiment's table, such as table1.nc; or a block of a store."""
+    baseline: str | None = None
+    """Of a study: also print the comparison of all other rules with this one."""
 
     def act(self) -> None:
         """Print the summary and the settings."""
         kind, contents = kind_of(self.file)
         if kind == "study":
-            print(load_study(self.file).summary())
+            found = load_study(self.file)
+            compared = None if self.baseline is None else found.compare(self.baseline)
+            print(found.summary())
+            if compared is not None:
+                print(compared)
             return
+        if self.baseline is not None:
+            raise ArgumentError("baseline", self.baseline, f"a study's file; this is a {kind}")
         if kind == "block":
             print("\n".join(aligned(store.Stored.of(store.Block.read(self.file)).rows())))
             return

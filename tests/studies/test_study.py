@@ -344,6 +344,14 @@ def test_show_opens_every_file(whole, tmp_path, capsys):
     whole.save(tmp_path / "a.zip")
     assert cli.main(["show", str(tmp_path / "a.zip")]) == 0
     assert capsys.readouterr().out == f"{whole.summary()}\n"
+    assert cli.main(["show", str(tmp_path / "a.zip"), "--baseline", "oracle"]) == 0
+    assert capsys.readouterr().out == f"{whole.summary()}\n{whole.compare('oracle')}\n"
+    assert cli.main(["show", str(tmp_path / "a.zip"), "--baseline", "oracel"]) == 2
+    said = capsys.readouterr()
+    assert not said.out and said.err.count("\n") == 1 and "nearest: 'oracle'" in said.err
+    whole["even", "easy"].save(tmp_path / "one.nc")
+    assert cli.main(["show", str(tmp_path / "one.nc"), "--baseline", "even"]) == 2
+    assert "baseline: got 'even'" in capsys.readouterr().err
     made(store=tmp_path / "kept")
     block = sorted((tmp_path / "kept" / "blocks").iterdir())[0]
     assert cli.main(["show", str(block)]) == 0
