@@ -1,0 +1,28 @@
+"""Examples in docstrings give what they show."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import jaxelim as je
+
+ROOT = Path(je.__file__).parents[1]
+COMPILES = "jaxelim/testing/threshold_checks.py"
+FILES = sorted(
+    str(file.relative_to(ROOT))
+    for file in (ROOT / "jaxelim").rglob("*.py")
+    if re.search(r">>> .*(?<!# doctest: \+SKIP)$", file.read_text(), re.M)
+)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(x, marks=[pytest.mark.slow] if x == COMPILES else []) for x in FILES],
+)
+def test_examples(file):
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    found = doctest.testmod(module, extraglobs=vars(je), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted and not found.failed
