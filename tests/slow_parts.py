@@ -32,7 +32,7 @@ PARTS: dict[int, tuple[str, ...]] = {
         "stopping/", "store/", "thresholds/test_deviations.py",
     ),
     2: ("experiments/", "faces/", "lower_bound/", "saddle/"),
-    3: ("engine/", "foundations/", "testing/"),
+    3: ("engine/", "foundations/", "studies/", "testing/"),
     4: (
         "benchmarks/test_command.py", "benchmarks/test_gpu_check.py", "cluster/", "contracts/",
         "live/", "mixtures/", "thresholds/test_mixture_errors.py",
