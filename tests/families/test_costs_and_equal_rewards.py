@@ -1,4 +1,4 @@
-"""Costs in the gradient of a level, and the arm whose rewards are all equal."""
+"""Evidence by its definition: costs, weights of 0, widest gains; arms of equal rewards."""
 
 import dataclasses
 
@@ -9,9 +9,11 @@ import pytest
 
 import jaxelim as je
 from jaxelim import scope
-from jaxelim.contracts.shapes import Levels
+from jaxelim.contracts.shapes import Levels, Rows
 from jaxelim.contracts.views import ArmContext
+from jaxelim.evidence.designs import LinearContext, weighted
 from jaxelim.evidence.exponential import evidence_of
+from jaxelim.evidence.gaussian import LinearEvidence
 from jaxelim.families.unknown_variance import StudentStatistics
 from jaxelim.lanes import LaneOps
 
@@ -32,6 +34,39 @@ def test_the_gradient_of_a_level_is_that_of_its_value():
             np.testing.assert_allclose(found, known, rtol=1e-12)
             value = lambda w, p=piece: evidence.weighted(w).values()[p]  # noqa: E731
             np.testing.assert_allclose(found, jax.grad(value)(weights), rtol=1e-12)
+
+
+def test_pairs_without_weight_have_finite_bends():
+    """Second derivatives of H_p at weights 0 of both arms: 0, as its value and gradient."""
+    with scope.engine():
+        means, weights = jnp.asarray([0.7, 0.5, 0.2]), jnp.asarray([0.0, 0.0, 1.0])
+        shape = Rows(jnp.int32(0), jnp.asarray([False, True, True]))
+        space = ArmContext(LaneOps(), jnp.eye(3))
+        evidence = evidence_of(je.Bernoulli(), space, shape, means, weights)
+        found = evidence.with_derivatives().weighted(weights).derivatives()
+    for one in jax.tree.leaves(found):
+        assert np.isfinite(one).all()
+    np.testing.assert_array_equal(found.value[1:], 0)
+
+
+def test_the_largest_gain_of_linear_arms():
+    """max over theta in an ellipsoid of (phi_k . (theta - lambda))^2/2, by its two ends."""
+    rng = np.random.default_rng(3)
+    arms, theta, level = rng.standard_normal((4, 2)), np.array([1.0, 0.3]), 1.7
+    counts = np.array([3.0, 5.0, 2.0, 4.0])
+    best = int(np.argmax(arms @ theta))
+    with scope.engine():
+        space = LinearContext(LaneOps(), jnp.asarray(arms))
+        shape = Rows(jnp.int32(best), jnp.arange(4) != best)
+        given = jnp.asarray(arms @ theta), jnp.asarray(theta)
+        seen = LinearEvidence.of(space, shape, weighted(space, jnp.asarray(counts)), *given)
+        found = [seen.widest(seen, jnp.int32(k), None, jnp.float64(level)) for k in range(4)]
+    inverse = np.linalg.inv((arms.T * counts) @ arms)
+    for k in set(range(4)) - {best}:
+        y = arms[best] - arms[k]
+        moved = inverse @ y * (y @ theta) / (y @ inverse @ y)
+        spread = np.sqrt(2 * level * np.einsum("kd,de,ke->k", arms, inverse, arms))
+        np.testing.assert_allclose(found[k], (np.abs(arms @ moved) + spread) ** 2 / 2, rtol=1e-9)
 
 
 @pytest.mark.parametrize("counts, said", [((2, 2, 5), 0), ((2, 3, 5), 2), ((4, 3, 5), 1)])

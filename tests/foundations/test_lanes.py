@@ -327,10 +327,14 @@ def test_quadratic_forms_and_mixed_designs(d):
             np.testing.assert_allclose(got.g[:, b], np.diag(phi @ anew @ phi.T), rtol=1e-8)
 
 
-def test_near_equal_arms_keep_their_distance():
-    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits."""
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_near_equal_arms_keep_their_distance(scale):
+    """Arms 1e-9 apart: the Gram form cancels, the safe form has eight exact digits.
+
+    In units of any size of V^-1.
+    """
     phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
-    v_inv = np.linalg.inv(np.eye(2) + phi.T @ phi)
+    v_inv = scale**2 * np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
     design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
     i = jnp.int32(0)

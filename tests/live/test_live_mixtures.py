@@ -14,7 +14,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
-from jaxelim.live import moment
+from jaxelim.live import live_forecast, moment
 from tests.live.live_cases import Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -188,6 +188,15 @@ def test_a_forecast_is_the_run_simulated_on():
     assert "80% of 32 runs" in run.summary(forecast=True).notes[-1]
     with pytest.raises(je.ArgumentError, match="runs: got 0"):
         run.forecast(runs=0)
+
+
+@pytest.mark.slow
+def test_a_forecast_takes_estimates_inside_the_range():
+    """Of n rewards of 1, (n + 1/2)/(n + 1); of none at an end, their mean."""
+    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Bernoulli(), delta=0.1)
+    run.tell([0, 1] * 4, [1, 0, 1, 1, 1, 0, 1, 1])
+    truth = live_forecast._estimated(run._job, run._moment)
+    np.testing.assert_allclose(truth.means, [4.5 / 5, 0.5])
 
 
 def test_the_summary_says_who_wins_how_sure_and_what_helps():

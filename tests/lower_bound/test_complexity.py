@@ -243,6 +243,20 @@ def test_ties_are_refused(arms, theta, problem, words):
         complexity(Instance(arms, theta), problem)
 
 
+def test_a_tie_across_the_boundary_of_top_m():
+    with pytest.raises(TieError, match=r"arms \[1, 2\] tied across the top-2"):
+        TopM(2).check(np.eye(4), np.array([3.0, 1.0, 1.0, 0.0]))
+    TopM(2).check(np.eye(4), np.array([1.0, 1.0, 0.5, 0.0]))  # a tie within the answer
+
+
+def test_half_spaces_of_signs():
+    """The normals are the arms themselves, towards the answer."""
+    arms, theta = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]]), np.array([1.0, -0.5])
+    normals, offsets = Thresholding(0.3).half_spaces(arms, theta)
+    np.testing.assert_array_equal(normals, [[2, 0], [1, 1], [0, -3]])
+    np.testing.assert_array_equal(offsets, [0.3, 0.3, -0.3])
+
+
 def test_ties_in_a_batch_name_the_instance():
     with pytest.raises(TieError, match="instance 1"):
         complexity(Instance([[1, 0], [0, 1]], [[1, 0.5], [1, 1]]), BestArm())

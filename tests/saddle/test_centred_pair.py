@@ -91,3 +91,16 @@ def test_certificates_and_solves(optimistic):
             pair = new
     assert len(warm) > 15 and len(cold) == 6
     assert np.median(warm) < 0.7 * np.median(cold)
+
+
+def test_the_bound_on_steps():
+    """A gap that no solve reaches takes all steps that it may, and no more."""
+    rng = np.random.default_rng(0)
+    phi, theta = rng.standard_normal((K, D)), rng.standard_normal(D)
+    y = phi[np.argmax(phi @ theta)] - phi
+    live = np.any(y != 0, 1)
+    with scope.engine():
+        given = [jnp.asarray(x) for x in (phi, np.zeros(D), y, np.where(live, -y @ theta, 0))]
+        evidence = HalfSpaceEvidence.of(*given)
+        found = solve(evidence, jnp.asarray(live), jnp.zeros(K), 0.0, max_iterations=4)
+    assert int(found.iterations) == 4 and not bool(found.converged)
