@@ -333,7 +333,8 @@ def test_near_equal_arms_keep_their_distance(scale):
 
     In units of any size of V^-1.
     """
-    phi = np.array([[1.0, 0.0], [1.0, 1e-9], [0.3, -0.4]])
+    near = [[1.0, n * 1e-9] for n in range(1, 9)]
+    phi = np.array([[1.0, 0.0], *near, [0.3, -0.4]])
     v_inv = scale**2 * np.linalg.inv(np.eye(2) + phi.T @ phi)
     g = np.diag(phi @ v_inv @ phi.T)
     design = SquareDesign(jnp.asarray(g), jnp.asarray(v_inv))
