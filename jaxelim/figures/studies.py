@@ -23,6 +23,7 @@ from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.result import Result
 
 _WIDTH, _HEIGHT = 3.9, 2.9  # inches of a panel
+_ROW, _AROUND = 0.26, 0.78  # inches of a rule's line where there is one delta, and around them
 _IN_A_ROW = 4  # names of the legend
 
 
@@ -38,7 +39,8 @@ def study_figure(
     A column a group. The first two rows have the bounds of `delta_figure`; the third has
     delta. Means are of the runs that stopped, with Student's intervals as bands; errors
     are of all runs, with Clopper and Pearson's intervals as bars. Results of one delta
-    have a line a rule, with mean tau and the share of errors along it.
+    have a line a rule and a row of panels a group: mean tau on the left, the share of
+    errors on the right.
 
     Args:
         groups: by title, results of one instance and problem by rule, as of a `Study`.
@@ -81,12 +83,15 @@ def _many_deltas(
     figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 3 * _HEIGHT + 0.8),
                      layout="constrained")  # fmt: skip
     panels = figure.subplots(3, len(groups), squeeze=False, sharex="col")
+    deltas = [result.deltas for named in groups.values() for result in named.values()]
+    width = 0.5 * np.diff(np.log(np.unique(np.concatenate(deltas)))).min()  # of rules side by side
     for column, (title, named) in zip(panels.T, groups.items(), strict=True):
         column[0].set_title(title, fontsize=10)
         for name, result in named.items():
             at, tau = times[title, name]
             draw_means(column[:2], result.deltas, tau, level, *styles[name])
-            _draw_errors(column[2], result, at, level, len(styles), *styles[name])
+            shift = width * ((styles[name][0] + 0.5) / len(styles) - 0.5)
+            _draw_errors(column[2], result, at, level, shift, *styles[name])
         _draw_bounds(column, list(named.values()))
         for axes in column:
             axes.grid(alpha=0.25, linewidth=0.5)
@@ -105,12 +110,12 @@ def _many_deltas(
 
 
 def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) -> tuple[Figure, Any]:
-    """A line a rule, with samples and errors along it: the figure and its panels [2, group]."""
-    figure = Drawing(figsize=(max(_WIDTH * len(groups), 6.5), 0.6 * len(styles) + 3.2),
-                     layout="constrained")  # fmt: skip
-    panels = figure.subplots(2, len(groups), squeeze=False, sharey=True)
-    for (samples, errors), (title, named) in zip(panels.T, groups.items(), strict=True):
-        samples.set_title(title, fontsize=10)
+    """A line a rule, with samples and errors along it: the figure and its panels [group, 2]."""
+    height = len(groups) * (_ROW * max(len(styles), 2) + _AROUND) + 0.4
+    figure = Drawing(figsize=(2 * _WIDTH, height), layout="constrained")
+    panels = figure.subplots(len(groups), 2, squeeze=False, sharey=True)
+    for (samples, errors), (title, named) in zip(panels, groups.items(), strict=True):
+        samples.set_title(title, fontsize=10, loc="left")
         for name, result in named.items():
             at, tau = times[title, name]
             _draw_rule((samples, errors), result, at, tau, level, *styles[name])
@@ -130,7 +135,7 @@ def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) ->
         errors.set_xlabel(f"share of errors, delta = {deltas[0]:g}")
         for axes in (samples, errors):
             axes.grid(alpha=0.25, linewidth=0.5)
-    panels[0, 0].set_yticks(range(len(styles)), list(styles))
+    panels[0, 0].set_yticks(range(len(styles)), list(styles), fontsize=9)
     panels[0, 0].set_ylim(len(styles) - 0.5, -0.5)
     return figure, panels
 
@@ -161,15 +166,13 @@ def _place(name: str, result: Any, stopping: int | str) -> int:
 
 
 def _draw_errors(
-    axes: Any, result: Result, at: int, level: float, rules: int, place: int, style: Any
+    axes: Any, result: Result, at: int, level: float, shift: float, place: int, style: Any
 ) -> None:
-    """Draw the error rates of a rule; the rules stand side by side."""
+    """Draw the error rates of a rule; rules stand side by side, by a shift."""
     wrong = (result.stopped[at] & ~result.correct[at]).sum(-1)
     rates = [two_samples.rate(int(count), result.runs.size, level) for count in wrong]
     value, low, high = np.array(rates).T
-    x, colour = np.log(1 / result.deltas), style[0]
-    gap = np.diff(np.sort(x)).min() if x.size > 1 else 1.0
-    x = x + 0.5 * gap * ((place + 0.5) / rules - 0.5)
+    x, colour = np.log(1 / result.deltas) + shift, style[0]
     axes.errorbar(x, value, [value - low, high - value], color=colour, linestyle="none",
                   marker=MARKERS[place % len(MARKERS)], markersize=4, linewidth=0.9,
                   capsize=1.5, clip_on=False)  # fmt: skip

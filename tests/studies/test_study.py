@@ -332,6 +332,13 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
     assert any(np.allclose(line.get_xdata(), bound) for line in samples.lines)
     assert any(np.allclose(line.get_xdata(), 0.05) for line in errors.lines)
     assert one.figure(log=True).axes[0].get_xscale() == "log"
+    for rules in (2, 6, 12):  # lines are a quarter of an inch apart, whatever their number
+        many = {f"rule {n}": one["even"] for n in range(rules)}
+        drawn = je.figures.study_figure({"one": many, "two": many})
+        drawn.draw_without_rendering()
+        for axes in drawn.axes:
+            inches = axes.get_position().height * drawn.get_figheight() / rules
+            assert 0.2 < inches < 0.4 and axes.get_ylim() == (rules - 0.5, -0.5)
     monkeypatch.chdir(tmp_path)
     one.save("one.zip")
     assert cli.main(["plot", "one.zip", "-o", "drawn", "--figure", "comparison", "tau"]) == 0
