@@ -1,6 +1,5 @@
 """Dask clusters with the settings that long simulations need."""
 
-import asyncio
 import contextlib
 import importlib
 import importlib.util
@@ -164,6 +163,8 @@ def _lasting(distributed: Any) -> type:
     start can take. The cluster would lose its workers one by one. At its end it asks each
     worker to leave, and waits for the answer of a frozen one.
     """
+
+    import asyncio  # takes a fortieth of the package's import
 
     class Lasting(distributed.LocalCluster):
         def _update_worker_status(self, op: str, msg: Any) -> None:

@@ -294,7 +294,7 @@ def test_complexity_from_the_command_line(tmp_path, capsys):
 
 def test_importing_the_library_does_not_import_slow_packages():
     """Importing xarray and scipy.stats takes longer than loading cached programs."""
-    slow = ["xarray", "scipy.stats", "pandas", "h5py", "matplotlib"]
+    slow = ["xarray", "scipy.stats", "pandas", "h5py", "matplotlib", "asyncio"]
     code = f"import sys, jaxelim as je; print(*set({slow}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
