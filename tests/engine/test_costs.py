@@ -44,6 +44,8 @@ def test_threads_lose_no_measurement():
 
 def test_one_lane_pays_once_it_has_saved_a_compilation():
     costs = Costs()
+    costs.compiled(0.5)
+    assert costs.compilation == 0.5
     costs.compiled(2.0)
     costs.compiled(1.0)
     assert [costs.save(0.8) for _ in range(3)] == [False, False, True]
