@@ -34,7 +34,7 @@ class Engine:
     These two round differently. That decides where choices tie on paper, and where
     features of very different size let rounding grow. Scores of linearly independent
     arms without a ridge tie to the last digit. The definitions, section 7, say which
-    rules' runs may change. No other field changes a run.
+    rules' runs may change. In float64 no other field changes a run.
 
     Args:
         lanes: lanes on each device, rounded up to a multiple of 16; None: chosen by

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.special import rel_entr
 from scipy.stats import binom
 
 import jaxelim as je
@@ -87,6 +88,25 @@ def test_runs_are_those_of_the_twin(family, rule):
                 known = (stop.answer & right).any() if right.any() else not stop.answer.any()
                 assert result.correct[at] == known, where
     assert result.stopped.any() and len(np.unique(result.samples)) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [je.Bounded(), je.Logistic()], ids=["bounded", "logistic"])
+def test_the_arm_of_largest_divergence_is_tracked(family):
+    """Track-and-Stop, families without a closed form: not the arm of largest LLR."""
+    given = dict(delta=0.001, seed=2, max_samples=400)
+    arms = je.Instance.unstructured([0.7, 0.62, 0.3, 0.2], family)
+    run = je.trace(arms, je.AnyAbove(0.5), je.TrackAndStop(), **given)
+    seen = 0
+    for s in range(5, run.samples):
+        N = np.bincount(run.arms[:s], minlength=4)
+        m = np.bincount(run.arms[:s], weights=run.rewards[:s], minlength=4) / N
+        d = np.where(m >= 0.5, rel_entr(m, 0.5) + rel_entr(1 - m, 0.5), -1.0)
+        second, first = np.sort(d)[-2:]
+        if (N > np.sqrt(s) - 2).all() and first > second + 0.01 and first > 0:
+            assert run.arms[s] == d.argmax()
+            seen += 1
+    assert seen > 50
 
 
 # The evidence of a best arm or none, against the definition.

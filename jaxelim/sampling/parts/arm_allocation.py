@@ -124,11 +124,13 @@ def solve(
         by_lane = _of_answers if view.shape.slack else _of_pieces
         new = _by_lane(view, by_lane, last, gap, now)
     elif isinstance(view.shape, Levels):
-        new = (_any_above if view.problem.several_right else _signs)(view, last)
+        new = _signs(view, last)
     elif _secular(view):
         new = _gaussian_best_arm(view, last)
     else:
         new, solved = _best_arm(view, last, quick)
+    if view.problem.several_right and isinstance(view.shape, Levels):
+        new = _on_one_arm(view, new)
     go = now & view.lanes.any(view.active)
     return where_(go, new, _idle(view, last)), solved | ~go
 
@@ -211,14 +213,13 @@ def _signs(view: View, last: ArmAllocation) -> ArmAllocation:
     return _by_equation(view, last, weights / lanes.sum(weights), last.dual)
 
 
-def _any_above(view: View, last: ArmAllocation) -> ArmAllocation:
-    """All weight on the arm of largest d(m_k, level)/c_k above the level; if none is, as signs."""
+def _on_one_arm(view: View, of_signs: ArmAllocation) -> ArmAllocation:
+    """All weight on the arm of largest d(m_k, level)/c_k above the level; if none is, as given."""
     slope = view.priced.weighted(jnp.ones_like(view.means)).values()
-    best = (index_like(slope) == view.lanes.argmax(slope)).astype(slope.dtype)
-    of_signs, found = _signs(view, last), view.lanes.any(Levels.of(view.shape).above)
-    return dataclasses.replace(
-        of_signs, weights=jnp.where(found, best, of_signs.weights).astype(last.weights.dtype)
-    )
+    best = index_like(slope) == view.lanes.argmax(slope)
+    found = view.lanes.any(Levels.of(view.shape).above)
+    weights = jnp.where(found, best.astype(of_signs.weights.dtype), of_signs.weights)
+    return dataclasses.replace(of_signs, weights=weights)
 
 
 def _of_pieces(
