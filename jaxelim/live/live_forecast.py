@@ -67,8 +67,9 @@ class LiveForecast:
     def __str__(self) -> str:
         low, high = map(self._words, self.range)
         words = (
-            f"Forecast: {self._words(self.median)} more rewards, the median; {low} to {high} in "
-            f"{SHARE:.0%} of {self.more.size} runs that were simulated on from the estimates."
+            f"Forecast, by simulating the run on with the estimates as the truth: "
+            f"{self._words(self.median)} more rewards until it stops, the median; {low} to {high} "
+            f"in {SHARE:.0%} of {self.more.size} runs."
         )
         if self.stopped.any():
             words += f" {self.stopped.sum()} of them stopped, {self.same_answer:.0%} of these with "

@@ -26,6 +26,13 @@ EQUAL = 1.0
 _FEW = 30
 """Fewest rewards of each arm before arms look equal."""
 
+PAGE = "See docs/how-to/live-runs.md."
+FORECAST = (
+    "How many more rewards it needs, by simulating it on from its estimates: "
+    f"summary(forecast=True), or jaxelim live show FILE --forecast. {PAGE}"
+)
+"""What an open run says that has no forecast."""
+
 
 def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
     """A table with a row for each arm, and the state of the run in words."""
@@ -153,9 +160,9 @@ class _Shown:
             return standing
         if run.ended_by_hand or run.stopped:
             return [*standing, *self._columns()]
-        more = [] if forecast is None else [f"{forecast} {self._who_chooses()}"]
+        more = FORECAST if forecast is None else f"{forecast} {self._who_chooses()} {PAGE}"
         guarantee = sentence(run.settings["threshold"], run.proven)
-        return [*standing, guarantee, *self._columns(), *self._equal(), *more]
+        return [*standing, guarantee, *self._columns(), *self._equal(), more]
 
     def standing(self) -> list[str]:
         """The state of the run, and the guarantee of its answer if there is one."""

@@ -4,6 +4,7 @@ The fast tests share one compiled program, that of `MADE`.
 """
 
 import dataclasses
+import html
 import math
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import jaxelim as je
 from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
-from jaxelim.live import live_forecast, moment
+from jaxelim.live import live_forecast, moment, report
 from tests.live.live_cases import Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -185,7 +186,13 @@ def test_a_forecast_is_the_run_simulated_on():
     cut = run.forecast(runs=3, most=1, seed=seed)
     assert not cut.stopped.any() and cut.median == math.inf and "over 1 more" in str(cut)
     assert (cut.more == 1).all()
-    assert "80% of 32 runs" in run.summary(forecast=True).notes[-1]
+    *others, last = run.summary(forecast=True).notes
+    for words in ("estimates as the truth", "80% of 32 runs", "docs/how-to/live-runs.md"):
+        assert words in last
+    assert run.summary().notes == (*others, report.FORECAST)
+    assert report.FORECAST in str(run.summary())
+    assert report.FORECAST in html.unescape(run._repr_html_())
+    assert not any("Forecast" in note or note == report.FORECAST for note in copy.summary().notes)
     with pytest.raises(je.ArgumentError, match="runs: got 0"):
         run.forecast(runs=0)
 
@@ -301,8 +308,8 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     assert "open after 120 rewards: least log e" in capsys.readouterr().out
     assert main(["live", "show", path, "--forecast"]) == 0
     shown = capsys.readouterr().out
-    assert "Forecast: " in shown and "proven" in shown and "red > green: log e" in shown
-    assert "more rewards, the median" in shown and "the rule of this run" in shown
+    assert "Forecast, by sim" in shown and "proven" in shown and "red > green: log e" in shown
+    assert "more rewards until it stops" in shown and "the rule of this run" in shown
     assert "p of an arm: of red being no better than it. It holds for all pairs" in shown
     assert "p of the answer: of its being wrong." in shown and ", p 0" not in shown
     before = (tmp_path / "mine.live").read_bytes()
