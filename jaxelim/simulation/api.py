@@ -49,6 +49,9 @@ def simulate(
 ) -> Result:
     """Run a sampling rule many times, and observe stopping rules on its trajectories.
 
+    A first call compiles, most often for seconds. A folder in the environment's
+    `JAX_COMPILATION_CACHE_DIR` keeps compiled programs for later processes.
+
     Args:
         instance: one instance, or a batch of them.
         problem: `BestArm()`, with `epsilon=` or `items=`, `TopM(m)`, `Thresholding(level)` or
@@ -83,7 +86,8 @@ def simulate(
             to record the means at the end of each run, for `Result.intervals`.
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left, with a
-            predicted cost after five seconds; False for nothing. None shows them at a
+            predicted cost after five seconds, and how long programs compile; False for
+            nothing. None shows them at a
             terminal and in a notebook, but not in threads, worker processes, tests
             and builds of documentation. Or a callable of (runs done, runs, samples,
             seconds).

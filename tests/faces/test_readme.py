@@ -8,6 +8,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import jax
 import matplotlib.pyplot as plt
 import pytest
 import tyro
@@ -26,6 +27,15 @@ def test_the_table_of_rules_is_printed_from_the_code():
     text = (ROOT / "docs" / "reference" / "rules.md").read_text()
     found = re.search(r"<!-- rules: .*? -->\n(.*?)<!-- /rules -->", text, re.S)
     assert found and found.group(1).strip() == catalogue.markdown(catalogue.rule_rows()).strip()
+
+
+def test_how_a_script_keeps_programs():
+    """Where a newcomer looks: the README, the call, and its page."""
+    pages = [(ROOT / name).read_text() for name in ("README.md", "docs/how-to/simulate.md")]
+    assert all("JAX_COMPILATION_CACHE_DIR" in text for text in (*pages, je.simulate.__doc__))
+    assert "jax_compilation_cache_dir" in pages[1] and hasattr(
+        jax.config, "jax_compilation_cache_dir"
+    )
 
 
 @pytest.mark.parametrize("page", [
