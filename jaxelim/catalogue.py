@@ -1,13 +1,11 @@
 """Names of rules, problems, stopping rules and thresholds, for the command line and tables."""
 
-import dataclasses
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jaxelim import families, instances, problems, sampling, stopping, thresholds
+from jaxelim import checks, families, instances, problems, sampling, stopping, thresholds
 from jaxelim.contracts import Family, SamplingRule
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.instances.arms import Arms
@@ -80,17 +78,7 @@ def find_family(name: str, settings: Iterable[str]) -> Family:
     Raises:
         UnknownNameError, ArgumentError: as `rule_with`.
     """
-    name, _, first = name.partition(":")
-    kind: Any = families.known()[_known("family", name, families.known())]
-    given = _values(settings)
-    if first:
-        fields = [field.name for field in dataclasses.fields(kind) if field.init]
-        own = _values([f"{a}={b}" for a, b in zip(fields, first.split(","), strict=False)])
-        if first.count(",") >= len(fields) or own.keys() & given:
-            allowed = f"{', '.join(fields) or 'no settings'} in this order for {name}, each once"
-            raise ArgumentError("family", f"{name}:{first}", allowed)
-        given = own | given
-    return families.named(name, given)
+    return families.named(name, _values(settings))
 
 
 def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -104,10 +92,7 @@ def _values(settings: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
             raise ArgumentError("setting", one, "NAME=VALUE")
         if key in given:
             raise ArgumentError("setting", one, f"each setting once: {key} was given before")
-        try:
-            given[key] = json.loads(text)
-        except json.JSONDecodeError:
-            given[key] = text
+        given[key] = checks.written(text)
     return given
 
 

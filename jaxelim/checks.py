@@ -5,6 +5,7 @@ They refuse NaN and infinities, and bools in place of numbers, since NumPy would
 read True as 1.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -220,6 +221,14 @@ def choice(name: str, value: Any, known: Iterable[str]) -> str:
     if value not in known:
         raise UnknownNameError(name, value, known)
     return value
+
+
+def written(text: str) -> Any:
+    """The value of a text: JSON, or plain words."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def _as_array(name: str, value: Any, kind: str) -> np.ndarray:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from jaxelim import checks
 from jaxelim.contracts import Family
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.families.bernoulli import Bernoulli
@@ -36,12 +37,25 @@ def known() -> dict[str, type[Family]]:
 def named(name: str, settings: Mapping[str, Any]) -> Any:
     """The family of a name in `known` with these settings.
 
+    The first settings may follow the name, in JSON or plain words, as in "bounded:0,5".
+
     Raises:
-        UnknownNameError, ArgumentError: as `made`.
+        UnknownNameError: there is no such family or setting.
+        ArgumentError: as `made`, or a setting is given twice.
     """
+    name, _, text = name.partition(":")
+    kind: Any = known()[checks.choice("family", name, known())]
+    if text:
+        fields = [field.name for field in dataclasses.fields(kind) if field.init]
+        words = text.split(",")
+        first = dict(zip(fields, map(checks.written, words), strict=False))
+        if len(words) > len(fields) or first.keys() & settings.keys():
+            allowed = f"{', '.join(fields) or 'no settings'} in this order for {name}, each once"
+            raise ArgumentError("family", f"{name}:{text}", allowed)
+        settings = {**first, **settings}
     if name == _BY_ARM and "std" not in settings:
         raise ArgumentError("std", None, f"a value: {name} has no default for it")
-    return made(known()[name], settings)
+    return made(kind, settings)
 
 
 def made(kind: Any, settings: Mapping[str, Any]) -> Any:

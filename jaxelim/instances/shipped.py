@@ -3,7 +3,8 @@
 An instance file is a JSON object with the keys `theta` [d] and `arms` [K][d], or with
 `means` [K] of independent arms in place of both, as `Instance.unstructured`. Optional
 keys are `noise_std` (a number, 1 if missing), `name` (a string), `family` and `items`.
-`family` is the name of a reward family, or an object with its `name` and its settings.
+`family` is the name of a reward family, perhaps with its first settings as on the
+command line ("bounded:0,5"), or an object with its `name` and its settings.
 `items` [P][d] are those of `BestArm(items=..)`; `load_items` reads them. A leading axis
 on theta or means, or on theta and arms, makes a batch.
 
@@ -29,6 +30,10 @@ from jaxelim.instances.instance import Instance
 _PROBLEMS = {"bai": "best-arm", "topm": "top-m", "osi": "thresholding"}
 _KEYS = ("name", "arms", "theta", "means", "noise_std", "family", "costs", "items", "used_in",
          "problems", "m")  # fmt: skip
+_FORMS = (
+    'a family is written "bernoulli", or with settings "bounded:0,5" or '
+    '{"name": "bounded", "low": 0, "high": 5}'
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
     try:
         family, std = None, content.get("noise_std")
         if content.get("family") is not None:
-            family = _family(content["family"])
+            family = _family(path, content["family"])
             if std is not None and family.has("design"):
                 family = None
         if "noise_std" in content and std is None:
@@ -185,6 +190,8 @@ def _parse(path: str, text: str) -> tuple[dict[str, Any], Instance]:
         if content.get("items") is not None:
             checks.real_array("items", content["items"], shape=(None, instance.d))
         return content, instance
+    except InstanceFileError:
+        raise
     except ArgumentError as error:
         raise InstanceFileError(path, str(error)) from None
 
@@ -194,13 +201,18 @@ def _name_of(path: str) -> str:
     return Path(path).name.removesuffix(".json").encode("utf-8", "replace").decode("utf-8")
 
 
-def _family(written: Any) -> families.Family:
-    """The family of a file: its name, or an object with its name and settings."""
-    known, settings = families.known(), {}
-    if isinstance(written, dict) and "name" in written:
-        settings = {key: value for key, value in written.items() if key != "name"}
-        written = written["name"]
-    return families.named(checks.choice("family", written, tuple(known)), settings)
+def _family(path: str, written: Any) -> families.Family:
+    """The family of a file: its name, perhaps with settings, or an object with both."""
+    settings = {}
+    try:
+        if isinstance(written, dict) and "name" in written:
+            settings = {key: value for key, value in written.items() if key != "name"}
+            written = written["name"]
+        if not isinstance(written, str):
+            raise ArgumentError("family", written, ", ".join(map(repr, families.known())))
+        return families.named(written, settings)
+    except ArgumentError as error:
+        raise InstanceFileError(path, f"{error}; {_FORMS}") from None
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from jaxelim import catalogue, cli, instances
 from jaxelim.errors import InstanceFileError, UnknownNameError
-from jaxelim.families import known
+from jaxelim.families import Bounded, known
 from jaxelim.instances import load_instance, load_items
 from jaxelim.instances.instance import Instance, stack
 from jaxelim.problems import BestArm
@@ -328,7 +328,25 @@ def test_unknown_families(tmp_path, family):
     with pytest.raises(InstanceFileError) as caught:
         instances.load_instance(path)
     assert caught.value.problem.startswith("family: got ")
-    assert caught.value.problem.endswith(f"allowed: {', '.join(map(repr, known()))}")
+    names, _, forms = caught.value.problem.partition("; a family is written ")
+    assert names.endswith(f"allowed: {', '.join(map(repr, known()))}")
+    assert '"bounded:0,5"' in forms and '{"name": "bounded", "low": 0, "high": 5}' in forms
+
+
+def test_settings_of_a_family_may_follow_its_name(tmp_path):
+    """As on the command line, and equal to the object."""
+    path = tmp_path / "one.json"
+    for written in ("bounded:0,5", {"name": "bounded", "low": 0, "high": 5},
+                    {"name": "bounded:0", "high": 5}):  # fmt: skip
+        path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
+        assert instances.load_instance(path).family == Bounded(0, 5)
+    for written, words in (("bernoulli:1", "no settings in this order"),
+                           ("bounded:5,0", "above low"), ("bonded:0,5", "nearest: 'bounded'"),
+                           ({"name": "bounded:0", "low": 1}, "each once")):  # fmt: skip
+        path.write_text(json.dumps({"means": [1.5, 4.0], "family": written}))
+        with pytest.raises(InstanceFileError, match="a family is written") as caught:
+            instances.load_instance(path)
+        assert words in str(caught.value)
 
 
 def test_a_file_without_a_name_gives_its_own(tmp_path):
