@@ -268,6 +268,19 @@ def test_h_star_is_certified_by_scipy(seed):
     assert solved.value <= bound * (1 + 1e-7) and bound <= solved.value * (1 + 1e-4)
 
 
+def test_h_star_of_signs_has_a_closed_form():
+    """1/T* = 1/sum_k 1/d_k, d_k the KL_inf of arm k to the level, and w*_k as 1/d_k."""
+    family, instance = drawn(np.random.default_rng(7), 4, 3)
+    level = float(np.mean(family.means))
+    found = je.complexity(instance, je.Thresholding(level), gap=1e-9)
+    arms = zip((np.array(family.support) + 1) / 2, np.array(family.probabilities), family.means,
+               strict=True)  # fmt: skip
+    d = [twin.kl_inf(x, shares, (level + 1) / 2, mean > level) for x, shares, mean in arms]
+    inverse = 1 / np.array(d)
+    assert found.value == pytest.approx(1 / inverse.sum(), rel=1e-7)
+    np.testing.assert_allclose(found.allocation, inverse / inverse.sum(), rtol=1e-4)
+
+
 def test_draws_are_those_of_the_distributions():
     """20,000 draws of each of three points, and of a Beta: six standard errors, 2e-9 of luck."""
     points = je.Bounded(0, 5, support=[0, 1, 5], probabilities=[[0.5, 0.3, 0.2], [0.2, 0, 0.8]])
