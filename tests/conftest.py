@@ -54,6 +54,24 @@ def chosen(config, item):
     return part is None or part in slow_parts.parts_of(item.nodeid)
 
 
+def refuse(config, items, sentence):
+    """End the session with a sentence; a worker of xdist runs nothing, and leaves it to say so.
+
+    What a worker raises is an internal error, which hides the sentence.
+    """
+    if not hasattr(config, "workeroutput"):
+        raise pytest.UsageError(sentence)
+    config.workeroutput["refused"] = sentence
+    items.clear()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Say what a worker refused, as a session without workers does."""
+    if sentence := getattr(node, "workeroutput", {}).get("refused"):
+        raise pytest.UsageError(sentence)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark the rows of slow_rows.txt; a row that no longer exists is an error.
@@ -68,7 +86,7 @@ def pytest_collection_modifyitems(config, items):
     files = {Path(path).resolve() for path in config.args}
     missing = SLOW_ROWS - {item.nodeid for item in items}
     if HERE in files and missing:
-        raise pytest.UsageError(f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
+        refuse(config, items, f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
     marked = {
         name: [item.nodeid for item in items if item.get_closest_marker(name)]
         for name in ("slow", "shipped")
@@ -76,7 +94,7 @@ def pytest_collection_modifyitems(config, items):
     config.stash[COLLECTED] = marked
     both = set(marked["slow"]) & set(marked["shipped"])
     if both:
-        raise pytest.UsageError(f"slow and shipped, of which a test is one: {sorted(both)}")
+        refuse(config, items, f"slow and shipped, of which a test is one: {sorted(both)}")
     left = [item for item in items if not chosen(config, item)]
     items[:] = [item for item in items if chosen(config, item)]
     config.hook.pytest_deselected(items=left)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import slow_parts
-from tests.conftest import COLLECTED, SLOW_ROWS, chosen
+from tests.conftest import COLLECTED, SLOW_ROWS, chosen, pytest_testnodedown, refuse
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = {
@@ -134,6 +134,20 @@ def test_a_part_that_passes_is_recorded():
     assert set(text.splitlines()) ^ set(changed.splitlines()) == {
         line for page in (text, changed) for line in page.splitlines() if line.startswith("| 2 |")
     }
+
+
+def test_a_refusal_is_said_with_and_without_workers():
+    """A worker runs nothing and tells the main process, which says the sentence."""
+    said = "tests/slow_rows.txt: no such tests"
+    with pytest.raises(pytest.UsageError, match=said):
+        refuse(SimpleNamespace(), [1], said)
+    worker, items = SimpleNamespace(workeroutput={}), [1]
+    refuse(worker, items, said)
+    assert not items
+    with pytest.raises(pytest.UsageError, match=said):
+        pytest_testnodedown(worker)
+    pytest_testnodedown(SimpleNamespace(workeroutput={}))
+    pytest_testnodedown(SimpleNamespace())  # it crashed
 
 
 def test_the_tests_of_a_file_go_to_one_worker(request):
