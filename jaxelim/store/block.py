@@ -88,7 +88,7 @@ class Block:
         return f"{slug(self.name)}.{of_settings}.{first:07d}-{last:07d}.nc"
 
     def encoded(self) -> bytes:
-        """The file's contents. Equal arrays, settings and work give equal bytes."""
+        """The file's contents; of equal blocks the checksums are equal, not always the bytes."""
         work = as_json(self.work)
         data = self.data.copy()
         data.attrs = {

@@ -10,7 +10,10 @@ import xarray as xr
 
 
 def encoded(data: xr.Dataset) -> bytes:
-    """The contents of a NetCDF file, compressed. Equal datasets give equal bytes.
+    """The contents of a NetCDF file, compressed.
+
+    A dataset gives the same bytes each time in one process. Copies that came from workers
+    may give others, of equal arrays: what is promised are the arrays, not the file's bytes.
 
     Built in memory: on a full disk HDF5 can fail anywhere, but a plain write in one place.
     """

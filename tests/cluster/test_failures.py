@@ -37,16 +37,27 @@ UNENDING = ("--last", "3600")
 """The last blocks outlast the test, so that Ctrl-C comes before the end on a busy machine too."""
 
 
-def finished(folder: Path) -> dict[str, bytes]:
+def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "blocks").iterdir())}
 
 
+def finished(folder: Path) -> dict[str, tuple]:
+    """What every process writes alike: arrays and settings, by their checksum, name and work."""
+    blocks = (Block.read(path) for path in sorted((folder / "blocks").iterdir()))
+    return {block.filename: (block.checksum, block.name, block.work) for block in blocks}
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> dict[str, bytes]:
-    """The files of an undisturbed job in one process."""
+def undisturbed(tmp_path_factory) -> Path:
+    """The folder of an undisturbed job in this process."""
     folder = tmp_path_factory.mktemp("whole")
     cells.run_cells(tasks.two(seconds=0), tasks.Options(output=folder, workers=0))
-    return finished(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed) -> dict[str, tuple]:
+    return finished(undisturbed)
 
 
 @contextlib.contextmanager
@@ -177,8 +188,12 @@ def test_workers_killed_at_random(tmp_path, whole, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to_group", [False, True])
-def test_ctrl_c(tmp_path, whole, to_group):
-    """Exit code 130, the command to go on, no traceback and no process left."""
+def test_ctrl_c(tmp_path, whole, undisturbed, to_group):
+    """Exit code 130, the command to go on, no traceback and no process left.
+
+    Finished blocks stay as they are, to the byte; the others, which this process computes, have
+    the bytes of its undisturbed job.
+    """
     options = ("--workers", "2", "--seconds", "1", *UNENDING)
     with client(tmp_path, *options) as process:
         wait_until(lambda: count(tmp_path) >= 2, process=process)
@@ -189,10 +204,11 @@ def test_ctrl_c(tmp_path, whole, to_group):
         none_left(all_of_it)
     assert code == 130 and "Traceback" not in said
     assert "Every finished block is kept" in said and "--workers 2 --seconds 1" in said
-    kept = finished(tmp_path)
-    assert kept.items() < whole.items()
+    assert finished(tmp_path).items() < whole.items()
+    kept, own = files(tmp_path), files(undisturbed)
     cells.run_cells(tasks.two(seconds=0), tasks.Options(output=tmp_path, workers=0))
     assert finished(tmp_path) == whole
+    assert files(tmp_path) == {**own, **kept}
 
 
 @pytest.mark.slow
