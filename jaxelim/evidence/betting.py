@@ -390,7 +390,9 @@ class BettingEvidence(Evidence):
             jax.tree.map(lambda x, arm=arm: take(x, arm), (self.wins, self.weights))
             for arm in (i, k)
         )
-        return closest(a, b, w_a, w_b, self.shape.slack / self.width)
+        slack = self.shape.slack / self.width
+        # Apart from what reads it, so that every program of a call rounds it alike.
+        return self.space.lanes.materialize(lambda *sides: closest(*sides, slack), a, b, w_a, w_b)
 
     def _of_levels(self) -> Array:
         """The best wins a reward against the level: [K]."""
