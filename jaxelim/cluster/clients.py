@@ -164,7 +164,7 @@ def _lasting(distributed: Any) -> type:
     worker to leave, and waits for the answer of a frozen one.
     """
 
-    import asyncio  # takes a fortieth of the package's import
+    import asyncio  # only here: the package is imported sooner without it
 
     class Lasting(distributed.LocalCluster):
         def _update_worker_status(self, op: str, msg: Any) -> None:
