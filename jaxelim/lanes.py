@@ -189,6 +189,12 @@ class LaneOps:
         """
         if self.flag is None or not self.kernel:
             return product
+        return self.pinned(product)
+
+    def pinned(self, product: Array) -> Array:
+        """A product [.., B], rounded before it is added, in one kernel and in many."""
+        if self.flag is None:
+            return product
         bits = jax.lax.bitcast_convert_type(product, jnp.dtype(f"int{8 * product.itemsize}"))
         nothing = (self.flag >> 31).astype(bits.dtype)
         return jax.lax.bitcast_convert_type(bits ^ nothing, product.dtype)
@@ -412,7 +418,7 @@ class LaneOps:
         if not self.gpu and (self.flag is None or a.shape[0] > _WIDEST_TREE):
             return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, -1, 0)), 0, -1)
         in_place = self.flag if self.kernel else None
-        return matrices.swept(a, self.materialize, self.rounded, not self.gpu, in_place)
+        return matrices.swept(a, self.materialize, self.pinned, not self.gpu, in_place)
 
     def solver(
         self, a: Array, cholesky: Callable = jnp.linalg.cholesky

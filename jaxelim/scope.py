@@ -20,7 +20,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from jaxelim.errors import SetupError, warn
 
-TRIED = (0, 10, 2)
+TRIED = (0, 12, 0, 1)
 """The newest JAX with which the tests have passed; pyproject.toml has the oldest."""
 
 

@@ -280,6 +280,8 @@ def weighted(
     eye = ridge * jnp.eye(d, dtype=weights.dtype).reshape(shape)
     columns = None
     if outer.ndim == 2:
+        # Else XLA transposes it in some programs, where the product below rounds otherwise.
+        outer = space.lanes.materialize(lambda x: x, outer)
         # Built in this order: on a CPU a product with the transpose of `outer` costs more.
         columns = features.T if space.transposed is None else space.transposed
         columns = columns[row] * columns[column]

@@ -135,9 +135,8 @@ class FWS(SamplingRule):
         design = self._towards(view, state.design, bought)
 
         def recomputed():
-            # In this branch XLA transposes a matrix, and rounds its products.
             pulls = view.per_price(x)
-            return where(uniform, weighted(view.linear.space, pulls, fused=False), design)
+            return where(uniform, weighted(view.linear.space, pulls), design)
 
         return arm, FWSState(x, jax.lax.cond(jnp.any(uniform), recomputed, lambda: design))
 

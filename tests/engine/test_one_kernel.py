@@ -10,7 +10,16 @@ import pytest
 
 from jaxelim.engine.cpu.one_kernel import Traced, as_one_kernel, at_run_time, blocking
 
-STEPS, SIZE = 10_000, 16  # XLA makes a kernel of a loop of up to 1 kB by itself
+STEPS, SIZE = 10_000, 4
+OPTIONS = {
+    "xla_disable_hlo_passes": "small-while-loop-hoisting",
+    "xla_backend_optimization_level": "3",
+    "xla_llvm_disable_expensive_passes": False,
+}
+"""XLA makes a kernel of some loops by itself: of those up to 1 kB, from jaxlib 0.12 on of most.
+
+Without LLVM's optimisation, as in `make test`, one kernel takes as long as many.
+"""
 
 
 def looped(flag, matrix, x, kernel):
@@ -32,7 +41,7 @@ def programs():
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(SIZE, SIZE)).astype(np.float32)
     given = np.int32(1), matrix, rng.normal(size=SIZE).astype(np.float32)
-    f = jax.jit(looped, static_argnums=3)
+    f = jax.jit(looped, static_argnums=3, compiler_options=OPTIONS)
     return {kernel: f.lower(*given, kernel).compile() for kernel in (True, False)}, given
 
 
