@@ -330,9 +330,12 @@ class ConflictError(StoreError):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside the library that called it."""
+    """Warn at the line outside the library that called it, past the contexts that it entered."""
     level, frame = 2, sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("jaxelim."):
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if not name.startswith("jaxelim.") and name not in ("jaxelim", "contextlib"):
+            break
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

@@ -22,6 +22,14 @@ from jaxelim.errors import SetupError, warn
 
 TRIED = (0, 12, 0, 1)
 """The newest JAX with which the tests have passed; pyproject.toml has the oldest."""
+FAULTY = {
+    (0, 10, 2): "on CPUs it computes wrong sums over more than 16,384 rows (jax-ml/jax 39103)",
+    (0, 11, 0): "it has a known fault (jax-ml/jax 38806)",
+    (0, 11, 1): "its loops copy whole arrays at each small write (jax-ml/jax 40101)",
+}
+"""Versions of JAX that are refused, and why; pyproject.toml leaves them out too."""
+ONE_DEVICE = ((0, 11, 2),)
+"""Versions of JAX whose compiler ends the process over some programs for several devices."""
 
 
 @functools.cache
@@ -93,6 +101,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_inherited.before_fork, after_in_child=_inherited.in_child)
 
 _FAST_MATH = re.compile(r"--xla_cpu_enable_fast_math(?!\S*=(?:false|False|0)\b)")
+
+
+def refuse_faulty(version: tuple[int, ...]) -> None:
+    """Refuse a JAX that is known to compute wrong numbers, or to take hours for seconds.
+
+    Raises:
+        SetupError: it is one of `FAULTY`.
+    """
+    if fault := FAULTY.get(version):
+        raise SetupError(
+            f"JAX {'.'.join(map(str, version))} is refused: {fault}",
+            "install another, as in: pip install 'jax!=" + ".".join(map(str, version)) + "'",
+        )
+
+
+refuse_faulty(jax.__version_info__)
 
 
 def _refuse_what_cannot_work() -> None:

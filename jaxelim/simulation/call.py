@@ -42,7 +42,7 @@ class Engine:
             queue is empty.
         chunk: steps between two refills of the lanes; None: chosen by backend and rule.
         devices: how many of JAX's devices to use; None: all (never more than
-            there are runs).
+            there are runs). With JAX 0.11.2 it is one, as its compiler fails on several.
         precision: "float64" or "float32". In float32 the statistics are recomputed
             every 256 samples, in float64, from counts and compensated reward sums. In
             float32 the number of lanes can change LazyTaS runs.

@@ -13,10 +13,11 @@ from jaxelim.contracts import Problem, looks
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import LANE_GROUP, Execution, Inputs, Outline, Queue, Schedule, Spec, Timing
-from jaxelim.errors import ArgumentError, RuleError
+from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
+from jaxelim.scope import ONE_DEVICE
 from jaxelim.simulation import memory
 from jaxelim.simulation.call import CheckedCall, Engine
 from jaxelim.simulation.results import p_values
@@ -81,6 +82,11 @@ def planned(call: CheckedCall, log: int = 0) -> Plan:
 
 def used_devices(layout: Engine) -> int:
     """How many of JAX's devices a layout uses, at most."""
+    if jax.__version_info__ in ONE_DEVICE:
+        if (layout.devices or 1) > 1:
+            warn(f"with JAX {jax.__version__} runs take one device: on several its compiler "
+                 "ends the process over some programs", UserWarning)  # fmt: skip
+        return 1
     return min(layout.devices or len(jax.devices()), len(jax.devices()))
 
 

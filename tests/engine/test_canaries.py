@@ -1,0 +1,141 @@
+"""Known miscompilations of XLA:CPU: this JAX lacks them, or no program of ours has the pattern."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import engine, scope
+from jaxelim.engine.jaxprs import functions, is_literal
+from tests.engine.test_lanes_in_one_kernel import FIVE, specs
+from tests.engine.test_one_lane import slow
+
+ROWS = 20_001
+"""JAX 0.10.2 is wrong from row 16,384 on."""
+WRITES = {"dynamic_update_slice": 1, "scatter": 2, "scatter-add": 2}
+"""Operations that write into their first operand, and which operand they write."""
+READS = ("slice", "dynamic_slice", "gather")
+
+
+@pytest.mark.parametrize("d", [2, 3, 5, 6, 8])
+def test_sums_of_products_over_many_rows(d):
+    """jax-ml/jax 39103."""
+    rng = np.random.default_rng(d)
+    matrix, rows = rng.normal(size=(d, d)), rng.normal(size=(ROWS, d))
+    with scope.engine():
+        found = jax.jit(jax.vmap(lambda row: jnp.sum((matrix @ row) ** 2)))(rows)
+    np.testing.assert_allclose(found, ((rows @ matrix.T) ** 2).sum(1), rtol=1e-12)
+
+
+@dataclasses.dataclass(frozen=True)
+class Norms(je.SamplingRule):
+    """A rule of one's own under vmap, with that pattern: the arm by the norm of a product."""
+
+    def choose(self, view, state):
+        matrix = jnp.array([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0], [1.0, 0.0, -2.0]])
+        return (100 * jnp.sum((matrix @ view.means) ** 2)).astype(jnp.int32) % 3, state
+
+
+def test_many_lanes_of_a_rule_under_vmap():
+    """Runs in 32,768 lanes are those in 64."""
+    given = je.Instance(np.eye(3), [1.0, 0.5, 0.0]), je.BestArm(), Norms()
+    settings = dict(delta=1e-9, runs=ROWS, max_samples=12, progress=False)
+    found = [
+        je.simulate(*given, engine=je.Engine(lanes=lanes, devices=1), **settings)
+        for lanes in (32_768, 64)
+    ]
+    np.testing.assert_array_equal(found[0].pulls, found[1].pulls)
+    assert len(np.unique(found[0].pulls.reshape(ROWS, -1)[:, 0])) > 3
+
+
+def jaxprs(jaxpr):
+    """A jaxpr and all inside it."""
+    yield jaxpr
+    for equation in jaxpr.eqns:
+        for inner in functions(equation.params):
+            yield from jaxprs(inner)
+
+
+def ancestors(makers, v):
+    """The equations that a variable is computed from; `makers` has the equation of each."""
+    todo, found = [v], {}
+    while todo:
+        one = None if is_literal(v := todo.pop()) else makers.get(v)
+        if one is not None and id(one) not in found:
+            found[id(one)] = one
+            todo += one.invars
+    return found.values()
+
+
+def written_from_itself(jaxpr):
+    """Writes of what is read from the same array at other places (openxla/xla 49176)."""
+    for inside in jaxprs(jaxpr):
+        makers = {out: one for one in inside.eqns for out in one.outvars}
+        for one in inside.eqns:
+            if (written := WRITES.get(one.primitive.name)) is not None:
+                for read in ancestors(makers, one.invars[written]):
+                    if read.primitive.name in READS and read.invars[0] is one.invars[0]:
+                        yield one, read
+
+
+def slices_of_slices(jaxpr):
+    """Slices of slices, both at a place of the same axis (jax-ml/jax 40849)."""
+    for inside in jaxprs(jaxpr):
+        makers = {out: one for one in inside.eqns for out in one.outvars}
+        for one in inside.eqns:
+            if one.primitive.name == "dynamic_slice" and not is_literal(one.invars[0]):
+                first = makers.get(one.invars[0])
+                if first is not None and first.primitive.name == "dynamic_slice":
+                    sizes = zip(*(v.aval.shape for v in (*first.invars[:1], *one.invars[:1],
+                                                         *one.outvars)), strict=True)  # fmt: skip
+                    if any(whole > part > least for whole, part, least in sizes):
+                        yield one, first
+
+
+COINS = je.Instance(np.eye(4), [0.6, 0.5, 0.4, 0.3], family=je.Bernoulli())
+FINDERS = (written_from_itself, slices_of_slices)
+
+
+@pytest.mark.parametrize(
+    "instance, rule",
+    [
+        (FIVE, je.LinGapE()),
+        (FIVE, je.LinGame()),
+        (FIVE, je.FWS()),
+        (COINS, je.TTUCB()),
+        slow(FIVE, je.LazyTaS()),
+        slow(FIVE, je.TrackAndStop()),
+        slow(FIVE, je.OptimisticTaS()),
+        slow(COINS, je.LUCB()),
+        slow(COINS, je.TrackAndStop()),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_no_program_has_a_pattern_that_is_compiled_wrongly(instance, rule):
+    """Two that every JAX in the range compiles to wrong programs, in a whole call of `advance`."""
+    with scope.engine():
+        spec, inputs, queue = specs(instance, je.BestArm(), rule)
+        program = engine.program(spec, inputs)
+        given = inputs, queue, program.empty(inputs, queue), np.int32(1)
+        traced = jax.make_jaxpr(program.loop.advance)(*given)
+    assert len(list(jaxprs(traced.jaxpr))) > 50
+    for find in FINDERS:
+        assert not list(find(traced.jaxpr)), find.__name__
+
+
+def test_the_patterns_are_found():
+    """As the reports have them, inside another function too."""
+
+    def shifted(x):
+        return x.at[1:].set(2 * x[:-1]).reshape(2, -1)
+
+    def twice(x, i):
+        return jax.lax.dynamic_slice(jax.lax.dynamic_slice(x, (i,), (4,)), (i + 1,), (2,))
+
+    for find, f in zip(
+        FINDERS, (lambda x: jax.jit(shifted)(x), lambda x: twice(x, 1)), strict=True
+    ):
+        assert list(find(jax.make_jaxpr(f)(np.ones(10, np.float32)).jaxpr))
