@@ -11,7 +11,6 @@ import jaxelim as je
 from jaxelim import engine, scope
 from jaxelim.engine.jaxprs import functions, is_literal
 from tests.engine.test_lanes_in_one_kernel import FIVE, specs
-from tests.engine.test_one_lane import slow
 
 ROWS = 20_001
 """JAX 0.10.2 is wrong from row 16,384 on."""
@@ -106,18 +105,18 @@ FINDERS = (written_from_itself, slices_of_slices)
         (FIVE, je.LinGame()),
         (FIVE, je.FWS()),
         (COINS, je.TTUCB()),
-        slow(FIVE, je.LazyTaS()),
-        slow(FIVE, je.TrackAndStop()),
-        slow(FIVE, je.OptimisticTaS()),
-        slow(COINS, je.LUCB()),
-        slow(COINS, je.TrackAndStop()),
+        (FIVE, je.LazyTaS()),
+        (FIVE, je.TrackAndStop()),
+        (FIVE, je.OptimisticTaS()),
+        (COINS, je.LUCB()),
+        (COINS, je.TrackAndStop()),
     ],
     ids=lambda x: type(x).__name__,
 )
 def test_no_program_has_a_pattern_that_is_compiled_wrongly(instance, rule):
     """Two that every JAX in the range compiles to wrong programs, in a whole call of `advance`."""
     with scope.engine():
-        spec, inputs, queue = specs(instance, je.BestArm(), rule)
+        spec, inputs, queue = specs(instance, je.BestArm(), rule, ridge=None)
         program = engine.program(spec, inputs)
         given = inputs, queue, program.empty(inputs, queue), np.int32(1)
         traced = jax.make_jaxpr(program.loop.advance)(*given)
