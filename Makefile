@@ -1,6 +1,6 @@
 # Installs, tests, measures and reproduces from a fresh machine with Python >= 3.11 and make.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 CORES ?= $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count())")
 
@@ -101,7 +101,7 @@ gpu-program: .venv-gpu/.installed
 
 check: install
 	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
-	$(BIN)/pyright jaxelim
+	$(BIN)/pyright --pythonpath $(BIN)/python jaxelim
 
 # The site, in build/docs/html: offline, warnings are errors, notebooks run once for each content.
 docs: $(DOCS)
@@ -123,4 +123,4 @@ format: install
 	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
 
 clean:
-	rm -rf $(VENV) .venv-gpu .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

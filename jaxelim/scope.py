@@ -22,7 +22,7 @@ from jaxelim.errors import SetupError, warn
 
 TRIED = (0, 12, 0, 1)
 """The newest JAX with which the tests have passed; pyproject.toml has the oldest."""
-FAULTY = {
+FAULTY: dict[tuple[int, ...], str] = {
     (0, 10, 2): "on CPUs it computes wrong sums over more than 16,384 rows (jax-ml/jax 39103)",
     (0, 11, 0): "it has a known fault (jax-ml/jax 38806)",
     (0, 11, 1): "its loops copy whole arrays at each small write (jax-ml/jax 40101)",
