@@ -62,6 +62,7 @@ class Execution:
     gpu: bool = False  # else a CPU (see `jaxelim.lanes`)
     by_vmap: bool = False  # whether the rule's methods are called under `jax.vmap`
     one_kernel: bool = False  # whether the steps of all lanes are compiled into one kernel
+    inner_loops: bool = False  # whether every step of all lanes has a loop inside
 
     @property
     def single(self) -> bool:
@@ -89,7 +90,9 @@ class Execution:
             optimization: LLVM's level for a CPU, or None, as the family says.
         """
         if not self.gpu:
-            return cpu_options(optimization)
+            # XLA makes one kernel of such steps and their loop, which is slower than many.
+            many = {"xla_disable_hlo_passes": "small-while-loop-hoisting"}
+            return cpu_options(optimization) | (many if self.inner_loops else {})
         if jax.default_backend() != "gpu":
             return None
         named = os.environ.get("XLA_FLAGS", "")
@@ -120,13 +123,12 @@ def suits_one_kernel(choose: Traced, lanes: int, arms: int, has_matrix: bool) ->
     jaxpr = choose.closed.jaxpr
     if blocking(jaxpr):
         return False
-    equations = list(operations(jaxpr))
-    if any(equation.primitive.name in ("while", "scan") for equation in equations):
+    if has_loop(choose):
         return False
     if has_matrix:
         return True
     numbers, count = 0.0, 1
-    for equation in equations:
+    for equation in operations(jaxpr):
         if composite(equation):
             continue
         size = sum(v.aval.size for v in equation.outvars) / lanes
@@ -137,6 +139,11 @@ def suits_one_kernel(choose: Traced, lanes: int, arms: int, has_matrix: bool) ->
             tree = _OF_A_TREE * equation.invars[0].aval.size / lanes
             numbers, count = numbers + tree, count + tree
     return numbers >= _WIDTH * count
+
+
+def has_loop(choose: Traced) -> bool:
+    """Whether a rule's `choose` has a loop."""
+    return any(one.primitive.name in ("while", "scan") for one in operations(choose.closed.jaxpr))
 
 
 def patience(choose: Traced) -> float:

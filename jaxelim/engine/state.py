@@ -204,6 +204,7 @@ class Outline(NamedTuple):
     lane: Lane  # shapes and dtypes
     outcome: Outcome  # likewise
     in_one_kernel: bool  # whether `choose` lets the steps of all lanes gain from one kernel
+    inner_loops: bool  # whether every step calls a `choose` with a loop
     patience: float  # the share of live lanes that wait before `choose` is called
 
 

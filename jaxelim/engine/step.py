@@ -27,7 +27,7 @@ from jaxelim.engine import records
 from jaxelim.engine.arrivals import Arrivals
 from jaxelim.engine.asking import Asking, Choice, reading
 from jaxelim.engine.cpu.one_kernel import Traced
-from jaxelim.engine.execution import patience, suits_one_kernel
+from jaxelim.engine.execution import has_loop, patience, suits_one_kernel
 from jaxelim.engine.jaxprs import traced_once
 from jaxelim.engine.observing import Observed, Observing
 from jaxelim.engine.records import outcome
@@ -272,7 +272,7 @@ class Step:
         queue = Queue(**shapes, length=length)  # type: ignore[arg-type]
         dtype = random.type_of(spec.source.noise, spec.dtype)
         noise = jax.ShapeDtypeStruct((spec.initial_samples(inputs), execution.lanes), dtype)
-        choices: dict[str, Any] = {"in_one_kernel": False, "patience": 0.0}
+        choices: dict[str, Any] = {"in_one_kernel": False, "inner_loops": False, "patience": 0.0}
 
         def traced(*arguments):
             lane, view = _started(self, arguments)(*arguments)
@@ -290,6 +290,7 @@ class Step:
 
                 choose = Traced(chosen, (jnp.int32(execution.lanes), state))
                 choices["patience"] = patience(choose)
+                choices["inner_loops"] = rule.fast is None and has_loop(choose)
                 choices["in_one_kernel"] = execution.one_kernel and suits_one_kernel(
                     choose, execution.lanes, inputs.features.shape[1], view.evidence.has_matrix
                 )

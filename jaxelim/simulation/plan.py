@@ -135,9 +135,10 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
 
 def settled(call: CheckedCall, spec: Spec, inputs: Inputs) -> Spec:
     """The spec, with steps in many kernels where the traced rule would not gain from one."""
-    if not spec.execution.one_kernel or engine.outline(spec, inputs).in_one_kernel:
+    if not spec.execution.one_kernel or (found := engine.outline(spec, inputs)).in_one_kernel:
         return spec
-    return spec.executed(one_kernel=False, lanes=_lanes(call, False, IN_MANY))
+    lanes = _lanes(call, False, IN_MANY)
+    return spec.executed(one_kernel=False, inner_loops=found.inner_loops, lanes=lanes)
 
 
 def _execution(call: CheckedCall, gpu: bool) -> Execution:

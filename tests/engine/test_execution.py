@@ -6,6 +6,9 @@ import jaxelim as je
 from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.engine.execution import PATIENCE, PATIENCE_ONE_BY_ONE
+from jaxelim.simulation.plan import planned as planned_call
+from tests import digests
+from tests.calls import checked
 from tests.engine.test_in_turn import InTurn, OfOneRun
 from tests.engine.test_one_lane import SMALL
 
@@ -26,3 +29,13 @@ def test_lanes_wait_less_for_a_choice_that_takes_them_one_by_one(rule, backend, 
         call = (SMALL, je.BestArm(), rule)
         spec, inputs, _ = planned(call, settings | {"engine": je.Engine(devices=1)}, backend)
         assert engine.outline(spec, inputs).patience == expected
+
+
+@pytest.mark.parametrize("rule, many", [(je.LinGame(), True), (je.LinGapE(), False)], ids=repr)
+def test_steps_with_loops_inside_stay_many_kernels(rule, many):
+    """XLA would make one kernel of LinGame's steps, which takes a quarter longer."""
+    given = digests.D20, je.BestArm(), rule
+    with scope.engine():
+        call = checked(*given, delta=0.1, runs=80, engine=je.Engine(devices=1))
+        options = planned_call(call).spec.execution.compiler_options(None)
+    assert ("xla_disable_hlo_passes" in options) == many
