@@ -33,7 +33,7 @@ def test_lanes_wait_less_for_a_choice_that_takes_them_one_by_one(rule, backend, 
 
 @pytest.mark.parametrize("rule, many", [(je.LinGame(), True), (je.LinGapE(), False)], ids=repr)
 def test_steps_with_loops_inside_stay_many_kernels(rule, many):
-    """XLA would make one kernel of LinGame's steps, which takes a quarter longer."""
+    """XLA would make one kernel of LinGame's steps, which is slower."""
     given = digests.D20, je.BestArm(), rule
     with scope.engine():
         call = checked(*given, delta=0.1, runs=80, engine=je.Engine(devices=1))

@@ -153,11 +153,11 @@ def test_runs_without_the_cache_are_equal(problem, rule, form, monkeypatch, own_
     )
     usual = run()
     forget_programs()
-    settled = gaussian.Gaussian.settled
+    settled = je.Gaussian.settled
     without = lambda *a, **b: dataclasses.replace(  # noqa: E731
         settled(*a, **b), keeps_products=False
     )
-    monkeypatch.setattr(gaussian.Gaussian, "settled", without)
+    monkeypatch.setattr(je.Gaussian, "settled", without)
     equal(usual, run())
 
 
