@@ -86,7 +86,7 @@ class Traced:
         wanted = {v for equation in jaxpr.eqns for v in equation.invars if not is_literal(v)}
         wanted |= {v for v in jaxpr.outvars if not is_literal(v)}
 
-        def apply(equation: Any, values: list[Array]) -> list[Array]:
+        def apply(equation: Any, values: list[Array]) -> list[Any]:
             loop = equation.primitive.name in ("while", "scan")
             if not loop or any(blocking(inner) for inner in functions(equation.params)):
                 return bound(equation)(*values)
@@ -94,8 +94,8 @@ class Traced:
             # JAX drops an output that nothing reads, and the tag with it.
             read = [i for i, v in enumerate(equation.outvars) if v in wanted]
             out = as_one_kernel(lambda *x: [bound(equation)(*x)[i] for i in read], flag, *at_start)
-            values = dict(zip(read, out, strict=True))
-            return [values.get(i) for i in range(len(equation.outvars))]
+            named: dict[int, Any] = dict(zip(read, out, strict=True))
+            return [named.get(i) for i in range(len(equation.outvars))]
 
         def with_kernels(state: Any) -> Any:
             return self._packed(evaluated(self.closed, jax.tree.leaves(state), apply))
