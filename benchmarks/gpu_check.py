@@ -248,20 +248,21 @@ def checked(options: Options) -> dict:
     lock = threading.Lock()
 
     def attempt(label: str, part: str, ends: float, measure: Callable[[float], list[dict]]) -> None:
-        rows, failure = [], None
+        rows, failure = [], ""
         if time.monotonic() < ends:
             try:
                 rows = measure(ends)
             except MeasurementError as error:
-                failure = f"{label}: {error}"
+                failure = f": {error}"
         with lock:
             found[part] += rows
             if not rows and time.monotonic() >= ends:
                 found["left out"].append(label)
+                failure = ": left out"
             elif failure:
-                found["failed"].append(failure)
+                found["failed"].append(f"{label}{failure}")
             write(found, options.output)
-        print(f"{time.monotonic() - began:4.0f} s  {failure or label}", flush=True)
+        print(f"{time.monotonic() - began:4.0f} s  {label}{failure}", flush=True)
 
     def of_job(name: str) -> None:
         until = began + SHARE * (ends - began) if options.rules else ends
