@@ -84,8 +84,8 @@ test-slow: $(DOCS)
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
-# The runs of a GPU against a CPU's, and its times, in some eight minutes; without a GPU the same
-# on the CPU, at small sizes. CHECK has its words.
+# The runs of a GPU against a CPU's, and its times, within nine minutes; without a GPU the same
+# on the CPU, at small sizes. CHECK has its words. docs/reference/gpu.md: without an installation.
 gpu-check: install
 	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
 

@@ -52,13 +52,18 @@ def check_content(wheel: Path, sdist: Path) -> str:
         print(f"   {wheel.name}: {len(names)} files, {wheel.stat().st_size} bytes")
         text = archive.read(metadata).decode()
     with tarfile.open(sdist) as archive:
-        print(f"   {sdist.name}: {len(archive.getnames())} files, {sdist.stat().st_size} bytes")
+        packed = archive.getnames()
+        print(f"   {sdist.name}: {len(packed)} files, {sdist.stat().st_size} bytes")
+    for path, inside in ((wheel, names), (sdist, packed)):
+        if not any(name.endswith("/LICENSE") for name in inside):
+            sys.exit(f"{path.name} has no LICENSE")
     return text
 
 
 def check_metadata(text: str, version: str) -> None:
     found = email.message_from_string(text)
-    known = {"Name": "jaxelim", "Version": version, "Requires-Python": ">=3.11"}
+    known = {"Name": "jaxelim", "Version": version, "Requires-Python": ">=3.11",
+             "License-Expression": "Apache-2.0"}  # fmt: skip
     for name, value in known.items():
         if found[name] != value:
             sys.exit(f"metadata: {name} is {found[name]!r}, not {value!r}")

@@ -25,6 +25,7 @@ from benchmarks.cases import Timing
 from benchmarks.processes import ROOT, MeasurementError, apart
 from benchmarks.report import Sitting
 from benchmarks.targets import TARGETS
+from jaxelim import __version__
 from jaxelim.catalogue import rules
 
 SectionName = Literal[
@@ -114,10 +115,8 @@ def environment() -> dict:
         "changed_since_commit": bool(_said("git", "status", "--porcelain", "--untracked-files=no")),
         "versions": {
             "python": platform.python_version(),
-            **{
-                name: importlib.metadata.version(name)
-                for name in ("jaxelim", "jax", "jaxlib", "numpy")
-            },
+            "jaxelim": __version__,  # which need not be installed
+            **{name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")},
         },
         "processor": _processor(),
         "avx512": "avx512f" in flags.read_text() if flags.exists() else None,

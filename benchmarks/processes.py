@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cases import Case, Timing
 
@@ -37,42 +38,59 @@ def script(module: str, *words: object, core: int | None) -> subprocess.Complete
     )
 
 
-def apart(
-    case: Case | None,
-    timing: Timing,
-    *,
-    anchor: dict | None = None,
+def child(
+    module: str,
+    *words: str,
     devices: int = 1,
     platform: str | None = "cpu",
     environment: dict | None = None,
-) -> dict:
-    """Time a case in a new process with one thread a device (`benchmarks.measure`).
+    seconds: float | None = None,
+) -> None:
+    """Run `python -m module words..` with one thread a device, and wait for it.
+
+    It finds the packages that this process finds, carried in a folder or installed.
+
+    Args:
+        devices: CPU devices.
+        platform: JAX's platform; None: its default.
+        environment: variables added to this process's own.
+        seconds: after which it is stopped; None: never.
+
+    Raises:
+        MeasurementError: it failed, with its last lines, or was stopped.
+    """
+    settings = {**os.environ, "NPROC": "1", "JAX_NUM_CPU_DEVICES": str(devices),
+                **(environment or {})}  # fmt: skip
+    if platform is not None:
+        settings["JAX_PLATFORMS"] = platform
+    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
+    settings["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    command = [sys.executable, "-m", module, *words]
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=settings, stderr=subprocess.PIPE, text=True,
+                              timeout=seconds, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise MeasurementError(f"it was stopped after {seconds:.0f} s") from None
+    if done.returncode:
+        last = " | ".join(done.stderr.strip().splitlines()[-3:])
+        raise MeasurementError(f"it ended with {done.returncode}: {last}")
+
+
+def apart(case: Case | None, timing: Timing, *, anchor: dict | None = None, **how: Any) -> dict:
+    """Time a case in a new process (`benchmarks.measure`).
 
     Args:
         case: None only asks for the device.
         anchor: the result of `benchmarks.anchor.build`, to run around every call.
-        devices: CPU devices.
-        platform: JAX's platform; None: its default.
-        environment: variables added to this process's own.
+        how: devices, platform, environment and seconds, as of `child`.
 
     Returns:
         The measurements; process_wall_seconds and process_cpu_seconds cover the whole
         process, Python's start included.
 
     Raises:
-        MeasurementError: the process failed; the message ends with its last lines.
+        MeasurementError: as `child`; the message begins with the case.
     """
-    settings = {
-        **os.environ,
-        "NPROC": "1",
-        "JAX_NUM_CPU_DEVICES": str(devices),
-        **(environment or {}),
-    }
-    if platform is not None:
-        settings["JAX_PLATFORMS"] = platform
-    settings["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
-    )
     spec = {
         "case": None if case is None else dataclasses.asdict(case),
         "timing": dataclasses.asdict(timing),
@@ -82,18 +100,11 @@ def apart(
         asked, answer = Path(folder) / "spec.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(spec))
         wall, before = time.perf_counter(), os.times()
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.measure", str(asked), str(answer)],
-            cwd=ROOT,
-            env=settings,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        try:
+            child("benchmarks.measure", str(asked), str(answer), **how)
+        except MeasurementError as error:
+            raise MeasurementError(f"{case}: {error}") from None
         after = os.times()
-        if done.returncode or not answer.exists():
-            last = done.stderr.strip().splitlines()[-3:]
-            raise MeasurementError(f"{case}: it ended with {done.returncode}: {' | '.join(last)}")
         found = json.loads(answer.read_text())
     spent = (
         after.children_user + after.children_system - before.children_user - before.children_system

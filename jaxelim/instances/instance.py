@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +17,7 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import Gaussian, known, settings_of
+from jaxelim.files import writable_file, write_whole
 from jaxelim.instances.arms import Arms, family_of, features
 from jaxelim.tables import as_html
 
@@ -289,16 +289,17 @@ class Instance(Arms):
     def to_json(self, path: str | os.PathLike[str], items: ArrayLike | None = None) -> None:
         """Write the instance or batch to a file, which `load_instance` reads back exactly.
 
-        Replaces an older file.
+        Replaces an older file. The file is complete or absent, as those of results.
 
         Args:
             path: the file.
             items: [P, d], those of `BestArm(items=..)`, which `load_items` reads back.
 
         Raises:
-            ArgumentError: items are no finite real numbers of this shape.
+            ArgumentError: items are no finite real numbers of this shape, or the path is a
+                folder, or in one that does not exist or takes no file.
             UnsupportedError: a family that a file cannot name, such as one of one's own.
-            OSError: the file cannot be written.
+            StoreError: the file cannot be written, such as on a full disk.
         """
         gaussian = type(self.family) is Gaussian and not self.family.by_arm
         name, settings = self.family.name, settings_of(self.family)
@@ -321,7 +322,7 @@ class Instance(Arms):
             f'{{"name": {json.dumps(self.name)}, {family},\n'
             f' "theta": {json.dumps(self.theta.tolist())},\n{written}}}\n'
         )
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(writable_file("path", path), text.encode())
 
 
 def _numbers(costs: np.ndarray | None) -> np.ndarray:

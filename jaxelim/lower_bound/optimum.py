@@ -33,17 +33,32 @@ class Complexity:
     is that of w_k/c_k pulls, H* is per unit of cost, and T* in units of cost. No
     delta-correct procedure costs less than log(1/(2.4 delta)) T* on average. `pulls` has the
     shares of the pulls.
+
+    Attributes:
+        value: float64 [], H* per sample, from below: value <= H* <= (1 + gap) value.
+        allocation: float64 [K] on the simplex, an optimal w.
+        mixture: float64 [P] on the simplex, the optimal q over the pieces, in the order of
+            `pieces`; 0 on padding.
+        gap: float64 [], the certified relative duality gap.
+        iterations: int32 [], interior-point steps.
+        converged: bool [], whether the gap is at most the one that was asked for.
+        information: float64 [P], H_p at the allocation, per sample, in the order of
+            `pieces`; inf on padding.
+        pieces: their directions y [I, P, d] and offsets c [I, P], in the units of theta, and
+            which are no padding, `valid` [I, P]; I = 1 without a batch. The order is that of
+            the problem's `half_spaces(arms, theta)`.
+        costs: float64 [K] of the pulls, without a leading axis; None: H* is by samples.
     """
 
-    value: np.ndarray  # [] float64, H* per sample, a lower bound: value <= H* <= (1 + gap) value
-    allocation: np.ndarray  # [K] float64 on the simplex, an optimal w
-    mixture: np.ndarray  # [P] float64 on the simplex, the optimal q over pieces; 0 on padding
-    gap: np.ndarray  # [] float64, the certified relative duality gap
-    iterations: np.ndarray  # [] int32, interior-point steps
-    converged: np.ndarray  # [] bool: gap <= the requested gap
-    information: np.ndarray  # [P] float64, H_p at the allocation (unit: per sample); inf on padding
-    pieces: Pieces  # the pieces, in the units of theta; always with a leading axis
-    costs: np.ndarray | None = None  # [K] of the pulls, without a leading axis; None: samples
+    value: np.ndarray
+    allocation: np.ndarray
+    mixture: np.ndarray
+    gap: np.ndarray
+    iterations: np.ndarray
+    converged: np.ndarray
+    information: np.ndarray
+    pieces: Pieces
+    costs: np.ndarray | None = None
 
     @property
     def unit(self) -> str:

@@ -3,20 +3,19 @@
 import dataclasses
 import math
 import pickle
-import platform
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from jaxelim import checks, cluster, scope
 from jaxelim.engine.progress import check as check_progress
-from jaxelim.errors import ArgumentError, ClusterError, Interrupted
+from jaxelim.errors import ArgumentError, ClusterError, Interrupted, warn
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.outcomes import RECORDED, Outcomes, ordered
 from jaxelim.simulation.plan import planned
+from jaxelim.simulation.results.descriptions import origin
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.run import run
 
@@ -50,8 +49,7 @@ class Simulation:
             data = Result.of(dataclasses.replace(block, timings={}, layout={})).to_xarray()
         data.attrs = {}
         layout = {f"{_LAYOUT}{name}": value for name, value in block.layout.items()}
-        versions = {"jax": jax.__version__, "numpy": np.__version__, "machine": platform.machine()}
-        return data, block.timings | layout | versions
+        return data, block.timings | layout
 
 
 def check(call: CheckedCall, progress: Any, executor: Any, block: Any, store: Any) -> None:
@@ -182,6 +180,7 @@ def _told(call: CheckedCall, data: "xr.Dataset", labels: dict[str, str] | None) 
     of_none = call.part(call.runs[:0])
     with scope.engine():
         result = Result.of(Outcomes(of_none, _arrays(data.isel(run=[])), {}, {}))
+    result.settings.update(origin(call))  # the hash of all of its noise, not of none
     try:
         return contents(result, labels)
     except ArgumentError:  # it has a part of one's own that no file can name
@@ -212,11 +211,17 @@ def result_of(call: CheckedCall, held: "Held") -> Result | None:
 
 
 def timings_and_layout(held: "Held") -> tuple[dict, dict]:
-    """What the blocks of a result tell of its work."""
+    """What the blocks of a result tell of its work; warns where several versions computed them."""
     largest = max(held.blocks, key=lambda block: block.runs.size).work
     layout = {name.removeprefix(_LAYOUT): value for name, value in largest.items()
               if name.startswith(_LAYOUT)}  # fmt: skip
-    return _summed([block.work for block in held.blocks]), layout | {"blocks": len(held.blocks)}
+    computed_by = {block.work.get(f"{_LAYOUT}computed_by", "") for block in held.blocks} - {""}
+    layout |= {"blocks": len(held.blocks), "computed_by": " and ".join(sorted(computed_by))}
+    if len(computed_by) > 1:
+        note = "Where rounding decides they may differ from runs of one alone"
+        told = f"runs of {held.blocks[0].name} come from {layout['computed_by']}. {note}"
+        warn(told, UserWarning)
+    return _summed([block.work for block in held.blocks]), layout
 
 
 def _size(runs: int, workers: int) -> int:

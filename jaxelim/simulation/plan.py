@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import platform
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,8 @@ class Plan:
             "devices": execution.devices,
             "deltas_per_trajectory": spec.deltas,
             "entrance": "vmap" if execution.by_vmap else "lanes",
+            "computed_by": f"JAX {jax.__version__}, NumPy {np.__version__}, "
+            f"{platform.machine()}, {jax.default_backend()}",
         }
 
 

@@ -185,18 +185,20 @@ class Store:
     def cells(self) -> list[Stored]:
         """All cells of the store; reads and checks every block.
 
+        Blocks of equal settings are one cell, which may have several names.
+
         Raises:
             ConflictError: two blocks disagree on a run.
         """
-        cells: dict[tuple[str, str], list[Entry]] = {}
+        cells: dict[str, list[Entry]] = {}
         for entry in self.entries():
-            cells.setdefault((entry.slug, entry.digest), []).append(entry)
+            cells.setdefault(entry.digest, []).append(entry)
         stored = []
-        for (of_cell, key), entries in cells.items():
+        for key, entries in cells.items():
             held = _held(entries)
             if held.blocks or held.damaged:
-                name = held.blocks[0].name if held.blocks else of_cell
-                stored.append(Stored(name, held, key))
+                names = [block.name for block in held.blocks] or [entries[0].slug]
+                stored.append(Stored(", ".join(dict.fromkeys(names)), held, key))
         return stored
 
 

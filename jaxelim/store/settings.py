@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,18 +78,18 @@ def as_json(value: Any) -> str:
 
 def differences(there: dict, here: dict) -> str:
     """The differences of two canonical settings, in words."""
-    flat_there, flat_here = _flat(there), _flat(here)
-    differing = [
-        key
-        for key in sorted({*flat_there, *flat_here})
-        if flat_there.get(key) != flat_here.get(key)
-    ]
-    shown = [
-        f"{key} is {flat_there.get(key, 'absent')} there and {flat_here.get(key, 'absent')} here"
-        for key in differing[:6]
-    ]
-    more = f", and {len(differing) - 6} more" if len(differing) > 6 else ""
+    theirs, ours = differing([there, here])
+    shown = [f"{key} is {theirs[key]} there and {ours[key]} here" for key in list(theirs)[:6]]
+    more = f", and {len(theirs) - 6} more" if len(theirs) > 6 else ""
     return "; ".join(shown) + more
+
+
+def differing(settings: Sequence[dict]) -> list[dict[str, Any]]:
+    """The entries of each of several canonical settings that are not the same in all."""
+    flat = [_flat(one) for one in settings]
+    keys = sorted({key for one in flat for key in one})
+    keys = [key for key in keys if any(one.get(key) != flat[0].get(key) for one in flat)]
+    return [{key: one.get(key, "absent") for key in keys} for one in flat]
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

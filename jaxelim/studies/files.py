@@ -4,15 +4,18 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxelim.errors import DamagedFileError, JaxelimError, ResultFileError, StoreError
+from jaxelim.errors import DamagedFileError, JaxelimError, ResultFileError, StoreError, warn
 from jaxelim.simulation.blocks import timings_and_layout
 from jaxelim.simulation.results.loading import from_contents, opened, with_runs
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.saving import path_of
-from jaxelim.store import Store
+from jaxelim.store import Store, digest
+from jaxelim.store.settings import differing
+from jaxelim.studies.grid import LONGEST
 from jaxelim.studies.saving import FORMAT, INDEX
 from jaxelim.studies.study import AXES, Study
 
@@ -57,8 +60,10 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
     """Read all runs of a store: of `study` and `simulate` with `store=`, or of an experiment.
 
     Results of a study have its names. Others have the name of their cell as the rule's,
-    and those of their instance and problem. Cells without runs or without a file of their
-    experiment, as of older versions, are left out.
+    and those of their instance and problem. Where several have the same names, as of two
+    studies with other deltas, the rule's tells what differs: "LUCB (delta=0.1)".
+    Damaged blocks, and cells without a file of their experiment, as of older versions, are
+    left out, with a warning.
 
     Args:
         folder: the store.
@@ -75,9 +80,15 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
     store = Store(folder)
     if not store.exists():
         raise StoreError(Path(folder), "is no store: there is no folder 'blocks' in it")
-    found: list[tuple[tuple[str, str, str], Result]] = []
+    found: dict[tuple[str, str, str], list[tuple[dict, Result]]] = {}
     for cell in store.cells():
-        if cell.held.data is None or (told := store.tells(cell.digest)) is None:
+        told = store.tells(cell.digest)
+        for error in cell.held.damaged:
+            warn(f"left out: {error}", UserWarning)
+        if cell.held.data is None:
+            continue
+        if told is None:
+            warn(f"left out: {cell.name}, of which {folder} has no experiment", UserWarning)
             continue
         labels: dict[str, str] = {}
         empty = from_contents(told, told.read_bytes(), labels, **parts)
@@ -86,5 +97,23 @@ def load_store(folder: str | os.PathLike[str], **parts: Any) -> Study:
         rule, instance, problem = (
             labels.get(axis, name) for axis, name in zip(AXES, usual, strict=True)
         )
-        found.append(((rule, instance, problem), result))
-    return Study.of(found)
+        settings = cell.held.blocks[0].settings
+        found.setdefault((rule, instance, problem), []).append((settings, result))
+    return Study.of(
+        ((f"{rule}{apart}", instance, problem), result)
+        for (rule, instance, problem), several in found.items()
+        for apart, (_, result) in zip(_apart([x for x, _ in several]), several, strict=True)
+    )
+
+
+def _apart(settings: Sequence[dict]) -> list[str]:
+    """What follows a name that belongs to several settings, so that each has its own."""
+    if len(settings) == 1:
+        return [""]
+    words = [
+        ", ".join(f"{k}={v[0] if isinstance(v, list) and len(v) == 1 else v}" for k, v in x.items())
+        for x in differing(settings)
+    ]
+    texts = [one if len(one) <= LONGEST else digest(s)[:8]
+             for one, s in zip(words, settings, strict=True)]  # fmt: skip
+    return [f" ({text})" for text in texts]

@@ -17,7 +17,7 @@ from jaxelim.simulation.call import CheckedCall
 OF_A_RULE = ("delta", "stopping", "elimination", "threshold", "ridge", "max_samples", "record",
              "initial_pulls")  # fmt: skip
 """Arguments of `simulate` that an entry of `rules` may have for itself."""
-_LONGEST = 40
+LONGEST = 40
 """Most characters of a description that serves as a name."""
 
 
@@ -140,7 +140,7 @@ def _name_of_rule(made: dict[str, Any], entry: Any) -> tuple[str, str]:
 
 def _names_of(short: str, thing: Any) -> tuple[str, str]:
     text = repr(thing)
-    return short, text if len(text) <= _LONGEST else short
+    return short, text if len(text) <= LONGEST else short
 
 
 def _instance(entry: Any) -> tuple[Any, Any]:

@@ -1,20 +1,28 @@
 """`make gpu-check` without a GPU: what it compares, times and says."""
 
+import importlib.metadata
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import gpu_check, kernels
+import jaxelim as je
+from benchmarks import gpu_check, kernels, processes
 from benchmarks.gpu_check import Options
 from benchmarks.processes import MeasurementError
 
 ROOT = Path(__file__).parents[2]
 JOB = "lingape near-identical arms"
-SMALL = {"jobs": 1, "traces": 1, "rules": ("lingape", "lucb"), "lanes": (16,)}
+SMALL = {"jobs": 1, "rules": ("lingape", "lucb"), "lanes": (16,)}
+NEVER = float("inf")
+
+
+def read(folder: Path) -> dict:
+    return json.loads((folder / "gpu-check.json").read_text())
 
 
 @pytest.fixture
@@ -22,7 +30,7 @@ def here(monkeypatch):
     """All in this process; the default device's runs are changed where a test says so."""
     changed: dict = {}
 
-    def on_device(platform, *asked):
+    def on_device(platform, ends, *asked):
         found = gpu_check.computed(*asked)
         return found if platform == "cpu" else changed.get("by", dict)(found)
 
@@ -42,14 +50,14 @@ def here(monkeypatch):
     monkeypatch.setattr("benchmarks.__main__.apart", apart)
     monkeypatch.setattr(gpu_check, "JOBS", (JOB,))
     monkeypatch.setattr(gpu_check, "TRACES", (JOB,))
-    monkeypatch.setattr(gpu_check, "PRECISIONS", ("float64",))  # float32 is refused for this job
     return changed
 
 
 def test_equal_runs_times_and_failures(here, tmp_path, capsys):
-    output = tmp_path / "deeper" / "check.json"
+    output = tmp_path / "deeper" / "check"
     assert gpu_check.main(Options(**SMALL, output=output)) == 1
-    found, said = json.loads(output.read_text()), capsys.readouterr().out
+    found, said = read(output), capsys.readouterr().out
+    assert (output / "gpu-check.txt").read_text() in said
     assert [row.get("parted", row.get("first apart")) for row in found["runs"]] == [0, None]
     assert found["runs"][0]["runs"] == 12 and found["runs"][1]["pulls"] > 100
     (row,) = found["times"]
@@ -78,16 +86,68 @@ def test_where_runs_part_there_is_a_pull_with_its_margin(here, monkeypatch):
         return found
 
     here["by"] = other
-    runs, first, fifth = gpu_check.compared([JOB], [JOB])
+    runs, first, fifth = gpu_check.compared(JOB, NEVER)
     assert (runs["runs"], runs["parted"]) == (12, 1)
     assert (first["run"], first["first apart"]) == (0, 3) and np.isnan(first["margin"])
     assert (fifth["run"], fifth["first apart"], fifth["margin"]) == (5, 381, 0.5)
 
 
-def test_a_job_that_float32_cannot_tell_has_no_runs(here, monkeypatch):
-    monkeypatch.setattr(gpu_check, "PRECISIONS", ("float32",))
-    (row,) = gpu_check.compared([JOB], [])
-    assert (row["precision"], row["runs"], row["parted"]) == ("float32", 0, 0)
+def test_a_check_that_is_killed_leaves_its_finished_parts(here, tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_check, "profiled", killed)
+    with pytest.raises(KeyboardInterrupt):
+        gpu_check.checked(Options(**SMALL, output=tmp_path))
+    found = read(tmp_path)
+    assert len(found["runs"]) == 2 and len(found["times"]) == 1 and not found["profile"]
+    assert found["failed"] == ["lucb, 16 lanes: no memory"]
+
+
+def test_what_lasts_too_long_is_stopped_and_left_out(here, tmp_path, monkeypatch):
+    """The process ends with the minutes; a part that is not over is no failure."""
+    monkeypatch.undo()
+    began = time.monotonic()
+    with pytest.raises(MeasurementError, match="stopped after 1 s"):
+        gpu_check.on_device("cpu", began + 1, JOB, True, [], [])
+    assert time.monotonic() - began < 5
+    ended = MeasurementError("it was stopped")
+    monkeypatch.setattr("benchmarks.__main__.environment", lambda: ENVIRONMENT)
+    monkeypatch.setattr(gpu_check, "compared", lambda name, ends: wait(ends, ended))
+    found = gpu_check.checked(Options(jobs=2, rules=(), minutes=1e-3, output=tmp_path))
+    assert found["left out"] == list(gpu_check.JOBS[:2]) and not found["failed"]
+
+
+ENVIRONMENT = {"device": {"platform": "cpu", "device": "c"}, "versions": {}, "cores": 1}
+
+
+def wait(until, error):
+    time.sleep(max(0.0, until - time.monotonic()))
+    raise error
+
+
+def test_a_version_of_a_package_that_is_not_installed(here, monkeypatch):
+    """As on a machine that has the tree alone."""
+    from benchmarks.__main__ import environment
+
+    def version(name):
+        if name == "jaxelim":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert environment()["versions"]["jaxelim"] == je.__version__
+
+
+def test_processes_find_the_packages_of_a_folder(tmp_path, monkeypatch):
+    """A child keeps the caller's PYTHONPATH, where wheels are carried."""
+    (tmp_path / "carried.py").write_text("import pathlib, sys, benchmarks\n"
+                                         "pathlib.Path(sys.argv[1]).touch()\n")  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    processes.child("carried", str(tmp_path / "ran"))
+    assert (tmp_path / "ran").exists()
+    with pytest.raises(MeasurementError, match="it ended with 1: .*IndexError"):
+        processes.child("carried")
 
 
 def test_first_pulls_that_differ():
@@ -97,9 +157,9 @@ def test_first_pulls_that_differ():
     assert gpu_check.first_apart(x, x[:2]) == gpu_check.first_apart(x[:2], x) == 3
 
 
-def test_after_the_minutes_nothing_is_measured(here):
-    found = gpu_check.checked(Options(**SMALL, minutes=-1.0))
-    assert found["left out"] == ["runs", "profile", "lingape, 16 lanes", "lucb, 16 lanes"]
+def test_after_the_minutes_nothing_is_measured(here, tmp_path):
+    found = gpu_check.checked(Options(**SMALL, minutes=-1.0, output=tmp_path))
+    assert found["left out"] == [JOB, "lingape, 16 lanes", "lucb, 16 lanes", "profile"]
     assert not found["runs"] and not found["times"] and not found["failed"]
 
 
@@ -127,13 +187,13 @@ def test_kernels_of_streams_are_counted_once():
 
 @pytest.mark.slow
 def test_the_command_at_its_smallest(tmp_path):
-    output = tmp_path / "check.json"
-    words = ["--jobs", "1", "--traces", "1", "--rules", "lingape", "--chunks", "1"]
+    words = ["--jobs", "2", "--rules", "lingape", "--chunks", "1"]
     command = [sys.executable, "-m", "benchmarks.gpu_check", *words, "--repeats", "1"]
-    done = subprocess.run([*command, "--output", str(output)], cwd=ROOT, text=True,
+    done = subprocess.run([*command, "--output", str(tmp_path)], cwd=ROOT, text=True,
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
-    found = json.loads(output.read_text())
-    assert [row.get("parted") or row.get("first apart") for row in found["runs"]] == 4 * [None]
-    assert {row["precision"] for row in found["runs"]} == {"float64", "float32"}
+    found = read(tmp_path)
+    assert [(row["job"], row["parted"]) for row in found["runs"]] == [
+        (name, 0) for name in gpu_check.JOBS[:2]
+    ]
     assert found["times"][0]["us/sample"] > 0 and found["profile"]

@@ -15,7 +15,8 @@ import tyro
 
 import jaxelim as je
 from experiments import allocations, two_dimensional
-from jaxelim import catalogue, figures
+from jaxelim import catalogue, checks, figures
+from jaxelim.lower_bound.optimum import Complexity
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(
@@ -60,6 +61,36 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     small = code.replace("runs=1000", f"runs=8, max_samples={cap}", 1)
     small = small.replace("runs=1000", "runs=8, max_samples=300").replace("steps=60", "steps=4")
     exec(compile(small, page, "exec"), {"__name__": "__page__"})
+
+
+def test_the_page_on_allocations_recomputes_its_certificate():
+    """The two lines of NumPy, which the slow suite runs with the rest of the page."""
+    text = (ROOT / "docs" / "explanation" / "allocations.md").read_text()
+    solve, certify = re.findall(r"```python\n(.*?)```", text, re.S)[:2]
+    space: dict = {}
+    exec(solve + certify, space)  # its assert
+    found = space["found"]
+    assert space["bound"] / found.value - 1 == pytest.approx(found.gap, abs=1e-12)
+    assert found.information.min() == pytest.approx(found.value, rel=1e-9)
+
+
+def test_help_explains_each_field_of_a_complexity():
+    words = inspect.getdoc(Complexity)
+    for field in dataclasses.fields(Complexity):
+        assert re.search(rf"^    {field.name}: \w", words, re.M), field.name
+    assert "in the order of `pieces`" in " ".join(words.split())
+
+
+def test_pages_have_the_cap_and_the_range_of_jax():
+    page = (ROOT / "docs" / "how-to" / "add-a-rule.md").read_text()
+    assert f"by default\n{checks.MAX_SAMPLES:,} samples" in page
+    install = (ROOT / "README.md").read_text().split("make demo")[0]
+    declared = (ROOT / "pyproject.toml").read_text()
+    (given,) = re.findall(r'^  "jax(>=.*)",', declared, re.M)
+    left_out = re.findall(r"!=([\d.]+)", given)
+    assert given.startswith(">=0.10,") and given.endswith(",<0.13")
+    assert "Python 3.11 to 3.13, JAX 0.10 to 0.12" in install
+    assert left_out and all(name in install for name in left_out)
 
 
 def cells(text: str) -> list[str]:

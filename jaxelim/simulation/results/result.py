@@ -98,7 +98,7 @@ class Result:
             `compile_processor_seconds`, the processor time of the whole process
             meanwhile; `samples_drawn`, and `samples_computed`, which counts idle lanes
             too; `choose_rounds`, calls of `choose`.
-        layout: how the runs were laid out.
+        layout: how the runs were laid out, and by which versions they were computed.
         settings: all that determines the numbers, as text: also the version and the
             `REVISION` of jaxelim, a hash of the instance's numbers, and whether the
             call was interrupted.

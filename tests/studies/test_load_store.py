@@ -1,0 +1,92 @@
+"""What a store gives back: all that it holds, each under a name of its own, or a word."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim.simulation.call import CheckedCall
+from jaxelim.store import Store, calls, digest
+
+EASY = je.Instance.unstructured([1.0, 0.2, 0.0], name="easy")
+SHARED = dict(runs=6, max_samples=2000, engine=je.Engine(devices=1))
+
+
+def stored(folder, **more):
+    return je.study(EASY, je.BestArm(), {"even": je.Uniform()}, store=folder, **SHARED | more)
+
+
+def test_studies_that_share_names_are_told_apart(tmp_path):
+    by_delta = {delta: stored(tmp_path, delta=delta)["even"] for delta in (0.1, 0.01)}
+    again = je.load_store(tmp_path)
+    assert set(again.rules) == {"even (delta=0.1)", "even (delta=0.01)"}
+    for delta, result in by_delta.items():
+        assert again[f"even (delta={delta})"].equals(result)
+    # Where they differ in much, the digest names them.
+    stored(tmp_path, delta=0.1, stopping=je.SelectiveElimination(), threshold=je.GK16())
+    found = je.load_store(tmp_path)
+    assert len(found) == 3 and {len(name) for name in found.rules} == {len("even (12345678)")}
+
+
+def test_equal_settings_under_two_names_are_one_result(tmp_path):
+    je.simulate(EASY, je.BestArm(), je.Uniform(), delta=0.1, store=tmp_path, **SHARED)
+    whole = stored(tmp_path, delta=0.1, runs=9)["even"]
+    (found,) = je.load_store(tmp_path).results.values()
+    assert found.equals(whole)
+
+
+def test_results_of_two_noises_are_not_paired(tmp_path):
+    one, other = np.random.default_rng(0).standard_normal((2, 6, 300))
+    given = {}
+    for name, rule, noise in (("a", je.Uniform(), one), ("b", je.Oracle(), other)):
+        given[name] = je.simulate(EASY, je.BestArm(), rule, delta=0.1, noise=noise,
+                                  store=tmp_path / name, **SHARED)  # fmt: skip
+        (loaded,) = je.load_store(tmp_path / name).results.values()
+        assert loaded.equals(given[name])
+        assert loaded.settings["noise_sha256"] == given[name].settings["noise_sha256"]
+        given[name] = loaded
+    assert not je.compare(given).rows[0]["paired"]
+    same = je.simulate(EASY, je.BestArm(), je.Oracle(), delta=0.1, noise=one, **SHARED)
+    assert je.compare({"a": given["a"], "same": same}).rows[0]["paired"]
+
+
+def test_runs_of_two_versions_are_named(tmp_path, monkeypatch):
+    stored(tmp_path, delta=0.1, runs=3)
+    monkeypatch.setattr(jax, "__version__", "0.0.9")
+    with pytest.warns(UserWarning, match=r"come from JAX 0\.0\.9.* and JAX .*, cpu\. Where"):
+        both = stored(tmp_path, delta=0.1)["even"]
+    with pytest.warns(UserWarning, match="come from"):
+        again = je.load_store(tmp_path)["even"]
+    assert again.layout["computed_by"] == both.layout["computed_by"]
+    monkeypatch.undo()
+    alone = stored(tmp_path / "alone", delta=0.1)["even"]  # and no warning
+    assert alone.layout["computed_by"].startswith(f"JAX {jax.__version__}, NumPy {np.__version__}")
+
+
+def test_what_is_left_out_is_named(tmp_path):
+    stored(tmp_path, delta=0.1, block=3)
+    first, second = (entry.path for entry in Store(tmp_path).entries())
+    second.write_bytes(second.read_bytes()[:-9])
+    with pytest.warns(UserWarning, match=f"left out: .*{second.name}"):
+        found = je.load_store(tmp_path)["even"]
+    assert found.runs.tolist() == [0, 1, 2] and first.exists()
+    second.unlink()
+    for told in (tmp_path / "experiments").iterdir():
+        told.unlink()
+    with pytest.warns(UserWarning, match="left out: study/even/easy/best-arm/.* no experiment"):
+        assert len(je.load_store(tmp_path)) == 0
+
+
+def test_the_key_has_what_rounding_decides_by():
+    def key(**layout):
+        call = CheckedCall.checked(
+            instance=EASY, problem=je.BestArm(), rule=je.LinGame(), delta=0.1, stopping=je.LLR(),
+            elimination=None, threshold=je.Heuristic(), runs=4, seed=0, max_samples=100,
+        )  # fmt: skip
+        return digest(calls.settings(dataclasses.replace(call, engine=je.Engine(**layout))))
+
+    counts = [{}, {"form": "square"}, {"form": "arms"}, {"vmapped": True}]
+    assert len({key(**layout) for layout in counts}) == len(counts)
+    assert key(lanes=32, chunk=16, devices=1, shrink=False) == key()
