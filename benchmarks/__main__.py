@@ -32,15 +32,9 @@ SectionName = Literal[
     "targets",
     "alone",
     "kernels",
-    "parts",
     "rules",
     "scaling",
     "devices",
-    "deltas",
-    "elimination",
-    "families",
-    "proofs",
-    "cold",
     "live",
     "gpu",
 ]
@@ -55,7 +49,7 @@ class Options:
     quick: bool = False
     """Small sizes: a check in about a minute, with rough figures."""
     rows: tuple[str, ...] = ()
-    """Rows of targets, alone, kernels, rules and elimination; by default all (with --quick
+    """Rows of targets, alone, kernels and rules; by default all (with --quick
     a few)."""
     runs: int | None = None
     """Runs, in place of each section's own number."""

@@ -28,7 +28,7 @@ LIMIT = 80
 
 PARTS: dict[int, tuple[str, ...]] = {
     1: (
-        "benchmarks/test_benchmarks.py", "benchmarks/test_one_kernel.py", "figures/", "results/",
+        "benchmarks/test_benchmarks.py", "figures/", "results/",
         "stopping/", "store/", "thresholds/test_deviations.py",
     ),
     2: ("experiments/", "faces/", "lower_bound/", "saddle/"),

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import (
     alone,
     anchor,
-    elimination,
     gpu,
     kernels,
     measure,
@@ -189,30 +188,6 @@ def test_a_profile_names_the_functions_of_a_step():
     assert all(one["ns/sample"] > 0 and one["kernels/step"] > 0 for one in found["functions"])
     order = [one["ns/sample"] for one in found["functions"]]
     assert order == sorted(order, reverse=True) and sum(order) < 1e9 * found["seconds"]
-
-
-def test_eliminations_are_compared_with_llr(monkeypatch):
-    asked = []
-
-    def found(case, _):
-        asked.append(case)
-        call = {
-            "cpu_seconds": 1.0 + len(asked),
-            "samples_drawn": 1_000_000,
-            "samples_computed": 1_000_000,
-        }
-        return {"calls": [call], "tests_per_sample": [3.0, 1.0], "process_wall_seconds": 1.0}
-
-    monkeypatch.setattr(elimination, "apart", found)
-    rows = elimination.run(report.Sitting(quick=False, core=None, cores=1, anchor=None)).rows
-    assert len(rows) == len(elimination.CASES) * len(elimination.VARIANTS) == len(asked)
-    assert [row["x LLR"] for row in rows[:2]] == [1.0, 1.5] and rows[5]["x LLR"] == 1.0
-    for case in asked:  # elimination at sampling is that at stopping, or none
-        given, settings = arguments(case)
-        assert (settings["elimination"] is None) == (case.elimination is None)
-        assert case.elimination in (None, case.stopping[0]) and given[2].traits.defined_for(
-            given[1].name
-        )
 
 
 def test_a_run_alone_goes_on_to_its_cap(monkeypatch):

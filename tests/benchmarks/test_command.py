@@ -1,4 +1,4 @@
-"""The benchmark command at its smallest sizes, and the parts of a step."""
+"""The benchmark command at its smallest sizes."""
 
 import json
 import math
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from benchmarks import parts, report
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -80,13 +78,3 @@ def test_the_command_prints_a_table_and_writes_all_fields(tmp_path):
         else:
             assert row["x C"] is None and "no gcc" in done.stdout
         assert row["reached"] is None  # targets are meant for whole runs
-
-
-def test_parts_of_a_step():
-    """A part with a thousand times the arithmetic of another takes longer."""
-    section = parts.run(report.Sitting(quick=True, core=None, cores=1, anchor=None))
-    assert not section.failed
-    found = {row["part"]: row["us"] for row in section.rows}
-    assert all(math.isfinite(us) for us in found.values()) and len(found) == 14
-    assert 0 < found["a loop with nothing in it"] < found["V_w, inverted"]
-    assert found["vector of K, in its place"] < found["V_w, inverted"]

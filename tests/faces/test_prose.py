@@ -182,11 +182,11 @@ def test_the_checks_find_what_they_look_for():
     assert private(spoken(source)) == [(2, "aloud"), (6, "Whence")]
     page = ROOT / "docs" / "explanation" / "page.md"
     good = (
-        "[a](../../README.md) [b](history.md#tried-and-left-out-for-no-gain) [c](https://x.org/y)"
+        "[a](../../README.md) [b](elimination.md#elimination) [c](https://x.org/y)"
     )
     assert not broken_links(page, good)
-    bad = "[a](no.md)\n[b](history.md#no)"
-    assert broken_links(page, bad) == [(1, "no.md"), (2, "history.md#no")]
+    bad = "[a](no.md)\n[b](elimination.md#no)"
+    assert broken_links(page, bad) == [(1, "no.md"), (2, "elimination.md#no")]
     assert not missing_paths("`jaxelim/store/`, jaxelim.store.REVISION, ~/.cache/jaxelim/x")
     wrong = "jaxelim/no.py.\njaxelim.store.NO and jaxelim.no.REVISION\ntests/no/"
     assert [one for _, one in missing_paths(wrong)] == [
