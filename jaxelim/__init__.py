@@ -109,10 +109,8 @@ from jaxelim.studies import Study as Study
 from jaxelim.studies import study as study
 from jaxelim.thresholds import GK16 as GK16
 from jaxelim.thresholds import Heuristic as Heuristic
-from jaxelim.thresholds import KaufmannKalyanakrishnan as KaufmannKalyanakrishnan
 from jaxelim.thresholds import KaufmannKoolen as KaufmannKoolen
 from jaxelim.thresholds import LinearThreshold as LinearThreshold
-from jaxelim.thresholds import LogLogThreshold as LogLogThreshold
 from jaxelim.thresholds import Mixture as Mixture
 from jaxelim.thresholds.piecewise import PieceThreshold as PieceThreshold
 

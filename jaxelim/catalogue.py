@@ -124,7 +124,6 @@ def find_elimination(name: str) -> Any:
 THRESHOLDS = {
     "heuristic": ("log((1 + t)/delta)", "-"),
     "gk16": ("log((1 + log t)/delta)", "-"),
-    "log-log": ("f(C' t^2/delta), f(x) = log x + C log log x", "-"),
     "mixture": (
         "log(P/delta) for log e_p, the evidence of a mixture",
         "all families, every rule, ridge 0; LLR, selective, full, rounds of ChernoffRacing",
@@ -138,10 +137,6 @@ THRESHOLDS = {
         "x = log(P/delta)/s",
         "one-parameter families, every rule, ridge 0; LLR, selective, full",
     ),
-    "kaufmann-kalyanakrishnan": (
-        "x + log x, racing x; x = log(k1 K t^alpha/delta)",
-        "one-parameter families; native tests of intervals, as those of LUCB and Racing",
-    ),
 }
 """Thresholds by command-line name: the formula, and what it is proven for."""
 
@@ -151,13 +146,11 @@ def find_threshold(
     instance: Arms,
     ridge: float | None,
     problem: Any = None,
-    rule: SamplingRule | None = None,
 ) -> Any:
     """The threshold of a name, for an instance.
 
     "linear" takes d, L and S from the instance, and ridge 1 for None. "kaufmann-koolen"
-    takes pieces and arms from the instance and the problem. "kaufmann-kalyanakrishnan"
-    takes K from the instance, and its racing form where the rule is `Racing`.
+    takes pieces and arms from the instance and the problem.
 
     Raises:
         UnknownNameError: no threshold has this name.
@@ -175,13 +168,9 @@ def find_threshold(
     known = {
         "heuristic": thresholds.Heuristic,
         "gk16": thresholds.GK16,
-        "log-log": thresholds.LogLogThreshold,
         "mixture": thresholds.Mixture,
         "linear": linear,
         "kaufmann-koolen": lambda: thresholds.KaufmannKoolen.of(instance, problem),
-        "kaufmann-kalyanakrishnan": lambda: thresholds.KaufmannKalyanakrishnan.of(
-            instance, isinstance(rule, rules()["racing"])
-        ),
     }
     return known[_known("threshold", name, known)]()
 

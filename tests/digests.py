@@ -104,6 +104,20 @@ SMALL = je.Instance(ARMS, [1.5, -1.2, 0.9])
 THREE = je.Instance(ARMS, 0.8 * np.random.default_rng(1).normal(size=(3, 3)))  # shared arms
 OWN = scaled(je.instances.linear_d20(3, n=3, K=24), 4.0)  # arms per instance
 MIDDLE = scaled(je.instances.linear_d20(7, K=24), 4.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogLog:
+    """log x + log log x, x = 3 t^2/delta, with the constants of the theory."""
+
+    def __call__(self, t, delta):
+        log_x = jax.numpy.log(3.0 * t**2) - jax.numpy.log(delta)
+        return log_x + 1.0 * jax.numpy.log(log_x)
+
+    def constants(self, delta):
+        return 2.0, 4.0, math.e**2 / 3.0
+
+
 EIGHT = je.Instance(np.eye(8), [2.0, 1.1, 0.6, 0.1, 0.0, -0.4, -0.6, -1.2])
 SCALED = je.Instance(np.eye(6), [3.0, 2.0, 0.5, 0.0, -1.0, -2.0], noise_std=2.5)
 # Two arms, the best and a low one, have near-duplicates 1e-8 away.
@@ -248,7 +262,7 @@ JOBS = (
                je.Instance(ARMS, [1.0, -0.8, 0.6], noise_std=1.5), quadrants(3, (0.3, -0.2)),
                je.LinGame(), stopping=SELECTIVE, elimination=SELECTIVE),
     simulation("lingame unstructured resets", EIGHT, je.Thresholding(0.4), je.LinGame(),
-               elimination=je.Resets(SELECTIVE), threshold=je.LogLogThreshold(1.0, 3.0)),
+               elimination=je.Resets(SELECTIVE), threshold=LogLog()),
     simulation("fws linear", scaled(je.instances.linear_d10(0, K=12), 2.0), je.BestArm(), je.FWS(),
                stopping=(LLR, SELECTIVE), runs=6),
     simulation("fws unstructured top-m at sampling", EIGHT, je.TopM(2), je.FWS(),

@@ -48,8 +48,8 @@ KINDS: dict[str, list[Kind]] = {
     "rules": [Kind("", " ".join(RULES)), Kind("", "EvidenceGap")],
     "stopping": [Kind("", "LLR Native SelectiveElimination FullElimination Resets")],
     "thresholds": [
-        Kind("", "Heuristic GK16 LinearThreshold LogLogThreshold KaufmannKoolen "
-             "KaufmannKalyanakrishnan Mixture PieceThreshold", "mixtures.grid.Grid"),
+        Kind("", "Heuristic GK16 LinearThreshold KaufmannKoolen "
+             "Mixture PieceThreshold", "mixtures.grid.Grid"),
     ],
     "families": [
         Kind("", " ".join(kind.__name__ for kind in je.families.KINDS)),

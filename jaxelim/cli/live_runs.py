@@ -66,7 +66,7 @@ class New(Compiles):
     delta: float = 0.05
     """Error probability."""
     threshold: str = "mixture"
-    """mixture, heuristic, gk16, log-log, kaufmann-koolen or kaufmann-kalyanakrishnan."""
+    """mixture, heuristic, gk16 or kaufmann-koolen."""
     ridge: float | None = None
     """The ridge lambda of the design matrix, for linear arms; default: 0."""
     initial_pulls: int | None = None
@@ -170,7 +170,7 @@ def _new(config: New) -> None:
         items = instances.load_items(config.features)
     problem = catalogue.find_problem(config.problem, config.m, config.level, config.epsilon, items)
     rule = catalogue.rule_with(config.rule, config.setting)
-    threshold = catalogue.find_threshold(config.threshold, arms, config.ridge, problem, rule)
+    threshold = catalogue.find_threshold(config.threshold, arms, config.ridge, problem)
     named: Any = arms.arms
     if arms.names is not None:
         named = dict(zip(arms.names, arms.arms, strict=True))

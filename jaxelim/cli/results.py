@@ -35,7 +35,7 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
+    """heuristic, gk16, mixture, linear or kaufmann-koolen.
 
     Their numbers come from the instance, the problem and the rule.
     """
@@ -70,7 +70,7 @@ class Run(Asked):
         if self.output is not None:
             writable_file("output", self.output)
         rule = catalogue.rule_with(self.rule, self.setting)
-        threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem, rule)
+        threshold = catalogue.find_threshold(self.threshold, instance, self.ridge, problem)
         delay = self.delay[0] if len(self.delay) == 1 else self.delay
         result = simulate(
             instance, problem, rule, delta=self.delta, stopping=stopping,

@@ -63,7 +63,7 @@ def _checked(
         source, single = instance
         problem = question(source)
         return CheckedCall.checked(
-            instance=single, problem=problem, rule=rule, **_resolved(given, single, problem, rule)
+            instance=single, problem=problem, rule=rule, **_resolved(given, single, problem)
         )
     except ArgumentError as error:
         where = "rule {!r}, instance {!r}, problem {!r}".format(*key)
@@ -71,7 +71,7 @@ def _checked(
         raise
 
 
-def _resolved(given: dict[str, Any], instance: Any, problem: Any, rule: Any) -> dict[str, Any]:
+def _resolved(given: dict[str, Any], instance: Any, problem: Any) -> dict[str, Any]:
     """The arguments of a call, with objects in place of names."""
     made, stopping = dict(given), given["stopping"]
     if isinstance(stopping, str):
@@ -83,7 +83,7 @@ def _resolved(given: dict[str, Any], instance: Any, problem: Any, rule: Any) -> 
     if isinstance(given["elimination"], str):
         made["elimination"] = catalogue.find_elimination(given["elimination"])
     if isinstance(given["threshold"], str):
-        asked = instance, given["ridge"], problem, rule
+        asked = instance, given["ridge"], problem
         made["threshold"] = catalogue.find_threshold(given["threshold"], *asked)
     return made
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim.checks import integer, real
-from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from jaxelim.contracts.proofs import Call
@@ -126,44 +126,3 @@ def refuse_linear(threshold: Any, family: Any) -> None:
     if isinstance(threshold, LinearThreshold):
         allowed = f"a threshold without a ridge for {family!r}, such as Heuristic() or GK16()"
         raise UnsupportedError("threshold", threshold, allowed)
-
-
-@dataclasses.dataclass(frozen=True)
-class LogLogThreshold:
-    """beta = f(scale t^2/delta) with f(x) = log x + factor log log x.
-
-    The paper's theory gives constants for these thresholds.
-
-    Args:
-        factor: C >= 0, the weight of the iterated logarithm.
-        scale: C' > 0. The theory's constants need delta <= scale/e.
-    """
-
-    factor: float = 1.0
-    scale: float = 2.718281828459045
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", real("factor", self.factor, low=0))
-        object.__setattr__(self, "scale", real("scale", self.scale, low=0, open=True))
-
-    def __call__(self, t: Array, delta: Array) -> Array:
-        log_x = jnp.log(self.scale * t**2) - jnp.log(delta)
-        return log_x + self.factor * jnp.log(log_x)
-
-    def proof(self, call: "Call") -> str:
-        """That it has none."""
-        return "the theory bounds its mean time, and no proof of its errors is known"
-
-    def constants(self, delta: float) -> tuple[float, float, float]:
-        """c1, c2, x0 of the theory's bounds on beta (paper, Assumption "beta bounds").
-
-        Raises:
-            ArgumentError: delta > scale/e.
-        """
-        if delta > self.scale / math.e:
-            raise ArgumentError(
-                "delta",
-                delta,
-                f"at most scale/e = {self.scale / math.e:g} for the constants of this threshold",
-            )
-        return 2.0, 2.0 * (self.factor + 1), math.e**2 / self.scale

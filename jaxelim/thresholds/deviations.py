@@ -1,8 +1,7 @@
 """Thresholds from deviation inequalities that hold at all times at once.
 
 `KaufmannKoolen` is proven for every sampling rule and for the LLR, selective and full
-stops. `KaufmannKalyanakrishnan` is proven for rules that compare confidence intervals.
-docs/reference/definitions.md says where each formula was read.
+stops. docs/reference/definitions.md says where each formula was read.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxelim.checks import integer, real
+from jaxelim.checks import integer
 from jaxelim.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -248,87 +247,3 @@ def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | 
     if problem.name == "top-m":
         return max(problem.m * (k - problem.m), 1), 2
     return (k, 1) if problem.name in ("thresholding", "any-above") else None
-
-
-@dataclasses.dataclass(frozen=True)
-class KaufmannKalyanakrishnan:
-    """The threshold of rules that compare confidence intervals: KL-LUCB and KL-Racing.
-
-    With x = log(k1 K t^alpha/delta): beta = x + log x, or x alone for racing. It is
-    proven for the rules' own tests. For LLR, selective and full stops it is not.
-    (Kaufmann & Kalyanakrishnan 2013)
-
-    Args:
-        arms: the number K of arms, at least 2.
-        racing: whether the rule samples in rounds, and all remaining arms are pulled
-            equally often.
-        alpha: above 1.
-        k1: above 2e + 1 + e/(alpha - 1) + (e + 1)/(alpha - 1)^2; for racing above
-            1 + 1/(alpha - 1).
-
-    Raises:
-        ArgumentError: an argument is out of range.
-
-    Example:
-        >>> KaufmannKalyanakrishnan(arms=5)
-        KaufmannKalyanakrishnan(arms=5, racing=False, alpha=1.1, k1=405.5)
-    """
-
-    arms: int
-    racing: bool = False
-    alpha: float = 1.1
-    k1: float = 405.5
-
-    @classmethod
-    def of(cls, instance: "Arms", racing: bool = False) -> "KaufmannKalyanakrishnan":
-        """The threshold with the K of an instance."""
-        return cls(instance.K, racing)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", integer("arms", self.arms, low=2))
-        if not isinstance(self.racing, bool | np.bool_):
-            raise ArgumentError("racing", self.racing, "True or False")
-        object.__setattr__(self, "racing", bool(self.racing))
-        object.__setattr__(self, "alpha", real("alpha", self.alpha, low=1, open=True))
-        k1 = real("k1", self.k1)
-        if not k1 > self.least:
-            allowed = f"a finite number > {self.least:.6g} for alpha = {self.alpha:g}"
-            raise ArgumentError("k1", self.k1, allowed)
-        object.__setattr__(self, "k1", k1)
-
-    @property
-    def least(self) -> float:
-        """What k1 must exceed."""
-        over = 1 / (self.alpha - 1)
-        if self.racing:
-            return 1 + over
-        return 2 * math.e + 1 + math.e * over + (math.e + 1) * over**2
-
-    def proof(self, call: "Call") -> bool | str:
-        """True for native tests that compare intervals; for racing, of equal counts.
-
-        Raises:
-            UnsupportedError: another stop, or rewards of unknown variance.
-        """
-        if call.law == "gaussian of unknown variance":
-            raise UnsupportedError("family", call.family, _REWARDS)
-        tests = ("intervals of equal counts",)
-        tests += () if self.racing else ("intervals",)
-        if self.racing and "intervals" in call.endings:
-            allowed = "racing=False: this rule pulls its arms unequally often"
-            raise UnsupportedError("threshold", self, allowed)
-        if set(call.endings) & set(call.refuting) - set(tests):
-            allowed = f"Native(), of a rule that compares intervals: {self!r} is proven for these"
-            raise UnsupportedError("stopping", call.stopping, allowed)
-        reason = call.uncovered(tests, "")
-        if reason:
-            return reason
-        if call.law not in ("gaussian", "one-parameter"):
-            return call.other_law(_REWARDS)
-        if call.arms > self.arms:
-            return f"its arms are {self.arms}, and those of the call {call.arms}"
-        return True
-
-    def __call__(self, t: Array, delta: Array) -> Array:
-        x = math.log(self.k1 * self.arms) + self.alpha * jnp.log(t) - jnp.log(delta)
-        return x if self.racing else x + jnp.log(x)

@@ -126,17 +126,3 @@ def test_our_thresholds(problem, family):
     caught = check_threshold(too_small, problem, family=family).rates[:3]
     assert [rate.stopping for rate in caught] == ["llr", "selective", "full"]
     assert all(rate.verdict == "above" for rate in caught)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
-def test_intervals_on_bernoulli(problem):
-    """KL-LUCB's own test: n = 2000 runs of 2000 samples; a fifth of the level is caught."""
-    common = dict(
-        rule=je.LUCB(), family=je.Bernoulli(), stopping=(je.Native(),), runs=2000, steps=2000
-    )
-    report = check_threshold(je.KaufmannKalyanakrishnan(4), problem, **common)
-    assert all(rate.verdict == "at most" for rate in report.rates)
-    low = je.KaufmannKalyanakrishnan(4)
-    report = check_threshold(lambda t, delta: low(t, delta) / 20, problem, **common)
-    assert report.above

@@ -372,13 +372,6 @@ def test_linear_threshold(name, value):
     refused(lambda: je.LinearThreshold(**{**arguments, name: value}), name)
 
 
-@pytest.mark.parametrize(
-    "name, value", each({"factor": [*NOT_REAL, -1], "scale": [*NOT_REAL, 0, -1]})
-)
-def test_loglog_threshold(name, value):
-    refused(lambda: je.LogLogThreshold(**{name: value}), name)
-
-
 # Instances
 
 

@@ -174,7 +174,6 @@ def test_seeds_give_different_standard_normals():
         je.Heuristic(),
         je.GK16(),
         je.LinearThreshold(3, 1.0, 2.0),
-        je.LogLogThreshold(1.0, 2.0),
         je.LLR(),
         je.SelectiveElimination(),
         je.FullElimination(),

@@ -208,8 +208,8 @@ def test_settings_survive_a_file():
         je.GaussianUnknownVariance((1.0, 2.0), "glr"), je.BestArm(), je.BestArm(0.1),
         je.BestArm(items=[[1.0, 0.1], [0.2, 1.0]]), je.TopM(3), je.Thresholding(0.1),
         je.LLR(), je.Native(), je.SelectiveElimination(), je.FullElimination(), None,
-        je.Resets(je.FullElimination(), t0=3.0), je.GK16(), je.LogLogThreshold(),
-        je.LinearThreshold(3, 1.0, 0.1), je.KaufmannKoolen(3, 2), je.KaufmannKalyanakrishnan(4),
+        je.Resets(je.FullElimination(), t0=3.0), je.GK16(),
+        je.LinearThreshold(3, 1.0, 0.1), je.KaufmannKoolen(3, 2),
         0.1, 1e-300, (1, "two", None),
     ]  # fmt: skip
     for value in values:

@@ -11,7 +11,7 @@ from jaxelim import catalogue, families, problems
 from jaxelim.contracts.traits import Traits
 from jaxelim.saddle.tolerance import EvidenceGap
 from jaxelim.simulation.results.descriptions import hash_of
-from jaxelim.thresholds.deviations import KaufmannKalyanakrishnan, KaufmannKoolen
+from jaxelim.thresholds.deviations import KaufmannKoolen
 
 MEANS = (0.5, 0.3, 0.2)
 COINS = je.Instance.unstructured(MEANS, je.Bernoulli(), name="coins")
@@ -110,8 +110,8 @@ ELIMINATIONS = [
     je.Resets(je.FullElimination(), je.Heuristic(), 2.5), je.Resets(je.SelectiveElimination()),
 ]  # fmt: skip
 THRESHOLDS = [
-    je.Heuristic(), je.GK16(), je.LogLogThreshold(1 / 3, 5.0), je.LinearThreshold(2, 1.0, 1.1),
-    KaufmannKoolen(6, 2, True), KaufmannKalyanakrishnan(3, True), je.Mixture((3.0, 30.0), None, 3),
+    je.Heuristic(), je.GK16(), je.LinearThreshold(2, 1.0, 1.1),
+    KaufmannKoolen(6, 2, True), je.Mixture((3.0, 30.0), None, 3),
 ]  # fmt: skip
 
 

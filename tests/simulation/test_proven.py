@@ -19,7 +19,7 @@ LINEAR = je.Instance([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], [1.0, 0.1])
 STACKS = [[0, 1, 1, 0], [0, 0, 1, 0, 0]]
 BEST, NATIVE, LLR = je.BestArm(), je.Native(), je.LLR()
 EVERY = (LLR, je.SelectiveElimination(), je.FullElimination())
-KOOLEN, INTERVALS = je.KaufmannKoolen, je.KaufmannKalyanakrishnan
+KOOLEN = je.KaufmannKoolen
 
 
 def checked(instance, problem, rule, threshold, stopping=LLR, elimination=None, ridge=None):
@@ -93,9 +93,6 @@ PROVEN = {
         je.Resets(EVERY[1], alpha=lambda t, delta: plain(t, delta) / 9),
     ),
     "phases of pairs": (LINEAR, BEST, je.XYAdaptive(), KOOLEN.of(LINEAR, BEST), NATIVE),
-    "intervals": (COINS, BEST, je.LUCB(pulls=2), INTERVALS(3), NATIVE),
-    "rounds of intervals": (COINS, BEST, je.Racing(), INTERVALS(3, racing=True), NATIVE),
-    "rounds, the larger level": (COINS, BEST, je.Racing(), INTERVALS(3), NATIVE),
     "rounds of e-values": (COINS, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
     "rounds of e-values, unknown": (UNKNOWN, BEST, je.ChernoffRacing(), je.Mixture(), NATIVE),
     "rounds of its intervals": (NORMAL, BEST, je.ChernoffRacing("interval"), je.Mixture(), NATIVE),
@@ -111,7 +108,6 @@ def test_proven(call):
 NOT = {
     "from experience alone": (NORMAL, BEST, je.Uniform(), je.Heuristic(), LLR),
     "almost surely": (NORMAL, BEST, je.Uniform(), je.GK16(), LLR),
-    "no proof of its errors": (NORMAL, BEST, je.Uniform(), je.LogLogThreshold(), LLR),
     "plain states no proof": (NORMAL, BEST, je.Uniform(), plain, LLR),
     "needs pieces = 2 and arms = 2": (NORMAL, BEST, je.Uniform(), KOOLEN(1, 2, True), LLR),
     "needs pieces = 1 and arms = 3": (LINEAR, BEST, je.LinGapE(), KOOLEN(2, 2, True), LLR),
@@ -127,7 +123,6 @@ NOT = {
         COINS, BEST, je.LUCB(), KOOLEN(2), LLR,
         je.Resets(je.SelectiveElimination(), alpha=lambda t, delta: plain(t, delta) / 9),
     ),
-    "its arms are 2": (COINS, BEST, je.LUCB(), INTERVALS(2), NATIVE),
     "its theta_bound is 0.5": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 1, 0.5), LLR),
     "its feature_bound is 0.9": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(2, 0.9, 2), LLR),
     "its dimension is 1": (LINEAR, BEST, je.LinGapE(), je.LinearThreshold(1, 1, 2), LLR),
@@ -147,11 +142,6 @@ def test_not_proven(words):
 
 
 REFUSED = {
-    "LUCB, LLR stop": ((COINS, BEST, je.LUCB(), INTERVALS(3), LLR), "stopping"),
-    "no intervals": ((COINS, BEST, je.Uniform(), INTERVALS(3), LLR), "stopping"),
-    "LLRs of pairs": ((COINS, BEST, je.ChernoffRacing(), INTERVALS(3), NATIVE), "stopping"),
-    "unequal counts": ((COINS, BEST, je.LUCB(), INTERVALS(3, racing=True), NATIVE), "threshold"),
-    "variance": ((UNKNOWN, BEST, je.LUCB(), INTERVALS(3), NATIVE), "family"),
     "no variance": ((UNKNOWN, BEST, je.Uniform(), KOOLEN(2), LLR), "family"),
     "no Gaussian": ((COINS, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR), "threshold"),
     "a ridge": ((NORMAL, BEST, je.Uniform(), KOOLEN(2, 2, True), LLR, None, 1.0), "ridge"),

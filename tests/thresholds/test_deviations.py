@@ -193,46 +193,6 @@ def test_bad_arguments_of_kaufmann_koolen(arguments, name):
         je.KaufmannKoolen(**arguments)
 
 
-@pytest.mark.parametrize("arguments, name", [
-    (dict(arms=1), "arms"), (dict(arms=3, racing="yes"), "racing"),
-    (dict(arms=3, alpha=1.0), "alpha"), (dict(arms=3, k1=405.4), "k1"),
-    (dict(arms=3, k1=math.nan), "k1"), (dict(arms=3, alpha=1.05), "k1"),
-    (dict(arms=3, k1=10.9, racing=True), "k1"),
-])  # fmt: skip
-def test_bad_arguments_of_kaufmann_kalyanakrishnan(arguments, name):
-    with pytest.raises(je.ArgumentError, match=f"^{name}: "):
-        je.KaufmannKalyanakrishnan(**arguments)
-
-
-def test_kaufmann_kalyanakrishnan():
-    x = np.log(405.5 * 5) + 1.1 * np.log(TIMES) - np.log(DELTAS[:, None])
-    lucb, racing = je.KaufmannKalyanakrishnan(5), je.KaufmannKalyanakrishnan.of(COINS, racing=True)
-    np.testing.assert_allclose(beta(lucb, TIMES, DELTAS[:, None]), x + np.log(x), rtol=1e-14)
-    np.testing.assert_allclose(beta(racing, TIMES, DELTAS[:, None]), x, rtol=1e-14)
-    assert je.KaufmannKalyanakrishnan(3, racing=True, k1=11.1).k1 == 11.1
-    assert je.KaufmannKalyanakrishnan(3, alpha=2.0, k1=14.0).least == pytest.approx(4 * math.e + 2)
-
-
-@pytest.mark.parametrize("racing", [False, True])
-def test_what_the_intervals_may_miss_sums_to_delta(racing):
-    """The union over t and arms is at most delta, with the default k1.
-
-    P(an interval misses on one side at t) is at most e (beta log t + 1) e^-beta, and
-    e^-beta where all counts are equal. Beyond T the sum of 1/t^alpha and of
-    log(t)/t^alpha is bounded by its integral.
-    """
-    k, delta, last, alpha = 7, 0.1, 10**6, 1.1
-    threshold = je.KaufmannKalyanakrishnan(k, racing)
-    t = np.arange(1.0, last + 1)
-    level = beta(threshold, t, delta)
-    missed = np.exp(-level) if racing else math.e * (level * np.log(t) + 1) * np.exp(-level)
-    tail_1 = last ** (1 - alpha) / (alpha - 1)
-    tail_log = tail_1 * (math.log(last) + 1 / (alpha - 1))
-    rest = tail_1 if racing else (math.e + 1) * tail_log + math.e * tail_1
-    total = k * missed.sum() + delta * rest / threshold.k1
-    assert 0.01 * delta < total < delta
-
-
 EASY = je.Instance.unstructured([9.0, 0.0, -3.0])
 
 
@@ -262,10 +222,6 @@ def test_command_line(capsys, tmp_path):
     assert "nearest: 'kaufmann-koolen'" in capsys.readouterr().err
     found = catalogue.find_threshold("kaufmann-koolen", COINS, None, je.TopM(2))
     assert found == je.KaufmannKoolen(6)
-    name = "kaufmann-kalyanakrishnan"
-    for rule, racing in ((je.LUCB(), False), (je.Racing(), True)):
-        made = catalogue.find_threshold(name, COINS, None, je.BestArm(), rule)
-        assert made == je.KaufmannKalyanakrishnan(5, racing)
 
 
 def test_the_table_of_thresholds_is_printed_from_the_code():
