@@ -104,6 +104,20 @@ def test_a_check_that_is_killed_leaves_its_finished_parts(here, tmp_path, monkey
     assert found["failed"] == ["lucb, 16 lanes: no memory"]
 
 
+def test_the_order_of_the_parts_on_a_gpu(here, tmp_path, monkeypatch, capsys):
+    """Runs, the usual lanes, the profile; then more lanes, and no graphs."""
+    device = {"platform": "gpu", "device": "some H100"}
+    monkeypatch.setattr("benchmarks.__main__.environment", lambda: ENVIRONMENT | {"device": device})
+    found = gpu_check.checked(Options(jobs=1, rules=("lingape",), output=tmp_path))
+    rows = [(row["lanes"], row["graphs"]) for row in found["times"]]
+    assert rows == [(8192, True), (65_536, True), (1024, True), (8192, False)]
+    said = [line.split("s  ")[1] for line in capsys.readouterr().out.splitlines()]
+    assert said == [JOB, "lingape, 8192 lanes", "profile", "lingape, 65536 lanes",
+                    "lingape, 1024 lanes", "lingape, 8192 lanes, without graphs"]  # fmt: skip
+    assert found["times"][0]["of peak"] == pytest.approx(199e6 * 8192 / 8192 / 0.016384 / 3.35e12)
+    assert not found["failed"] + found["left out"]
+
+
 def test_what_lasts_too_long_is_stopped_and_left_out(here, tmp_path, monkeypatch):
     """The process ends with the minutes; a part that is not over is no failure."""
     monkeypatch.undo()
