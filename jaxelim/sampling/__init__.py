@@ -18,7 +18,6 @@ from jaxelim.sampling.top_two import TSTC as TSTC
 from jaxelim.sampling.top_two import TSTCI as TSTCI
 from jaxelim.sampling.top_two import TTTS as TTTS
 from jaxelim.sampling.top_two import TTUCB as TTUCB
-from jaxelim.sampling.top_two import EBTCEps as EBTCEps
 from jaxelim.sampling.top_two import TopTwo as TopTwo
 from jaxelim.sampling.track_and_stop import TrackAndStop as TrackAndStop
 from jaxelim.sampling.ugape import UGapE as UGapE

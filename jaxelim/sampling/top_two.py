@@ -18,7 +18,7 @@ from jaxelim.lanes import index_like
 from jaxelim.numerics.logarithm import log
 
 LEADERS, CHALLENGERS = ("eb", "ucb", "ts"), ("tc", "tci", "rs")
-SELECTIONS = ("sampling", "tracking", "pairs")
+SELECTIONS = ("sampling", "tracking")
 BONUS = 1.2 * (1 + 1.2)
 """alpha (1 + s), alpha = s = 1.2: the UCB leader's bounds are at level BONUS log t."""
 REDRAWS = 200
@@ -28,13 +28,10 @@ REDRAWS = 200
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Turns:
-    """What tracking has given each leader, or each pair, and what it was due.
+    """What tracking has given each leader, and what it was due."""
 
-    Of pairs (i, j), [K, K], it is the challenger j that is tracked.
-    """
-
-    due: Array  # [K] the sum of the shares at the turns of leader i; or [K, K]
-    taken: Array  # [K] how often leader i was pulled as such; or [K, K]
+    due: Array  # [K] the sum of the shares at the turns of leader i
+    taken: Array  # [K] how often leader i was pulled as such
 
 
 @jax.tree_util.register_static
@@ -58,8 +55,6 @@ class TopTwo(SamplingRule):
     Select "sampling": pull i with probability `share`, else j.
     Select "tracking": in each turn of leader i, B_i += share; pull i, and A_i += 1, if
     A_i <= B_i, else j.
-    Select "pairs": in each turn of leader i and challenger j, B_ij += 1 - share; pull j,
-    and A_ij += 1, if A_ij <= B_ij, else i.
 
     The leader "eb" serves top m and signs too. The active piece of smallest L ("tc"), or
     of smallest L plus the sum of log N over its arms ("tci"), has i and j as its arms.
@@ -71,8 +66,7 @@ class TopTwo(SamplingRule):
     Jourdan & Reda 2023.
 
     `BestArm(epsilon=)`: the leader "eb" with "tc" or "tci", L with slack. Share "ids" takes
-    the closest point of the piece in place of u. With "tc" and "pairs" it is EB-TC_eps of
-    Jourdan, Degenne & Kaufmann 2023: see `EBTCEps`. "tracking" has one count a leader.
+    the closest point of the piece in place of u.
 
     With elimination at sampling, leader and challenger are among the arms of active
     pieces and the empirical best.
@@ -91,7 +85,7 @@ class TopTwo(SamplingRule):
         leader: "eb", "ucb" or "ts".
         challenger: "tc", "tci" or "rs".
         share: a number in (0, 1), or "ids".
-        select: "sampling", "tracking" or "pairs".
+        select: "sampling" or "tracking".
 
     Raises:
         ArgumentError: a setting is none of these.
@@ -154,8 +148,6 @@ class TopTwo(SamplingRule):
         if self.select == "sampling" or isinstance(view.shape, Levels):
             return ()
         none = jnp.zeros_like(view.means)
-        if self.select == "pairs":
-            none = jnp.zeros((none.shape[0], *none.shape), none.dtype)
         return Turns(none, none)
 
     def choose(self, view, state):
@@ -175,12 +167,6 @@ class TopTwo(SamplingRule):
         own = index_like(view.means) == i
         if shape.level is not None:  # no turn of a pair where the reference is one of the two
             own = own & (i != j)
-        if self.select == "pairs":
-            here = own[:, None] & (index_like(view.means) == j)[None]
-            due = state.due + jnp.where(here, 1 - share, 0)
-            second = jnp.any(here & (state.taken <= due), (0, 1))
-            taken = state.taken + (here & second).astype(due.dtype)
-            return jnp.where(second, j, i), Turns(due, taken)
         due = state.due + jnp.where(own, share, 0)
         first = lanes.take(state.taken, i) <= lanes.take(due, i)
         taken = state.taken + (own & first).astype(due.dtype)
@@ -310,15 +296,6 @@ def EBTC(share: float | str = 0.5, select: str = "sampling") -> TopTwo:
     """The best empirical arm leads, the smallest LLR challenges. (Jourdan et al. 2022)
 
     It can starve an arm: see `TopTwo`.
-    """
-    return TopTwo("eb", "tc", share, select)
-
-
-def EBTCEps(share: float | str = 0.5, select: str = "pairs") -> TopTwo:
-    """EB-TC_eps: `EBTC` with a track of each pair (leader, challenger), for `BestArm(epsilon=)`.
-
-    The paper's eps is the slack of the LLRs, here that of the problem. (Jourdan, Degenne &
-    Kaufmann 2023)
     """
     return TopTwo("eb", "tc", share, select)
 

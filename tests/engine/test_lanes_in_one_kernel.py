@@ -104,7 +104,6 @@ ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0]
         (64, OTHERS, je.LinGIFA(), {}),
         (32, OTHERS, je.Oracle(), {}),
         (32, digests.K40, je.TTUCB(share="ids"), {}),
-        (64, digests.K40, je.TopTwo(select="pairs"), {}),
         (64, digests.K40, je.LUCB(), {"stopping": je.Native(), "elimination": None}),
         (64, digests.K40, je.Racing(), {"stopping": je.Native(), "elimination": None}),
         (64, digests.K40, je.LinGame(), {}),

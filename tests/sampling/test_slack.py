@@ -17,7 +17,6 @@ RULES = {
     "uniform": je.Uniform(), "lucb": je.LUCB(), "lucb-2": je.LUCB(pulls=2),
     "tas": je.TrackAndStop(gap=1e-10), "oracle": je.Oracle(),
     "eb-tc": je.EBTC(select="tracking"), "eb-tci, ids": je.EBTCI("ids", "tracking"),
-    "eb-tc, pairs": je.EBTCEps(),
 }  # fmt: skip
 STD = [0.5, 1.0, 2.0, 1.5, 0.7]
 FAMILIES = {
@@ -96,10 +95,10 @@ def test_runs_are_those_of_the_twin(family, rule):
     assert (bounded > 50) == (family in ("bernoulli", "poisson"))
 
 
-FAST = ("bernoulli", "eb-tci, ids"), ("gaussian", "eb-tc, pairs")
+FAST = ("bernoulli", "eb-tci, ids"), ("gaussian", "eb-tc")
 CHOICES = [
     pytest.param(family, rule, marks=() if (family, rule) in FAST else SLOW)
-    for family in FAMILIES for rule in ("tas", "oracle", "eb-tc", "eb-tc, pairs", "eb-tci, ids")
+    for family in FAMILIES for rule in ("tas", "oracle", "eb-tc", "eb-tci, ids")
 ]  # fmt: skip
 
 

@@ -382,8 +382,6 @@ def test_the_directed_share_of_equal_means(mean):
 
 
 def test_names_of_papers():
-    assert je.EBTCEps() == je.TopTwo("eb", "tc", 0.5, "pairs")
-    assert catalogue.rule_with("ebtceps", ["share=ids"]) == je.EBTCEps("ids")
     assert PAPERS["tstc"] == je.T3C() and je.TTUCB().select == "tracking"
     assert {rule.share for rule in PAPERS.values()} == {0.5}
     for name, rule in PAPERS.items():

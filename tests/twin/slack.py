@@ -230,24 +230,9 @@ class TopTwoIds(TopTwo):
     share, penalty = None, 1
 
 
-class TopTwoPairs(TopTwo):
-    """EB-TC_eps as its paper has it: a track of the challenger in each pair."""
-
-    def start(self, counts, truth):
-        self.due, self.taken = {}, {}
-
-    def turn(self, i, j, q):
-        pair = i, j
-        self.due[pair] = self.due.get(pair, 0) + 1 - q
-        if self.taken.get(pair, 0) > self.due[pair]:
-            return i
-        self.taken[pair] = self.taken.get(pair, 0) + 1
-        return j
-
-
 RULES = {
     "uniform": Uniform, "lucb": Lucb, "lucb-2": LucbTwice, "tas": Tas, "oracle": Oracle,
-    "eb-tc": TopTwo, "eb-tc, pairs": TopTwoPairs, "eb-tci, ids": TopTwoIds,
+    "eb-tc": TopTwo, "eb-tci, ids": TopTwoIds,
 }  # fmt: skip
 
 
