@@ -205,8 +205,18 @@ class SamplingRule:
         """Host: names and numbers of `prepare`'s work, for a result's settings."""
         return {}
 
-    def caution(self, instance: Any, threshold: Any) -> str | None:
-        """Host: why a proven test may hardly ever end the rule's runs, and what helps; or None."""
+    def caution(
+        self, instance: Any, threshold: Any, times: Any, levels: Any, delta: float
+    ) -> str | None:
+        """Host: why a test may hardly ever end the rule's runs, and what helps; or None.
+
+        Args:
+            instance: the arms.
+            threshold: of the call.
+            times: [n], in samples.
+            levels: [n] the LLRs that the test asks for at these times.
+            delta: the error probability.
+        """
         return None
 
     def static_part(self) -> "SamplingRule":
