@@ -87,8 +87,8 @@ def simulate(
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left, with a
             predicted cost after five seconds, and how long programs compile; False for
-            nothing. None shows them at a
-            terminal and in a notebook, but not in threads, worker processes, tests
+            nothing. None shows them at a terminal and in a notebook, and elsewhere a line
+            a minute on standard error, but not in threads, worker processes, tests
             and builds of documentation. Or a callable of (runs done, runs, samples,
             seconds).
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
