@@ -34,7 +34,8 @@ def timed(rule: je.SamplingRule, problem: str, instance: str, lanes: int, runs: 
     """Processor seconds of a call, and its result; the first call of a rule compiles."""
     began = time.process_time()
     result = je.simulate(
-        je.load_instance(instance), catalogue.find_problem(problem, 5, 0.0), rule,
+        je.load_instance(instance),
+        catalogue.find_problem(problem, 5 if problem == "top-m" else None), rule,
         delta=1e-100, runs=runs, stopping=je.SelectiveElimination(),
         max_samples=whole_chunks(40), engine=je.Engine(devices=1, lanes=lanes), progress=False,
     )  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 
 from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.families.bounded import Bounded
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
@@ -289,7 +288,7 @@ class _Shown:
         leader = np.full_like(others, self.leader)
         level = 1 - float(self.call.deltas[0])
         pieces, means = self.call.threshold.pieces, self.run._last_means("epsilon")
-        if isinstance(self.call.instance.family, Bounded):
+        if self.call.instance.family.name == "bounded":
             pieces *= _ALONE
         return max(float(means.differences(others, leader, level, pieces).high.max()), 0.0)
 

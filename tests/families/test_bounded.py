@@ -13,8 +13,10 @@ from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import catalogue, scope
+from jaxelim.contracts.shapes import Rows
 from jaxelim.evidence import betting, discrete
 from jaxelim.evidence.betting import Wins
+from jaxelim.families.bounded import BoundedStatistics
 from jaxelim.lanes import PLAIN
 from tests.twin import bounded as twin
 
@@ -175,6 +177,29 @@ def test_a_run_near_an_end_ends_with_slack():
 
     named = float(str(told().summary()).split("From epsilon = ")[1].split()[0])
     assert told(epsilon=named).stopped and not told(epsilon=named / 3).stopped
+
+
+def test_a_share_is_of_two_arms_in_any_order():
+    """Of 10 rewards of mean 0.2 and 1000 of 0.8; at equal means it is the other arm's count."""
+    family, space = je.Bounded(), je.Bounded().space(PLAIN, jnp.eye(2), ())
+
+    def share(a, b):
+        arms = [np.repeat([1.0, 0.0], ones) for ones in (a, b)]
+        with scope.engine():
+            wins = jax.tree.map(lambda *x: jnp.stack(x), *map(wins_of, arms))
+            stats = BoundedStatistics(
+                t=jnp.int32(0), counts=wins.counts, means=wins.means,
+                reward_sums=wins.counts * wins.means, powers=wins.powers,
+            )  # fmt: skip
+            shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+            evidence = family.evidence(space, stats, shape)
+            seen = SimpleNamespace(evidence=evidence, lanes=PLAIN, counts=stats.counts)
+            return [float(family.share(seen, jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
+
+    first, second = share((2, 8), (800, 200))
+    assert first > 0.9 and first + second == pytest.approx(1)
+    assert share((800, 200), (2, 8)) == pytest.approx([second, first])
+    np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
 
 
 def test_intervals_have_no_gaps():
