@@ -132,6 +132,4 @@ class Boundaries(NamedTuple):
         # Features have Phi' Phi = identity, so a move is no longer than its change of the scores.
         changes = jnp.sum((self.scores(moves) - self.hat) ** 2, 1)
         trusted = jnp.sum(moves * moves, 1) <= _LONGEST**2 * changes
-        return Bent(
-            jnp.where(self.outside & trusted, value, 0), slopes.T, jnp.moveaxis(bend, 2, 0)
-        )
+        return Bent(jnp.where(self.outside & trusted, value, 0), slopes.T, jnp.moveaxis(bend, 2, 0))
