@@ -115,6 +115,9 @@ class Problem:
         With independent arms it is at most the number of wrong answers; None: not known.
         A threshold that covers each of these pieces with error delta divided by this
         number is wrong with probability at most delta.
+
+        Args:
+            arms: the number K of arms, an integer; `check` has their features.
         """
         return None
 
