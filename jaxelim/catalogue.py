@@ -127,7 +127,8 @@ THRESHOLDS = {
     "log-log": ("f(C' t^2/delta), f(x) = log x + C log log x", "-"),
     "mixture": (
         "log(P/delta) for log e_p, the evidence of a mixture",
-        "all families, every rule, ridge 0; LLR, selective, full, rounds of ChernoffRacing",
+        "all families but Logistic, every rule, ridge 0; LLR, selective, full, rounds of "
+        "ChernoffRacing",
     ),
     "linear": (
         "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",

@@ -84,7 +84,7 @@ class Ask(Compiles):
     file: File
     """The file of the run."""
     n: int | None = None
-    """Print the next n arms; for rules that need no rewards in between."""
+    """Print the next n arms, which are chosen without the rewards in between."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
+    """heuristic, mixture, gk16, log-log, linear, kaufmann-koolen or kaufmann-kalyanakrishnan.
 
     Their numbers come from the instance, the problem and the rule.
     """

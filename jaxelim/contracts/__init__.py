@@ -25,7 +25,7 @@ ASK, OK = np.int32(0), np.int32(1)
 
 
 class Problem:
-    """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
+    """The contract of a problem: it must define `answer`, `public` and `shape`.
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
     Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
@@ -61,7 +61,7 @@ class Problem:
         raise undefined(self, "public(seen, answer)")
 
     def shape(self, seen: Estimate, answer: Tree) -> Shape:
-        """The pieces of an answer: `Rows`, `Levels` or `Directions`."""
+        """The pieces of an answer: `Rows`, `Levels`, `Directions` or a shape made of these."""
         raise undefined(self, "shape(seen, answer)")
 
     def leading(self, seen: Estimate, answer: Tree, evidence: Evidence) -> Tree:

@@ -89,11 +89,11 @@ def near(problem: Problem, instance: Instance) -> Instance | None:
 def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
     """The instance with the mean of the second arm for all but the best: a rule may starve one.
 
-    None for another problem than best arm, linear arms, a batch, a family that has the
-    means, and recorded rewards.
+    None for another problem than best arm, linear arms, a batch, and a family that has the
+    means.
     """
     known = problem.name == "best-arm" and instance.structure == "unstructured"
-    if not known or instance.batched or isinstance(instance.family, Recorded):
+    if not known or instance.batched:
         return None
     best = int(np.argmax(instance.means))
     means = np.full(instance.K, np.sort(instance.means)[-2])

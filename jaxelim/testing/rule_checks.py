@@ -292,7 +292,8 @@ def _errors(errors: int, cut: int, runs: int, delta: float, steps: int, stops: b
     if cut:
         ended = runs - cut
         said += "; runs that were cut off count as no error: "
-        of = f"of the {ended} that ended below {_below(errors, ended)}" if ended else "none ended, which shows nothing"
+        below = f"of the {ended} that ended below {_below(errors, ended)}"
+        of = below if ended else "none ended, which shows nothing"
         said += of
     if 2 * cut > runs and stops:
         said += f"; {LITTLE}"
