@@ -197,11 +197,12 @@ class Progress:
         self._compiling, self._compiled = math.inf, 0.0  # since when, and seconds so far
         self._clock: _Clock | None = None
         self._lines: _Lines | None = None
-        self._after = AFTER
-        wanted = _may_show() if show is None else show is True
+        self._part = ""
+        wanted = automatic() if show is None else show is True
         if wanted and not (_in_notebook() or _terminal()):
-            self._lines = _Lines(MINUTE if show is None else TICK, at_once=show is True)
-            self._after = MINUTE if show is None else AFTER
+            self._lines = _Lines(TICK, at_once=True)
+        if show is None and not wanted and _may_show():  # without a bar and its clock
+            self._lines = _Lines(MINUTE, at_once=False)
         if wanted:
             form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
             self._bar = tqdm(
@@ -237,7 +238,7 @@ class Progress:
         if self._around is not None:
             self._around.add(f"{finished}/{self._total} runs")
         if self._bar is not None:
-            if seconds >= self._after:
+            if seconds >= AFTER:
                 self._predict(samples / seconds)
             text = f"{samples / seconds / 1e6:.2f} M samples/s"
             if self._compiled >= TICK:
@@ -246,6 +247,10 @@ class Progress:
             self._bar.set_postfix_str(text + self._left(finished, samples, seconds), refresh=False)
             self._bar.update(finished - self._bar.n)
             self._bar.refresh()
+        elif self._lines is not None:
+            pace = f"{seconds:.0f} s, {samples / seconds / 1e6:.2f} M samples/s"
+            left = self._left(finished, samples, seconds)
+            self._lines.write(f"{finished}/{self._total} runs, {pace}{left}")
 
     def begin(self, part: int, name: str) -> None:
         """Show that `part` parts of the work are over, and the name of the next."""
@@ -256,11 +261,16 @@ class Progress:
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(part - self._bar.n)
             self._bar.refresh()
+        elif self._lines is not None:
+            self._part = f"{part}/{self._total} parts{name and ', '}{name}"
+            self._lines.write(self._part)
 
     def add(self, words: str) -> None:
         """Show what a call inside the part is doing."""
         if self._bar is not None:
             self._bar.set_postfix_str(words)
+        elif self._lines is not None:
+            self._lines.write(f"{self._part}, {words}")
 
     def _say(self, words: str) -> None:
         if self._around is not None:
@@ -313,8 +323,8 @@ class Progress:
         if self._clock is not None:
             self._clock.end()
             self._bar.close()
-            if self._lines is not None and self._lines.began:
-                self._lines.end()
+        if self._lines is not None and self._lines.began:
+            self._lines.end()
 
 
 class _Clock(threading.Thread):
