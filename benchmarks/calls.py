@@ -54,7 +54,7 @@ def arguments(case: Case) -> tuple[tuple, dict]:
     }
     return (
         find_instance(case.instance, case.family),
-        catalogue.find_problem(case.problem, case.m, 0.0),
+        catalogue.find_problem(case.problem, case.m),
         rule,
     ), settings
 

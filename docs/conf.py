@@ -9,8 +9,9 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS / "extensions")]
 
 # One CPU device a core, one thread each, for the generated pages and the notebooks' kernels.
+cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 os.environ.setdefault("NPROC", "1")
-os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(len(os.sched_getaffinity(0))))
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ["CI"] = "docs"  # no progress bars in the kernels
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.getenv("PYTHONPATH")])])

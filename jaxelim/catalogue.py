@@ -126,7 +126,8 @@ THRESHOLDS = {
     "gk16": ("log((1 + log t)/delta)", "-"),
     "mixture": (
         "log(P/delta) for log e_p, the evidence of a mixture",
-        "all families, every rule, ridge 0; LLR, selective, full, rounds of ChernoffRacing",
+        "all families but Logistic, every rule, ridge 0; LLR, selective, full, rounds of "
+        "ChernoffRacing",
     ),
     "linear": (
         "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",
@@ -175,18 +176,30 @@ def find_threshold(
     return known[_known("threshold", name, known)]()
 
 
+_SETTINGS = {"m": ("top-m",), "level": ("thresholding", "best-or-none", "any-above"),
+             "epsilon": ("best-arm",)}  # fmt: skip
+"""The settings of problems, and the names of the problems that have them."""
+
+
 def find_problem(
-    name: str, m: int | None, level: float, epsilon: float = 0.0, items: Any = None
+    name: str,
+    m: int | None,
+    level: float | None = None,
+    epsilon: float = 0.0,
+    items: Any = None,
 ) -> Any:
     """The problem of a name, with those of the settings that it has.
 
     `m` is for top-m, `level` for thresholding, best-or-none and any-above, `epsilon` for
-    best-arm, `items` for best-item.
+    best-arm, `items` for best-item. Without a level it is 0.
 
     Raises:
         UnknownNameError: no problem has this name.
-        ArgumentError: a setting that the problem refuses; an epsilon for another problem.
+        ArgumentError: a setting that the problem refuses, or that is of other problems;
+            best-item without items.
     """
+    given = {"m": m, "level": level, "epsilon": epsilon or None}
+    level = 0.0 if level is None else level
     known = {
         "best-arm": lambda: problems.BestArm(epsilon=epsilon),
         "best-or-none": lambda: problems.BestArm(reference=level),
@@ -195,8 +208,12 @@ def find_problem(
         "top-m": lambda: problems.TopM(1 if m is None else m),
         "thresholding": lambda: problems.Thresholding(level),
     }
-    if epsilon and name in known and name != "best-arm":
-        raise ArgumentError("epsilon", epsilon, f"0 for {name}: slack is of best-arm")
+    for setting, value in given.items():
+        if value is not None and name in known and name not in _SETTINGS[setting]:
+            allowed = f"nothing for {name}: it is of {', '.join(_SETTINGS[setting])}"
+            raise ArgumentError(setting, value, allowed)
+    if name == "best-item" and items is None:
+        raise ArgumentError("problem", name, "best-item with the items of a file: --features FILE")
     return known[_known("problem", name, known)]()
 
 
@@ -204,7 +221,7 @@ def problem_on(
     instance: Any,
     name: str,
     m: int | None = None,
-    level: float = 0.0,
+    level: float | None = None,
     epsilon: float = 0.0,
 ) -> Any:
     """The problem of a name on an instance: the items of its file, and its usual m.

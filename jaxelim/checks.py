@@ -1,8 +1,7 @@
 """Validators of arguments: each returns a value in canonical form, or raises `ArgumentError`.
 
-They check all arguments of public calls, on the host, before anything compiles.
-They refuse NaN and infinities, and bools in place of numbers, since NumPy would
-read True as 1.
+They run on the host, before a call's program compiles. They refuse NaN and infinities,
+and bools in place of numbers, since NumPy would read True as 1.
 """
 
 import json

@@ -3,7 +3,7 @@
 Each names an argument, its value and what is allowed, or a file and what is
 wrong with it.
 
-Errors of arguments are raised on the host, before anything compiles. Only an
+Errors of arguments are raised on the host, before a call's program compiles. Only an
 arm or an answer out of range, and a number that is not finite, are refused later: after
 the chunk in which they occur.
 Errors of arguments are `ValueError`s too. All survive pickling, so a worker process can

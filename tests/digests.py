@@ -8,8 +8,8 @@
 `compare` is 1 on any difference, else 0.
 
 Rounding differs between processors, versions of JAX and XLA_FLAGS, and one last digit
-may change a pull. Digests are therefore valid on one machine. Record at one commit and
-compare at another on the same machine. Set JAX_NUM_CPU_DEVICES=2 NPROC=1, no XLA_FLAGS.
+may change a pull of some jobs. To compare two commits, record and compare on one
+machine. Set JAX_NUM_CPU_DEVICES=2 NPROC=1, no XLA_FLAGS.
 
 A digest covers the values and the shape of an array, not its type: booleans, integers
 and floats are widened first. Floats are rounded to 9 digits of the array's largest

@@ -31,8 +31,8 @@ class Asked(Compiles):
     in the file."""
     m: int | None = None
     """Number of arms to find, for top-m; default: the usual m of the instance."""
-    level: float = 0.0
-    """The level, for thresholding, any-above and best-or-none: its reference."""
+    level: float | None = None
+    """The level, for thresholding, any-above and best-or-none: its reference; default: 0."""
     epsilon: float = 0.0
     """The slack of best-arm: any arm within it of the largest mean is right."""
     family: Annotated[str | None, tyro.conf.arg(help=_FAMILY)] = None

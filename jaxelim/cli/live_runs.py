@@ -46,8 +46,8 @@ class New(Compiles):
     in the file."""
     m: int | None = None
     """Number of arms to find, for top-m."""
-    level: float = 0.0
-    """The level, for thresholding, any-above and best-or-none: its reference."""
+    level: float | None = None
+    """The level, for thresholding, any-above and best-or-none: its reference; default: 0."""
     epsilon: float = 0.0
     """The slack of best-arm."""
     family: Annotated[str, tyro.conf.arg(help=FAMILIES)] = "gaussian"
@@ -84,7 +84,7 @@ class Ask(Compiles):
     file: File
     """The file of the run."""
     n: int | None = None
-    """Print the next n arms; for rules that need no rewards in between."""
+    """Print the next n arms, which are chosen without the rewards in between."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Run(Asked):
     delta: tuple[float, ...] = (0.01,)
     """Error probability, one or several."""
     threshold: str = "heuristic"
-    """heuristic, gk16, mixture, linear or kaufmann-koolen.
+    """heuristic, mixture, gk16, linear or kaufmann-koolen.
 
     Their numbers come from the instance, the problem and the rule.
     """

@@ -25,7 +25,7 @@ ASK, OK = np.int32(0), np.int32(1)
 
 
 class Problem:
-    """The contract of a problem: it must define `answer`, `public`, `shape` and `check`.
+    """The contract of a problem: it must define `answer`, `public` and `shape`.
 
     An answer is right iff the truth is in none of its pieces. (Paper, appendix "Identification
     Problems".) Methods may be written for one run, under `jax.vmap`, or also right `lanes_last`.
@@ -61,7 +61,7 @@ class Problem:
         raise undefined(self, "public(seen, answer)")
 
     def shape(self, seen: Estimate, answer: Tree) -> Shape:
-        """The pieces of an answer: `Rows`, `Levels` or `Directions`."""
+        """The pieces of an answer: `Rows`, `Levels`, `Directions` or a shape made of these."""
         raise undefined(self, "shape(seen, answer)")
 
     def leading(self, seen: Estimate, answer: Tree, evidence: Evidence) -> Tree:
@@ -115,6 +115,9 @@ class Problem:
         With independent arms it is at most the number of wrong answers; None: not known.
         A threshold that covers each of these pieces with error delta divided by this
         number is wrong with probability at most delta.
+
+        Args:
+            arms: the number K of arms, an integer; `check` has their features.
         """
         return None
 
@@ -205,8 +208,18 @@ class SamplingRule:
         """Host: names and numbers of `prepare`'s work, for a result's settings."""
         return {}
 
-    def caution(self, instance: Any, threshold: Any) -> str | None:
-        """Host: why a proven test may hardly ever end the rule's runs, and what helps; or None."""
+    def caution(
+        self, instance: Any, threshold: Any, times: Any, levels: Any, delta: float
+    ) -> str | None:
+        """Host: why a test may hardly ever end the rule's runs, and what helps; or None.
+
+        Args:
+            instance: the arms.
+            threshold: of the call.
+            times: [n], in samples.
+            levels: [n] the LLRs that the test asks for at these times.
+            delta: the error probability.
+        """
         return None
 
     def static_part(self) -> "SamplingRule":

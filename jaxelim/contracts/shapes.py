@@ -1,11 +1,11 @@
 """Shapes of an answer's pieces: which means each piece compares.
 
-A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level
-(`Levels`), or any half-space (`Directions`); pairs and a level together are
-`jaxelim.contracts.references.ReferenceRows`. For linear Gaussian rewards a shape also
-gives margins y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the
-number of places, some of which may hold no piece; shapes of arrays leave the lanes out
-(see `jaxelim.lanes`).
+A piece {lambda : y . lambda <= c} is a pair of arms (`Rows`), one arm and a level (`Levels`),
+or any half-space (`Directions`). Pairs with slack, of items, and together with a level are in
+`slack`, `items` and `references` of `jaxelim.contracts`. For linear Gaussian rewards a shape
+also gives margins y . theta_hat - c, norms ||y||^2_{V^-1} and products Phi V^-1 y. Q is the
+number of places, some of which may hold no piece; shapes of arrays leave the lanes out (see
+`jaxelim.lanes`).
 """
 
 import dataclasses

@@ -245,7 +245,7 @@ class Snapshot(_Seen):
     shape: Shape  # of its pieces
     evidence: Evidence  # about them
     threshold: "PieceThreshold | None" = dataclasses.field(default=None, metadata=_STATIC)
-    live: Array | None = None  # [] bool: the run is not over; None: it is not known
+    live: Array | None = None  # [] bool: the run is not over, and may look; None: all may
     since: Array | None = None  # [] int32: samples at the last check; None: one fewer
 
     @staticmethod

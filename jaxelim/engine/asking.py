@@ -202,14 +202,21 @@ class Asking:
         return self.ask("choose", reading(view, asking), few.rule_state)
 
     def init(self, view: View) -> Tree:
-        b = view.t.shape[0]
+        """The rule's state; what a lanes-last rule returns without lanes gets them."""
+        b, state = view.t.shape[0], self.ask("init", view)
 
-        def wide(x: Any) -> Array:
+        def wide(x: Any, own: bool) -> Array:
             x = jnp.asarray(x)
-            own = x.ndim and x.shape[-1] == b
             return x if own else jnp.broadcast_to(x[..., None], (*x.shape, b))
 
-        return jax.tree.map(wide, self.ask("init", view))
+        own = jax.tree.map(lambda x: np.ndim(x) > 0 and np.shape(x)[-1] == b, state)
+        if not (self.spec.execution.by_vmap or shipped(self.spec.rule)):
+            # An array by arm may have as many entries as there are lanes: its rank decides.
+            execution = dataclasses.replace(self.spec.execution, by_vmap=True)
+            one_by_one = Asking(dataclasses.replace(self.spec, execution=execution))
+            whole = jax.eval_shape(partial(one_by_one.called, "init"), view)
+            own = jax.tree.map(lambda x, y: np.ndim(x) == y.ndim, state, whole)
+        return jax.tree.map(wide, state, own)
 
 
 _asked = Cache(lambda key, _: traced_once(partial(Asking(key[0]).called, key[1])), KEPT)

@@ -1,8 +1,9 @@
 """How the steps of a program run: what the engine finds about a rule, and its machine.
 
 A rule says what it is. That its runs are taken side by side or one after the other, in one
-kernel or in many, changes no number of a run. So it is decided here and by measured pace,
-and the steps of a CPU and of a GPU differ by what `Execution` says alone.
+kernel or in many, changes no number of a run. So it is decided here and by measured pace.
+The steps of a CPU and of a GPU differ by what `Execution` says, and by what a family's
+`settled` makes of `tuned`.
 """
 
 import dataclasses

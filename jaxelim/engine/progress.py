@@ -1,4 +1,4 @@
-"""Progress of long work, shown at a terminal or in a notebook."""
+"""Progress of long work, shown at a terminal, in a notebook, or line by line in a file."""
 
 import contextvars
 import importlib
@@ -23,6 +23,8 @@ _ENOUGH = 0.02
 """The share of the runs that must be over for an estimate without a forecast."""
 TICK = 1.0
 """Seconds between two looks at the clock of a bar that has nothing new to say."""
+MINUTE = 60.0
+"""Seconds between two lines where there is no terminal, and before the first."""
 _QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
 """Variables of the environment in tests and in builds of documentation."""
 _AROUND: contextvars.ContextVar["Progress | None"] = contextvars.ContextVar("around", default=None)
@@ -43,14 +45,21 @@ def automatic() -> bool:
 
     Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
     """
-    if _AROUND.get() is not None:
-        return False
+    return _may_show() and (_in_notebook() or _terminal())
+
+
+def _may_show() -> bool:
+    """Whether progress may show by itself here, if only a line a minute."""
     worker = multiprocessing.parent_process() is not None
     if worker or threading.current_thread() is not threading.main_thread():
         return False
     if any(os.environ.get(name) for name in _QUIET) or "sphinx" in sys.modules:
         return False
-    return _in_notebook() or bool(sys.stderr and sys.stderr.isatty())
+    return _AROUND.get() is None and (sys.stderr is not None or _in_notebook())
+
+
+def _terminal() -> bool:
+    return bool(sys.stderr and sys.stderr.isatty())
 
 
 def _in_notebook() -> bool:
@@ -78,6 +87,36 @@ class _Output:
 
     def flush(self) -> None:
         """Nothing waits."""
+
+
+class _Lines:
+    """Standard error that is no terminal: so many seconds, at least, from line to line.
+
+    Args:
+        every: these seconds.
+        at_once: whether the first line does not wait for them.
+    """
+
+    encoding = "utf-8"
+
+    def __init__(self, every: float, at_once: bool):
+        self._every, self._waits, self.began = every, "", at_once
+        self._last = -math.inf if at_once else time.perf_counter()
+
+    def write(self, text: str) -> None:
+        """Show a line, or keep it until its time."""
+        self._waits = text.strip() or self._waits
+        if self._waits and time.perf_counter() - self._last >= self._every:
+            self.end()
+
+    def end(self) -> None:
+        """Show the line that waits."""
+        if self._waits and sys.stderr is not None:
+            print(self._waits, file=sys.stderr, flush=True)
+        self._waits, self._last, self.began = "", time.perf_counter(), True
+
+    def flush(self) -> None:
+        """Lines are flushed as they are shown."""
 
 
 def stream() -> Any:
@@ -133,8 +172,9 @@ class Progress:
 
     Args:
         show: False for nothing, True for a bar on standard error, None for a bar where
-            `automatic` says so. Or a callable of (runs done, runs, samples, seconds),
-            called at every update.
+            `automatic` says so. Where standard error is no terminal, lines take the place
+            of a bar: at most one a second for True, one a minute for None. Or a callable of
+            (runs done, runs, samples, seconds), called at every update.
         total: number of runs.
         most: the most samples of all runs together.
         forecast: predicts the cost, an object with `total` and `lines(rate)`, or None. It
@@ -156,12 +196,19 @@ class Progress:
         self._around = _AROUND.get() if show is None else None
         self._compiling, self._compiled = math.inf, 0.0  # since when, and seconds so far
         self._clock: _Clock | None = None
+        self._lines: _Lines | None = None
+        self._part = ""
         wanted = automatic() if show is None else show is True
+        if wanted and not (_in_notebook() or _terminal()):
+            self._lines = _Lines(TICK, at_once=True)
+        if show is None and not wanted and _may_show():  # without a bar and its clock
+            self._lines = _Lines(MINUTE, at_once=False)
         if wanted:
             form = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
             self._bar = tqdm(
-                total=total, unit="run", file=stream(), dynamic_ncols=True, bar_format=form
-            )
+                total=total, unit="run", file=self._lines or stream(), dynamic_ncols=True,
+                bar_format=form,
+            )  # fmt: skip
             self._clock = _Clock(self)
             self._clock.start()
 
@@ -200,6 +247,10 @@ class Progress:
             self._bar.set_postfix_str(text + self._left(finished, samples, seconds), refresh=False)
             self._bar.update(finished - self._bar.n)
             self._bar.refresh()
+        elif self._lines is not None:
+            pace = f"{seconds:.0f} s, {samples / seconds / 1e6:.2f} M samples/s"
+            left = self._left(finished, samples, seconds)
+            self._lines.write(f"{finished}/{self._total} runs, {pace}{left}")
 
     def begin(self, part: int, name: str) -> None:
         """Show that `part` parts of the work are over, and the name of the next."""
@@ -210,11 +261,16 @@ class Progress:
             self._bar.set_postfix_str("", refresh=False)
             self._bar.update(part - self._bar.n)
             self._bar.refresh()
+        elif self._lines is not None:
+            self._part = f"{part}/{self._total} parts{name and ', '}{name}"
+            self._lines.write(self._part)
 
     def add(self, words: str) -> None:
         """Show what a call inside the part is doing."""
         if self._bar is not None:
             self._bar.set_postfix_str(words)
+        elif self._lines is not None:
+            self._lines.write(f"{self._part}, {words}")
 
     def _say(self, words: str) -> None:
         if self._around is not None:
@@ -267,6 +323,8 @@ class Progress:
         if self._clock is not None:
             self._clock.end()
             self._bar.close()
+        if self._lines is not None and self._lines.began:
+            self._lines.end()
 
 
 class _Clock(threading.Thread):

@@ -258,7 +258,7 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     A stake of a falls with u, one of b rises. So in a cell of u their product is at least
     that of a's at the cell's upper end and b's at the lower.
     """
-    low, high = b.means - slack, a.means
+    low, high = _between(a, b, slack)
     middle = closest(a, b, a.counts, b.counts, slack).u
     offsets = OFFSETS.reshape((-1,) + (1,) * jnp.ndim(middle))
     u = jnp.where(
@@ -266,16 +266,21 @@ def log_e_of_pairs(a: Wins, b: Wins, slack: float) -> Array:
     )
     of_a, of_b = _stakes_at(a, b, u, u, slack)
     inside = jnp.min(mixed_pair(of_a[:, 1:], of_b[:, :-1]), 0)
-    return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
+    return _least(a, b, slack, inside, of_a, of_b)
 
 
 def log_e_above(a: Wins, b: Wins, slack: float) -> Array:
     """Above `log_e_of_pairs`: what the mean of all bets has won against one mean between, [..]."""
-    low, high = b.means - slack, a.means
+    low, high = _between(a, b, slack)
     middle = closest(a, b, a.counts, b.counts, slack).u
     of_a, of_b = _stakes_at(a, b, jnp.stack([low, middle]), jnp.stack([middle, high]), slack)
     inside = mixed_pair(of_a[:, 1], of_b[:, 0])
-    return jnp.where(high > low, jnp.minimum(inside, _of_one_arm(of_a, of_b)), -jnp.inf)
+    return _least(a, b, slack, inside, of_a, of_b)
+
+
+def _between(a: Wins, b: Wins, slack: float) -> tuple[Array, Array]:
+    """The means u of a between both estimates, with u and u + slack in [0, 1]: the ends, [..]."""
+    return jnp.maximum(b.means - slack, 0), jnp.minimum(a.means, 1 - slack)
 
 
 def _stakes_at(a: Wins, b: Wins, u: Array, v: Array, slack: float) -> tuple[Array, Array]:
@@ -284,14 +289,23 @@ def _stakes_at(a: Wins, b: Wins, u: Array, v: Array, slack: float) -> tuple[Arra
     return stakes(a, jnp.clip(u, 0, 1), True), stakes(b, upper, False)
 
 
-def _of_one_arm(of_a: Array, of_b: Array) -> Array:
-    """What stakes on one arm alone have won at least, beyond the first and the last u: [..].
+def _least(a: Wins, b: Wins, slack: float, inside: Array, of_a: Array, of_b: Array) -> Array:
+    """The lesser of `inside` and of what stakes on one arm alone have won: [..].
+
+    Beyond the first u the stakes on b may be lost, and beyond the last u those on a. Where
+    no mean in [0, 1] is beyond, all stakes count.
 
     Args:
+        a, b, slack: as of `closest`.
+        inside: the least between the first u and the last: [..].
         of_a, of_b: the logarithms of all stakes, at rising u: [J, G, ..] each.
     """
-    alone = [jax.nn.logsumexp(x, axis=0) for x in (of_a[:, 0], of_b[:, -1])]
-    return jnp.minimum(*alone) - math.log(len(BETS)) + _KEPT
+    below, above = b.means - slack, a.means
+    alone = (
+        jnp.where(beyond, jax.nn.logsumexp(x, axis=0) - math.log(len(BETS)) + _KEPT, jnp.inf)
+        for x, beyond in ((of_a[:, 0], below > 0), (of_b[:, -1], above < 1 - slack))
+    )
+    return jnp.where(above > below, functools.reduce(jnp.minimum, alone, inside), -jnp.inf)
 
 
 def two_points(wins: Wins) -> Array:

@@ -6,7 +6,8 @@ for their length.
 
 The value is D less nu^2 where the steps end, nu the Newton decrement there. In exact
 arithmetic that is at most H_p if nu r <= 1/2, r the largest change of a score by a move
-of length 1 (Bach 2010, Lemma 1). So the steps need not be trusted.
+of length 1 (Bach 2010, Lemma 1). So the steps need not be trusted. Long moves that hardly
+change the scores leave the boundary by rounding. The value is 0 there, so no gap is reached.
 
 The steps are of constants. One more step, with a constant matrix, gives the closest
 point its derivatives in theta, features and half-spaces.
@@ -26,6 +27,10 @@ from jaxelim.lanes import cholesky
 _STEPS = 100
 LEAST_CURVATURE = 1e-13
 """Added to the matrix of a step, as a share of its trace: arms need not span R^d."""
+NO_PART = 1e-20
+"""The share of the features' squares below which they have no part along a boundary."""
+_LONGEST = 1e3
+"""The longest move that is trusted, as a multiple of the change of the scores."""
 
 
 class Boundaries(NamedTuple):
@@ -56,6 +61,9 @@ class Boundaries(NamedTuple):
         unit = y / size
         base = theta_hat[None] - unit * (jnp.maximum(outside, 0)[:, None] / size)
         along = features[None] - product(unit, features.T)[..., None] * unit[:, None]
+        # Where all features are along y the rest is rounding, by which steps would divide.
+        some = jnp.sum(along * along, (1, 2)) > NO_PART * jnp.sum(features * features)
+        along = jnp.where(some[:, None, None], along, 0)
         base = product(base, features.T)
         hat = jnp.broadcast_to(product(features, theta_hat), base.shape)
         return Boundaries(unit, along, base, hat, weights, outside > 0)
@@ -121,4 +129,7 @@ class Boundaries(NamedTuple):
         bend = jax.lax.stop_gradient(standard * self.forces(moves)[:, None])
         decrement = jnp.sum(product(bend, constant.weights) ** 2, 1)
         value = jnp.maximum(product(slopes, self.weights) - decrement, 0)
-        return Bent(jnp.where(self.outside, value, 0), slopes.T, jnp.moveaxis(bend, 2, 0))
+        # Features have Phi' Phi = identity, so a move is no longer than its change of the scores.
+        changes = jnp.sum((self.scores(moves) - self.hat) ** 2, 1)
+        trusted = jnp.sum(moves * moves, 1) <= _LONGEST**2 * changes
+        return Bent(jnp.where(self.outside & trusted, value, 0), slopes.T, jnp.moveaxis(bend, 2, 0))

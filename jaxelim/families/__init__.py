@@ -1,4 +1,4 @@
-"""Reward families, one file each."""
+"""Reward families, a file each; Gaussian rewards of linear arms have several."""
 
 import dataclasses
 from collections.abc import Mapping

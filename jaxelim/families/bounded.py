@@ -398,12 +398,20 @@ class Bounded(Family):
         return Interval(*ends)
 
     def share(self, seen: View, i: Array, k: Array) -> Array:
-        """The share of arm i's bet in what both win; one half where neither wins."""
+        """The share of arm i's bet in what both win; N_k/(N_i + N_k) where neither wins.
+
+        It is that of the pair whose first arm has the larger mean.
+        """
         evidence = seen.evidence.of_arms
         assert isinstance(evidence, BettingEvidence)
-        common = evidence.common(i, k)
+        take = seen.lanes.take
+        swapped = take(evidence.means, i) < take(evidence.means, k)
+        a, b = jnp.where(swapped, k, i), jnp.where(swapped, i, k)
+        common = evidence.common(a, b)
+        of_i = jnp.where(swapped, common.of_b, common.of_a)
         total = common.of_a + common.of_b
-        return jnp.where(total > 0, common.of_a, 1) / jnp.where(total > 0, total, 2)
+        n_i, n_k = take(seen.counts, i), take(seen.counts, k)
+        return jnp.where(total > 0, of_i / jnp.where(total > 0, total, 1), n_k / (n_i + n_k))
 
     # The truth.
 

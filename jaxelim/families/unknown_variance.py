@@ -116,8 +116,15 @@ class GaussianUnknownVariance(Family):
     def estimated(
         self, counts: np.ndarray, means: np.ndarray, moments: np.ndarray | None
     ) -> "GaussianUnknownVariance":
+        """With the arms' estimated variances; where an arm's rewards are equal, that of the others.
+
+        Where all are equal the standard deviation is a thousandth of the largest mean, or 1.
+        """
         assert moments is not None
-        return dataclasses.replace(self, std=tuple(np.sqrt(moments).tolist()))
+        spread = moments[moments > 0]
+        other = spread.mean() if spread.size else (1e-3 * np.abs(means).max()) ** 2 or 1.0
+        variances = np.where(moments > 0, moments, other)
+        return dataclasses.replace(self, std=tuple(np.sqrt(variances).tolist()))
 
     def settled(self, **job: Any) -> "GaussianUnknownVariance":
         """The family without its std, which is nature's: programs do not depend on it."""

@@ -22,7 +22,8 @@ class LiveEvidence:
         llr: [P], the LLR of each piece.
         beta: the threshold at the present t; of a `Mixture` the level log(P/delta).
         active: [P] bool, which pieces the stopping rule has not eliminated.
-        log_e: [P], log e of each piece at the present t; None for other thresholds.
+        log_e: [P], log e of each piece at the present t, and 0 where it is below 0; None
+            for other thresholds.
         p_values: [P], anytime p-values. Each holds for a piece that was named before the
             run: P(p ever <= a) <= a if the piece holds the truth. They never rise.
         p_together: [P], those that hold for the pieces of all answers at once. So they

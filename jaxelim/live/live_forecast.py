@@ -1,6 +1,7 @@
 """How many more rewards a live run needs: runs that are simulated on from its state."""
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from jaxelim import engine, scope
 from jaxelim.engine import LANE_GROUP, Carry, Queue, Spec
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.families import noise
 from jaxelim.instances.instance import Instance
 from jaxelim.live.job import LiveJob
@@ -22,7 +24,7 @@ MOST_RUNS, LONGEST = 10**4, 10**9
 _CHUNKS = 256
 """Chunks of steps in one call, after which Ctrl-C is heard."""
 SHARE = 0.8
-"""The share of simulated runs that the range of a forecast covers."""
+"""The probability at least with which the range of a forecast covers one more such run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +52,17 @@ class LiveForecast:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The quantiles that hold the middle 80% of the runs; infinite as in `median`."""
-        return self.quantile((1 - SHARE) / 2), self.quantile((1 + SHARE) / 2)
+        """A prediction interval: it holds one more such run with probability 80% or more.
+
+        Of n runs it goes from one in their order to another, ceil(0.8 (n + 1)) places above.
+        The place below the first is 0. An end is infinite where that run was cut off, and
+        where the place is above n.
+        """
+        runs = np.sort(np.where(self.stopped, self.more, np.inf))
+        width = math.ceil(SHARE * (runs.size + 1))
+        first = max((runs.size + 1 - width) // 2, 0)
+        places = np.concatenate([[0.0], runs, [np.inf]])
+        return float(places[first]), float(places[min(first + width, runs.size + 1)])
 
     @property
     def same_answer(self) -> float:
@@ -69,7 +80,7 @@ class LiveForecast:
         words = (
             f"Forecast, by simulating the run on with the estimates as the truth: "
             f"{self._words(self.median)} more rewards until it stops, the median; {low} to {high} "
-            f"in {SHARE:.0%} of {self.more.size} runs."
+            f"with probability {SHARE:.0%}, by {self.more.size} runs."
         )
         if self.stopped.any():
             words += f" {self.stopped.sum()} of them stopped, {self.same_answer:.0%} of these with "
@@ -128,7 +139,11 @@ def _estimated(job: LiveJob, moment: Moment) -> Instance:
     family = family.estimated(counts, means, moments)
     means = family.own_means(means)
     theta = np.linalg.lstsq(features, family.link(means), rcond=None)[0]
-    return Instance(features, theta, family=family, costs=job.arms.costs)
+    try:
+        return Instance(features, theta, family=family, costs=job.arms.costs)
+    except ArgumentError as error:
+        allowed = "a run whose estimates rewards can be drawn from"
+        raise UnsupportedError("forecast", means, allowed, str(error)) from error
 
 
 def _queue(job: LiveJob, spec: Spec, runs: int) -> Queue:

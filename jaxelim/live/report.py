@@ -25,6 +25,8 @@ EQUAL = 1.0
 """The LLR of two arms below which they look equal: 1.4 standard errors apart."""
 _FEW = 30
 """Fewest rewards of each arm before arms look equal."""
+_ALONE = 16
+"""How much more of its stakes on one arm an interval of bounded rewards keeps than a pair does."""
 
 PAGE = "See docs/how-to/live-runs.md."
 FORECAST = (
@@ -276,14 +278,22 @@ class _Shown:
             "answer may be worse than the best by epsilon."
         )
         if isinstance(self.call.threshold, Mixture):
-            words += f" From epsilon = {self._ending():.3g} on these rewards would do."
+            words += f" From epsilon = {_rounded_up(self._ending())} on these rewards would do."
         return [words]
 
     def _ending(self) -> float:
-        """The least epsilon at which a run with these rewards would end."""
+        """An epsilon at which a run with these rewards would end; the least for most families."""
         assert self.leader is not None
         others = np.flatnonzero(np.arange(self.counts.size) != self.leader)
         leader = np.full_like(others, self.leader)
         level = 1 - float(self.call.deltas[0])
         pieces, means = self.call.threshold.pieces, self.run._last_means("epsilon")
+        if self.call.instance.family.name == "bounded":
+            pieces *= _ALONE
         return max(float(means.differences(others, leader, level, pieces).high.max()), 0.0)
+
+
+def _rounded_up(x: float) -> str:
+    """A number of three digits, at least x."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2) if x > 0 else 1.0
+    return f"{math.ceil(x / unit) * unit:.3g}"

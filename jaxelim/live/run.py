@@ -1,6 +1,7 @@
 """A run on rewards that come from outside."""
 
 import dataclasses
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -300,7 +301,9 @@ class LiveRun(LiveState):
         with self._lock:
             if path is None and self._book is None:
                 raise ArgumentError("path", None, "the path of a new file")
-            if self._book is None or (path is not None and Path(path) != self._book.path):
+            if self._book is None or (
+                path is not None and os.path.abspath(path) != os.path.abspath(self._book.path)
+            ):
                 path = writable_file("path", path)
                 if path.exists():
                     raise ArgumentError("path", str(path), "a new file; this one exists")

@@ -143,6 +143,8 @@ def optimal_allocation(
 
 
 def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precision):
+    if family is not None and (isinstance(noise_std, Tracer) or noise_std != 1.0):
+        raise ArgumentError("noise_std", noise_std, f"its default with family={family!r}")
     if isinstance(family, Family) and family.has("design"):
         noise_std, family = family.scale, None
     if family is not None and not (isinstance(family, Family) and differentiable(family)):
@@ -161,8 +163,6 @@ def _call(function, arms, theta, problem, noise_std, family, bonus, gap, precisi
         del arguments["arms"]
     elif family is not None and not family.linear:
         raise ArgumentError("arms", arms, f"None, for independent arms, with family={family!r}")
-    if family is not None and (isinstance(noise_std, Tracer) or noise_std != 1.0):
-        raise ArgumentError("noise_std", noise_std, f"its default with family={family!r}")
     if not traced:
         instance = Instance(arms, theta, None if family else noise_std, family=family)
         pieces = pieces_of(instance, problem)

@@ -138,7 +138,7 @@ def practical_at(delta: float, value: float, threshold: Threshold = heuristic) -
     value = checks.real("value", value, low=0, open=True)
     if not callable(threshold):
         raise ArgumentError("threshold", threshold, "a callable of (t, delta)")
-    return first_time(lambda t: _beta(threshold, t, delta) / value)
+    return first_time(lambda t: _beta(threshold, t, delta) / value, start=1)
 
 
 def first_time(needed: Callable[[int], float], start: int = 2) -> int:

@@ -183,10 +183,10 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     best arm is solved by Newton's method and signs have a closed form; their gap is near
     rounding, and `iterations` is 0.
 
-    For `Gaussian` rewards the certificate bounds all rounding, and holds for arms, theta and
-    pieces exactly as they are given. Where float64 loses the digits that `gap` needs, as
-    for nearly collinear arms, the features move to exact coordinates on the host. For
-    other families the gap leaves out the rounding of their divergences.
+    For `Gaussian` rewards of one standard deviation the certificate bounds all rounding, and
+    holds for arms, theta and pieces exactly as they are given. Where float64 loses the digits
+    that `gap` needs, as for nearly collinear arms, the features move to exact coordinates on
+    the host. For other families the gap leaves out the rounding of their divergences.
 
     For `BestArm(epsilon=)` and `AnyAbove` each right answer is solved, and the one of
     largest H* taken. A single piece {mu_i <= level} has all weight on arm i.
@@ -277,10 +277,10 @@ def allocation_value(instance: Instance, problem: Any, weights) -> Any:
             the instance has costs. Traced by jit, grad or vmap: non-negative, of any sum.
 
     Returns:
-        float64 NumPy from a plain call, certified to 10 digits for `Gaussian` rewards. Of
-        traced weights a traced array, differentiable twice, of weights that are raised by
-        1e-12: so it is finite where some are 0. Where pieces tie for the minimum its
-        gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
+        float64 NumPy from a plain call, certified to 10 digits for `Gaussian` rewards of one
+        standard deviation. Of traced weights a traced array, differentiable twice, of weights
+        that are raised by 1e-12: so it is finite where some are 0. Where pieces tie for the
+        minimum its gradient is the mean of theirs, a supergradient: min_p H_p is concave in w.
 
     Raises:
         ArgumentError: weights off the simplex, and as `complexity`.

@@ -50,6 +50,7 @@ def information_regret(
     Raises:
         ArgumentError: arms that are not indices of the instance's arms, or times
             outside 1..T; and as `complexity`.
+        UnsupportedError: a batch, slack, or costs, as R counts samples.
 
     Reference: Tirinzoni & Degenne (2022), assumption on sampling rules, equation of low
         information regret. R is small for the sampling rules that its theorem on
@@ -57,6 +58,9 @@ def information_regret(
     """
     _refuse_batch(instance)
     refuse_slack(problem)
+    if isinstance(instance, Instance) and instance.costs is not None:
+        allowed = "an instance without costs: R(t) counts samples"
+        raise UnsupportedError("instance", instance, allowed)
     optimum = complexity(instance, problem, 1e-10)
     arms = np.asarray(getattr(trace, "arms", trace))
     if arms.ndim != 1 or arms.size == 0 or arms.dtype.kind not in "iu":

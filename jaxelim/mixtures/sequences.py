@@ -78,7 +78,7 @@ def difference(
             grid, n[0] * (n[1] / (n[0] + n[1])), arms.price[a] + arms.price[b], log_level
         )
         return means[a] - means[b] - reach, means[a] - means[b] + reach
-    if moments is not None or family.convex_in != "mean":
+    if moments is not None or getattr(family, "convex_in", None) != "mean":
         lower, upper = interval(family, counts, means, grid, log_level + np.log(2), moments)
         return lower[a] - upper[b], upper[a] - lower[b]
     n, m = (jnp.stack([x[a], x[b]]) for x in (counts, means))

@@ -48,11 +48,12 @@ def checked(gap: Any) -> "float | EvidenceGap":
 def tolerance(gap: "float | EvidenceGap", view: View) -> Array:
     """The gap of this choice: [], float64.
 
-    With slack an `EvidenceGap` is 1e-6: solves then decide between answers.
+    With slack an `EvidenceGap` is 1e-6, or c if that is less: solves then decide between answers.
     """
     time = view.time.astype(jnp.float64)
     if not isinstance(gap, EvidenceGap) or view.shape.slack:
-        return jnp.full_like(time, _LEAST if isinstance(gap, EvidenceGap) else gap)
+        own = min(gap.share, _LEAST) if isinstance(gap, EvidenceGap) else gap
+        return jnp.full_like(time, own)
     values = jnp.where(view.active, view.llr, jnp.inf).astype(jnp.float64)
     least = jnp.maximum(view.lanes.min(values), 2.0)  # below 2 the gap is c
-    return jnp.maximum(gap.share * jnp.sqrt(2 / least), _LEAST)
+    return jnp.minimum(gap.share, jnp.maximum(gap.share * jnp.sqrt(2 / least), _LEAST))

@@ -53,7 +53,9 @@ class LazyTaS(SamplingRule):
     p = argmin_{p active} H_p(w), k = argmax_k dH_p/dw_k,
     w <- w (i/(i + 1)) + e_k/(i + 1), until 1/((i + 1) ||w||_2) < 0.001;
     each step W += w;
-    pull spanner[(t - K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
+    pull spanner[(t - n K - 1) mod d] if lambda_min(V) < c0 sqrt(t), else argmin_k N_k - W_k.
+
+    n is the number of initial pulls of each arm.
 
     Jedra & Proutiere 2020. Every operation on w is rounded, as in the authors' program:
     the last digits of w decide between arms that tie in N_k - W_k in exact arithmetic.

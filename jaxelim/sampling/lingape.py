@@ -1,17 +1,21 @@
 """LinGapE."""
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxelim.checks import real
 from jaxelim.contracts import SamplingRule
 from jaxelim.contracts.traits import Traits
 
 _ENOUGH = 6.0
-"""The rate from which runs on linear arms stop under a proven test."""
+"""The rate from which runs on linear arms stop under `Mixture`."""
+_MORE = 2.0
+"""How much a test may ask for beyond log(1/delta), in units of rate log(t + 1)."""
 
 
 @jax.tree_util.register_static
@@ -47,13 +51,17 @@ class LinGapE(SamplingRule):
     def __post_init__(self):
         object.__setattr__(self, "rate", real("rate", self.rate, low=0))
 
-    def caution(self, instance, threshold):
-        if instance.structure != "linear" or self.rate >= _ENOUGH:
+    def caution(self, instance, threshold, times, levels, delta):
+        asked = levels + math.log(delta)
+        explored = self.rate * np.log(times + 1)
+        if instance.structure != "linear" or not np.any(asked > _MORE * explored):
             return None
+        others = "LinGame() and TrackAndStop() stop."
+        if self.rate < _ENOUGH:
+            others = f"LinGapE(rate={_ENOUGH:g}), {others}"
         return (
             f"LinGapE(rate={self.rate:g}) explores less than {threshold!r} asks for on linear "
-            f"arms, so that its runs may never stop. LinGapE(rate={_ENOUGH:g}), LinGame() and "
-            "TrackAndStop() stop."
+            f"arms, so that its runs may take far longer, or never stop. {others}"
         )
 
     def choose(self, view, state):

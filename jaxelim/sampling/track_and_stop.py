@@ -45,7 +45,7 @@ class TrackAndStop(SamplingRule):
     from there where the gap is above its tolerance.
 
     Theory: answers are right with probability 1 - delta for any gap, since that is the
-    stopping rule's. Asymptotic optimality needs gap_t -> 0, which `EvidenceGap` gives. A
+    stopping rule's. Asymptotic optimality needs gap_t -> 0; `EvidenceGap` falls to 1e-6. A
     fixed gap e costs a factor of at most 1 + e in E[tau]/log(1/delta).
 
     Independent arms, whose solves are exact at every sample: best arm by the equations of

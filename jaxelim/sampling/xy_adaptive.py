@@ -39,7 +39,8 @@ class XYAdaptive(SamplingRule):
     (phi_j - phi_i) . theta_hat >= sqrt(2 beta(t, delta) ||phi_j - phi_i||^2_{V^-1}).
     arm = argmin_k max over active i, j of ||phi_i - phi_j||^2 in (V + phi_k phi_k')^-1;
     rho = that minimum.
-    Stop at one active arm. rho, rho_old and t_old start at 1, 1 and K.
+    Stop at one active arm. rho, rho_old and t_old start at 1, 1 and n K, n the number of
+    initial pulls of each arm.
 
     Exact ties are broken at random. Where arms come in orthogonal groups, as in the
     paper's instances with d = 10, no single pull lowers the maximum. All arms then tie,

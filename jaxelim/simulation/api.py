@@ -54,8 +54,8 @@ def simulate(
 
     Args:
         instance: one instance, or a batch of them.
-        problem: `BestArm()`, with `epsilon=` or `items=`, `TopM(m)`, `Thresholding(level)` or
-            `HalfSpaces(...)`.
+        problem: `BestArm()`, with `epsilon=`, `reference=` or `items=`, `TopM(m)`,
+            `Thresholding(level)`, `AnyAbove(level)` or `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.
         stopping: one stopping rule or several. Stopping rules share one trajectory a
@@ -87,8 +87,8 @@ def simulate(
         engine: layout of the work; see `Engine`.
         progress: True to show finished runs, samples per second and time left, with a
             predicted cost after five seconds, and how long programs compile; False for
-            nothing. None shows them at a
-            terminal and in a notebook, but not in threads, worker processes, tests
+            nothing. None shows them at a terminal and in a notebook, and elsewhere a line
+            a minute on standard error, but not in threads, worker processes, tests
             and builds of documentation. Or a callable of (runs done, runs, samples,
             seconds).
         initial_pulls: pulls of each arm before the first check, in rounds of all arms
@@ -130,8 +130,8 @@ def simulate(
             started; those that were not over are `truncated` at the samples they had.
             With several instances or deltas a run may have 0 samples on some. With
             executor or store it has the runs of finished blocks. It is None where there
-            is no such run. While a program compiles the first Ctrl-C waits for it; a
-            second does not.
+            is no such run. Without executor and store the first Ctrl-C waits for a program
+            that compiles; a second does not.
 
     Warns:
         RidgeWarning: sqrt(ridge) ||theta||/noise_std > sqrt(2 beta(K, delta)) at the

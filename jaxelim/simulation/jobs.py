@@ -136,7 +136,7 @@ class Blocks:
 def stretches(runs: np.ndarray, size: int, together: bool) -> Iterator[np.ndarray]:
     """Cut sorted runs into blocks; `together`: of consecutive indices, as the store has them.
 
-    These are cut at multiples of the size, so that any two calls cut alike.
+    These are cut at multiples of the size, so that any two calls with this size cut alike.
     """
     if not together:
         yield from (runs[i : i + size] for i in range(0, runs.size, size))

@@ -7,18 +7,21 @@ import numpy as np
 from jax import Array
 
 from jaxelim import scope
-from jaxelim.contracts import Problem
+from jaxelim.contracts import Problem, SamplingRule
 from jaxelim.contracts.traits import KNOWN_STOPPING
-from jaxelim.errors import ArgumentError, UnsupportedError, in_words
+from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, in_words, warn
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.stopping.elimination import SelectiveElimination
 from jaxelim.stopping.resets import Resets
+from jaxelim.thresholds.piecewise import PieceThreshold
 from jaxelim.thresholds.values import POINTS, values
 
 if TYPE_CHECKING:
     from jaxelim.simulation.call import CheckedCall
 
+_TIMES = 10.0 ** np.arange(3, 7)
+"""Samples at which a test is compared with what a rule explores."""
 _LEAST_GAP = 100 * float(np.finfo(np.float32).eps)  # rounding changes such a gap by at most 1%
 
 
@@ -36,6 +39,8 @@ def check(call: "CheckedCall") -> None:
         _check_alpha(call)
     if call.engine.form is not None:
         _check_form(call.engine.form, call.computed, call.problem)
+    if type(call.rule).caution is not SamplingRule.caution:
+        _warn_of_starvation(call)
 
 
 def _check_threshold(call: "CheckedCall") -> None:
@@ -54,6 +59,18 @@ def _check_threshold(call: "CheckedCall") -> None:
         raise ArgumentError("threshold", threshold, "a threshold that does not decrease in t")
     if np.any(np.diff(found, axis=0) < -slack):
         raise ArgumentError("threshold", threshold, "a threshold that does not increase in delta")
+
+
+def _warn_of_starvation(call: "CheckedCall") -> None:
+    """Warn where the rule knows that the test asks for more than it explores."""
+    threshold, delta = call.threshold, float(np.min(call.deltas))
+    with scope.engine():
+        levels = np.asarray(values(threshold, _TIMES, delta), float)
+    if isinstance(threshold, PieceThreshold):
+        levels = levels + threshold.price(call.instance, _TIMES)
+    caution = call.rule.caution(call.instance, threshold, _TIMES, levels, delta)
+    if caution is not None:
+        warn(caution, StarvationWarning)
 
 
 def _check_alpha(call: "CheckedCall") -> None:

@@ -11,7 +11,7 @@ from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.simulation.results.comparison import Comparison, compared
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.selecting import of_instance
-from jaxelim.simulation.results.summary import Summary, row
+from jaxelim.simulation.results.summary import Summary, cut_off, row
 from jaxelim.studies.grid import single_names, union
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Study:
         for key, result in self.results.items():
             where = {axis: name for axis, name, many in zip(AXES, key, several, strict=True)
                      if many or axis == "rule"}  # fmt: skip
-            cut += int(result.truncated.sum())
+            cut += cut_off(result)[0]
             for s, d in np.ndindex(result.samples.shape[:2]):
                 arrays = result.samples, result.stopped, result.correct, result.tests_stopping
                 found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}

@@ -84,3 +84,21 @@ def near(problem: Problem, instance: Instance) -> Instance | None:
     centre = instance.means.mean() if level is None else level
     means = centre + NEAR * (instance.means - centre)
     return Instance.unstructured(means, instance.family)
+
+
+def equal_rivals(problem: Problem, instance: Instance) -> Instance | None:
+    """The instance with the mean of the second arm for all but the best: a rule may starve one.
+
+    None for another problem than best arm, linear arms, a batch, and a family that has the
+    means.
+    """
+    known = problem.name == "best-arm" and instance.structure == "unstructured"
+    if not known or instance.batched:
+        return None
+    best = int(np.argmax(instance.means))
+    means = np.full(instance.K, np.sort(instance.means)[-2])
+    means[best] = instance.means[best]
+    try:
+        return Instance.unstructured(means, instance.family, costs=instance.costs)
+    except JaxelimError:
+        return None

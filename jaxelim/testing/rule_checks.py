@@ -16,7 +16,7 @@ from jaxelim.simulation.api import Engine, simulate, trace
 from jaxelim.simulation.results.result import Result, correct_answer
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination
 from jaxelim.stopping.llr import LLR, Native
-from jaxelim.testing.orders import NEAR, near, orders
+from jaxelim.testing.orders import NEAR, equal_rivals, near, orders
 from jaxelim.testing.report import LUCK, ContractError, Report, lines_of, require, same_runs
 from jaxelim.testing.settings import check_docstring, check_repr
 from jaxelim.testing.waiting_checks import check_waiting
@@ -94,12 +94,14 @@ def check_sampling_rule(
     - Wrong answers are rare, whichever stopping rule ends the runs. Of n = `runs` runs no
       more may be wrong than a rate of exactly delta exceeds with probability 1e-6. The
       runs are dealt to the instance's arms in other orders. So it is at delta, at
-      delta/10, and at delta with gaps of a twentieth, for at most 300 samples.
+      delta/10, and at delta with gaps of a twentieth, for at most 300 samples. For best arm
+      with independent arms so it is at delta where all rivals are equal, too.
 
     The report begins with a verdict and with what was tried. It bounds the error rate on
     these instances, with this threshold. It proves nothing of other instances. A run that
-    is cut off counts as no error; the rate's line says so wherever one was. The default
-    instances have Gaussian rewards alone.
+    is cut off counts as no error; the rate's line says so wherever one was, and so does the
+    verdict, but for the gaps of a twentieth. The default instances have Gaussian rewards
+    alone.
 
     Args:
         rule: the rule.
@@ -108,7 +110,7 @@ def check_sampling_rule(
         instance: the instance; None: an easy one of each structure that the rule is
             defined for, with Gaussian rewards. A batch is taken as it is, without other
             orders. For other rewards give an instance of that family.
-        runs: n of each of the three bounds.
+        runs: n of each of the bounds.
         delta: error probability of those runs.
         steps: the cap on samples of a run.
         stress: samples of the run with underflowing weights and nearly
@@ -129,12 +131,13 @@ def check_sampling_rule(
     def on(of_problem: Problem, structure: str = structures[0]) -> Instance:
         return easy_instance(of_problem, structure) if instance is None else instance
 
+    cut: list[tuple[int, int, str]] = []
     parts: list[Any] = [("settings", lambda: [check_repr(rule), check_docstring(type(rule))])]
     for of_problem in problems:
         for structure in structures:
             job = rule, of_problem, on(of_problem, structure)
             name = f"{of_problem!r}, {job[-1].name or structure}"
-            parts.append((name, partial(_check_runs, *job, runs, delta, steps, seed, ridge)))
+            parts.append((name, partial(_check_runs, *job, runs, delta, steps, seed, ridge, cut)))
     first = problems[0]
     alone = on(first).unbatched[0]
     parts.append(("extreme rewards", partial(_check_stress, rule, first, stress, seed)))
@@ -153,13 +156,20 @@ def check_sampling_rule(
     sizes = f"{runs} runs at delta = {delta:g}, {runs} at {delta / 10:g}"
     if near(first, on(first)) is not None:
         sizes += f", {runs} of near ties"
-    little = any(LITTLE in line for line in lines)
+    if any(equal_rivals(one, on(one, structure)) for one in problems for structure in structures):
+        sizes += f", {runs} with equal rivals"
     return Report(
         repr(rule),
         tuple(lines),
-        verdict="passed, but most runs of a part were cut off" if little else "passed",
+        verdict=_verdict(cut),
         head=(f"tried: {tried}; {_rewards(rule, alone, instance is None)}; of each {sizes}", MEANS),
     )
+
+
+def _verdict(cut: list[tuple[int, int, str]]) -> str:
+    """The verdict, by the runs that were cut off in each part, the runs, and what they are."""
+    count, runs, what = max(cut, key=lambda part: part[0] / part[1], default=(0, 1, ""))
+    return f"passed, but {count} of {runs} runs {what} were cut off" if count else "passed"
 
 
 def _rewards(rule: SamplingRule, instance: Instance, chosen: bool) -> str:
@@ -171,7 +181,8 @@ def _rewards(rule: SamplingRule, instance: Instance, chosen: bool) -> str:
     return f"{said} (others: {other if chosen else 'instance= with another family'})"
 
 
-def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> list[str]:
+def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge, cut) -> list[str]:
+    """The laws of runs; the runs that were cut off are added to `cut`, as of `_verdict`."""
     where = f"{problem!r}, {instance.name or instance.structure}"
     stopping = natural_stopping(rule)
     common: dict[str, Any] = dict(stopping=stopping, seed=seed, ridge=ridge)
@@ -194,11 +205,14 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     hard, few = [], min(steps, FEW + 2 * instance.K)
     if close is not None:
         hard = run_all(orders(problem, close), delta, few, seed + 2)
+    rivals, equal = equal_rivals(problem, instance), []
+    if rivals is not None:
+        equal = run_all(orders(problem, rivals), delta, steps, seed + 3)
     fresh = set(engine.program.values()) - before
     require(all(program.traces == 1 for program in fresh), f"{where}: traced more than once")
     many = easy[0]
     ks = many.pulls.shape[-1]
-    for one in (*easy, *small, *hard):
+    for one in (*easy, *small, *hard, *equal):
         require(
             np.array_equal(one.pulls.sum(-1), one.samples) and (one.pulls >= 1).all(),
             f"{where}: arms out of range 0 .. {ks - 1}",
@@ -230,8 +244,13 @@ def _check_runs(rule, problem, instance, runs, delta, steps, seed, ridge) -> lis
     lines = [f"{said} of the arms with {answers} different right answers"]
     if answers == 1:
         lines[0] += ": a rule that always answers the same is not seen"
-    for results, level, cap in ((easy, delta, steps), (small, delta / 10, steps)):
-        lines.append("  " + _errors(*_count(where, results, level), level, cap))
+    for results, level, words in (
+        (easy, delta, ""), (small, delta / 10, ""), (equal, delta, "equal rivals"),
+    ):  # fmt: skip
+        if results:
+            numbers = _count(f"{where}{words and ', '}{words}", results, level)
+            lines.append(f"  {words}{words and ': '}{_errors(*numbers, level, steps)}")
+            cut.append((*numbers[1:], f"with {words}" if words else f"at delta = {level:g}"))
     if hard:
         words = _errors(*_count(f"{where}, gaps times {NEAR}", hard, delta), delta, few, False)
         lines.append(f"  gaps times {NEAR}: {words}")
@@ -273,7 +292,8 @@ def _errors(errors: int, cut: int, runs: int, delta: float, steps: int, stops: b
     if cut:
         ended = runs - cut
         said += "; runs that were cut off count as no error: "
-        of = f"of the {ended} that ended below {_below(errors, ended)}" if ended else "none ended"
+        below = f"of the {ended} that ended below {_below(errors, ended)}"
+        of = below if ended else "none ended, which shows nothing"
         said += of
     if 2 * cut > runs and stops:
         said += f"; {LITTLE}"

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxelim import checks
-from jaxelim.errors import ArgumentError, StarvationWarning, UnsupportedError, warn
+from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures.grid import Grid
 from jaxelim.thresholds.piecewise import PieceThreshold
 
@@ -92,6 +92,12 @@ class Mixture(PieceThreshold):
         """log(P/delta), at every t; P = 1 before `bound`."""
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
+    def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
+        """For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1."""
+        if instance.structure != "linear":
+            return super().price(instance, times)
+        return instance.d / 2 * np.log1p(times / instance.K)
+
     def log_e(self, seen: "Snapshot") -> Array:
         """log e_p of the pieces: [Q]."""
         return seen.shape.combined(
@@ -139,9 +145,6 @@ class Mixture(PieceThreshold):
             raise UnsupportedError("elimination", elimination, allowed)
         if any(stop.name == "native" for stop in call["stopping"]):
             self._check_native(family, rule, call["stopping"])
-        caution = rule.caution(instance, self)
-        if caution is not None:
-            warn(caution, StarvationWarning)
         pieces = 1 if linear else self.pieces or checks.wrong_answers(problem, instance.K)
         if pieces is None:
             name = type(problem).__name__

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxelim.errors import ArgumentError, UnsupportedError, in_words, undefined
@@ -60,6 +61,15 @@ class PieceThreshold:
             UnsupportedError: the threshold is not defined for them.
         """
         return self
+
+    def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
+        """Host: by how much the LLR exceeds log e_p after so many samples, about: [n].
+
+        Args:
+            instance: the arms.
+            times: [n].
+        """
+        return np.zeros_like(times)
 
     def width(self, t: Array, delta: Array) -> Array:
         """What sampling rules read as beta, where their own test ends no run: [].

@@ -155,11 +155,16 @@ def test_a_report_begins_with_its_verdict(monkeypatch):
     first, tried, said, *laws = str(report).splitlines()
     assert first == f"{je.LUCB()!r}: passed" == f"{report.subject}: {report.verdict}"
     for words in ("Thresholding(level=0.0); unstructured", "Gaussian(std=1.0) rewards alone",
-                  "je.Bernoulli()", "400 runs at delta = 0.1, 400 at 0.01, 400 of"):  # fmt: skip
+                  "je.Bernoulli()", "400 runs at delta = 0.1, 400 at 0.01, 400 of near ties, "
+                  "400 with equal rivals"):  # fmt: skip
         assert words in tried
     assert "not shown: that the rule is delta-correct" in said and len(laws) == 8
-    line = rule_checks.LITTLE
-    assert "most runs of a part were cut off" in str(check_sampling_rule(je.LUCB()))
+    parts = iter([(3, 400, "at delta = 0.1"), (7, 400, "with equal rivals"), (0, 10, "")])
+    with monkeypatch.context() as inside:
+        inside.setattr(rule_checks, "_check_runs", lambda *given: given[-1].append(next(parts)))
+        inside.setattr(rule_checks, "lines_of", lambda parts, _: [str(one()) for _, one in parts])
+        cut = check_sampling_rule(je.LUCB()).verdict
+    assert cut == "passed, but 7 of 400 runs with equal rivals were cut off"
     linear = str(check_sampling_rule(je.LinGapE())).splitlines()[1]
     assert "linear and unstructured arms" in linear and "Bernoulli" not in linear
     with pytest.raises(je.ArgumentError, match="^progress: "):

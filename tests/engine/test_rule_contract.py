@@ -418,3 +418,27 @@ def test_what_a_rule_reads_without_a_trait(read, traits, told, nothing_compiles)
 
     error = refused(a_rule(choose, traits=traits), delta=[0.1, 1e-4])
     assert "choose raised TypeError" in error.note and told in error.note
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Ahead(je.SamplingRule):
+    """Pulls arm k so much more often than arm 0 as its state says: an array by arm, no lanes."""
+
+    traits = je.Traits(uses_delta=False, uses_rewards=False, lanes_last=True)
+
+    def init(self, view):
+        return jnp.arange(view.counts.shape[0], dtype=view.counts.dtype)
+
+    def choose(self, view, state):
+        return view.lanes.argmin(view.counts - state), state
+
+
+def test_a_state_by_arm_is_not_taken_for_lanes():
+    """Of as many arms as lanes."""
+    instance = je.Instance.unstructured(np.linspace(0, 1, 16))
+    found = je.simulate(
+        instance, je.BestArm(), Ahead(), runs=16, delta=1e-9, max_samples=16 + 120 + 16,
+        engine=je.Engine(devices=1, lanes=16, chunk=64),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.pulls[0, 0], np.tile(np.arange(16) + 2, (16, 1)))

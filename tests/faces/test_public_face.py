@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ import xarray as xr
 
 import jaxelim as je
 from jaxelim import cli
+from jaxelim.simulation.results.summary import cut_off
 
 EASY = je.Instance(np.eye(4), [1.0, 0.2, 0.0, -0.5], name="easy")
 SELECTIVE = je.SelectiveElimination()
@@ -91,6 +93,14 @@ def test_truncated_runs_are_flagged_and_excluded():
     assert row["cut off"] == 4 and np.isnan(row["mean tau"])
     text = str(result.summary())
     assert "4 of 4 runs were cut off" in text and "they are in no mean." in text
+
+
+def test_a_summary_counts_runs_and_not_their_stops():
+    """Two stopping rules and three deltas of five runs: run 0 stops by all, run 1 by some."""
+    truncated = np.ones((2, 3, 5), bool)
+    truncated[:, :, 0] = truncated[0, 1, 1] = False
+    assert cut_off(SimpleNamespace(truncated=truncated)) == (4, 5)
+    assert cut_off(SimpleNamespace(truncated=np.stack([truncated] * 2))) == (8, 10)
 
 
 def test_a_summary_warns_of_biased_means():

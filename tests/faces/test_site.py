@@ -1,5 +1,6 @@
 """The site's own code: the build itself is `make docs`."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -112,3 +113,15 @@ def test_names_in_backticks_lead_to_the_reference(public):
     assert public.target("Result.save") == "jaxelim.Result.save"
     assert public.target("samples") is public.target("Result.nothing") is None
     assert public.found("jaxelim.Result.save") is je.Result.save
+
+
+def test_the_settings_need_no_call_of_linux_alone(monkeypatch):
+    """Up to its first import of the extensions; macOS has no os.sched_getaffinity."""
+    for name in ("NPROC", "JAX_NUM_CPU_DEVICES", "JAX_COMPILATION_CACHE_DIR", "CI", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # put back afterwards
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    head = (DOCS / "conf.py").read_text().partition("import inventories")[0]
+    exec(compile(head, "conf.py", "exec"), {"__file__": str(DOCS / "conf.py")})
+    assert int(os.environ["JAX_NUM_CPU_DEVICES"]) >= 1

@@ -1,5 +1,6 @@
 """Bounded rewards: bets against the rewards themselves, certificates against SciPy, refusals."""
 
+import functools
 import itertools
 from types import SimpleNamespace
 
@@ -12,8 +13,10 @@ from scipy.stats import binom
 
 import jaxelim as je
 from jaxelim import catalogue, scope
+from jaxelim.contracts.shapes import Rows
 from jaxelim.evidence import betting, discrete
 from jaxelim.evidence.betting import Wins
+from jaxelim.families.bounded import BoundedStatistics
 from jaxelim.lanes import PLAIN
 from tests.twin import bounded as twin
 
@@ -122,6 +125,81 @@ def test_common_means_leave_room_for_the_slack():
     least = twin.llr(a, b, slack=0.5)
     assert float(common.u) <= 0.5
     assert 0.95 * least <= float(common.of_a + common.of_b) <= 1.04 * least
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def pair_values(a, b, slack):
+    return betting.log_e_of_pairs(a, b, slack), betting.log_e_above(a, b, slack)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_slack_near_an_end_leaves_out_means_beyond_it(up):
+    """1500 rewards of each arm, nearly all at an end: means of b beyond it are no alternatives.
+
+    At most the twin's least on a grid of means, and within 0.01 of it.
+    """
+    for hits, value in ((0, 65.4), (1, 63.4), (3, 59.3), (8, 49.5)):
+        x = np.arange(1500) < hits
+        x = (x if up else ~x) + 0.0
+        with scope.engine():
+            arm = jax.tree.map(lambda x: x[None], wins_of(x))
+            log_e, above = (float(x[0]) for x in pair_values(arm, arm, 0.05))
+        on_grid = twin.log_e(x, x, 0.05)
+        assert on_grid - 0.01 <= log_e <= min(on_grid, above) + 1e-9
+        assert log_e == pytest.approx(value, abs=0.1)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 0.2), (0.05, 0.25), (0.8, 1.0)])
+def test_e_values_with_slack_have_a_mean_of_at_most_1_at_the_truth(ends):
+    """All numbers of ones among 12 rewards of a and 9 of b, mu_b = mu_a + slack."""
+    sizes, numbers = (12, 9), np.meshgrid(np.arange(13), np.arange(10), indexing="ij")
+    chances = (binom.pmf(x, n, p) for x, n, p in zip(numbers, sizes, ends, strict=True))
+    with scope.engine():
+        arms = []
+        for n, ones in zip(sizes, (jnp.asarray(x.ravel() + 0.0) for x in numbers), strict=True):
+            powers = (ones,) * betting.POWERS + (n - ones,) * betting.POWERS
+            arms.append(Wins(jnp.full_like(ones, n), ones / n, powers, None))
+        log_e = np.asarray(pair_values(*arms, ends[1] - ends[0])[0])
+    chance = np.prod(list(chances), 0)
+    assert 0 < chance.ravel() @ np.exp(log_e) <= 1 + 1e-12
+
+
+@pytest.mark.slow
+def test_a_run_near_an_end_ends_with_slack():
+    """Without slack it names an epsilon, and a run with that epsilon ends on these rewards."""
+    rewards = np.zeros((2, 400))
+    rewards[:, 100] = 1
+
+    def told(**slack):
+        run = je.LiveRun(2, je.BestArm(**slack), je.Uniform(), family=je.Bounded(), delta=0.05)
+        run.tell([0, 1] * 400, rewards.T.ravel())
+        return run
+
+    named = float(str(told().summary()).split("From epsilon = ")[1].split()[0])
+    assert told(epsilon=named).stopped and not told(epsilon=named / 3).stopped
+
+
+def test_a_share_is_of_two_arms_in_any_order():
+    """Of 10 rewards of mean 0.2 and 1000 of 0.8; at equal means it is the other arm's count."""
+    family, space = je.Bounded(), je.Bounded().space(PLAIN, jnp.eye(2), ())
+
+    def share(a, b):
+        arms = [np.repeat([1.0, 0.0], ones) for ones in (a, b)]
+        with scope.engine():
+            wins = jax.tree.map(lambda *x: jnp.stack(x), *map(wins_of, arms))
+            stats = BoundedStatistics(
+                t=jnp.int32(0), counts=wins.counts, means=wins.means,
+                reward_sums=wins.counts * wins.means, powers=wins.powers,
+            )  # fmt: skip
+            shape = Rows(jnp.int32(0), jnp.asarray([False, True]))
+            evidence = family.evidence(space, stats, shape)
+            seen = SimpleNamespace(evidence=evidence, lanes=PLAIN, counts=stats.counts)
+            return [float(family.share(seen, jnp.int32(i), jnp.int32(1 - i))) for i in (0, 1)]
+
+    first, second = share((2, 8), (800, 200))
+    assert first > 0.9 and first + second == pytest.approx(1)
+    assert share((800, 200), (2, 8)) == pytest.approx([second, first])
+    np.testing.assert_allclose(share((5, 5), (15, 15)), [0.75, 0.25])
 
 
 def test_intervals_have_no_gaps():
@@ -478,6 +556,18 @@ def test_errors_are_rarer_than_delta(name, rule):
     print(f"{name}, {rule!r}: {wrong} wrong, {found.stopped.mean():.4f} ended, "
           f"{found.samples.mean():.0f} samples")  # fmt: skip
     assert found.stopped.mean() > 0.99 and wrong <= 1150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("means", [(0.0, 0.1), (0.9, 1.0), (0.01, 0.11)])
+def test_errors_near_an_end_are_rarer_than_delta(means):
+    """As above, of runs with slack whose wrong answer is just worse than best by it."""
+    found = je.simulate(je.Instance.unstructured(means, je.Bounded()),
+                        je.BestArm(epsilon=np.nextafter(0.1, 0)), je.Uniform(), delta=0.1,
+                        runs=10_000, seed=12, threshold=je.Mixture(), max_samples=2000)  # fmt: skip
+    wrong = int((found.stopped & (found.answer.argmax(-1) == 0)).sum())
+    print(f"{means}: {wrong} wrong, {found.stopped.mean():.4f} ended")
+    assert wrong <= 1150
 
 
 @pytest.mark.slow

@@ -445,7 +445,7 @@ def test_items_of_a_file(tmp_path, capsys):
     one.to_json(tmp_path / "a.json", items)
     assert load_instance(tmp_path / "a.json") == one
     np.testing.assert_array_equal(load_items(tmp_path / "a.json"), items)
-    problem = catalogue.find_problem("best-item", None, 0.0, items=items)
+    problem = catalogue.find_problem("best-item", None, items=items)
     assert problem == BestArm(items=items)
     shown = "1.0, 0.0], [0.1, 0.3333333333333333], [-2.0, 1.0]"
     command = ["complexity", str(tmp_path / "a.json"), "--problem", "best-item"]

@@ -156,6 +156,8 @@ def test_one_file_has_one_owner(tmp_path):
         je.LiveRun.load(path)
     with pytest.raises(je.ArgumentError, match="path: got .*a new file; this one exists"):
         PAIRS.live().save(path)
+    for same in (str(path), tmp_path / ".." / tmp_path.name / "mine.live"):
+        live.save(same)  # the file that it has
     assert je.LiveRun.load(path, attach=False).told == live.told
     live.close()
     with je.LiveRun.load(path) as again:

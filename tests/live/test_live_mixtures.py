@@ -16,6 +16,7 @@ from jaxelim import scope
 from jaxelim.cli import main
 from jaxelim.families import noise
 from jaxelim.live import live_forecast, moment, report
+from jaxelim.live.live_forecast import LiveForecast
 from tests.live.live_cases import Case, fed, same_run
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -85,7 +86,7 @@ def test_evidence_and_p_values():
         i = int(np.argmax(means))
         others = [k for k in range(3) if k != i]
         assert found.pieces == tuple((NAMES[i], NAMES[k]) for k in others)
-        np.testing.assert_allclose(found.log_e, log_e[i, others], rtol=1e-9)
+        np.testing.assert_allclose(found.log_e, np.maximum(log_e[i, others], 0), rtol=1e-9)
         assert found.beta == pytest.approx(math.log(2 / 1e-9))
         least = np.minimum(least, np.exp(-np.maximum(log_e, 0)))
         # It also looks between the rounds, so the p-values may be below those of whole rounds.
@@ -180,14 +181,18 @@ def test_a_forecast_is_the_run_simulated_on():
             copy.tell(arm, means[NAMES.index(arm)] + z[copy.told, r])
         assert copy.samples - 12 == found.more[r]
         np.testing.assert_array_equal(copy.answer, found.answers[r])
-    low, high = found.range
-    assert low <= found.median <= high and low in found.more and high in found.more
+    assert found.range == (0, math.inf)  # three runs are too few for one
     assert f"{found.median:,.0f} more rewards" in str(found)
     cut = run.forecast(runs=3, most=1, seed=seed)
     assert not cut.stopped.any() and cut.median == math.inf and "over 1 more" in str(cut)
     assert (cut.more == 1).all()
     *others, last = run.summary(forecast=True).notes
-    for words in ("estimates as the truth", "80% of 32 runs", "docs/how-to/live-runs.md"):
+    sought = (
+        "estimates as the truth",
+        "with probability 80%, by 32 runs",
+        "docs/how-to/live-runs.md",
+    )
+    for words in sought:
         assert words in last
     assert run.summary().notes == (*others, report.FORECAST)
     assert report.FORECAST in str(run.summary())
@@ -195,6 +200,40 @@ def test_a_forecast_is_the_run_simulated_on():
     assert not any("Forecast" in note or note == report.FORECAST for note in copy.summary().notes)
     with pytest.raises(je.ArgumentError, match="runs: got 0"):
         run.forecast(runs=0)
+
+
+@pytest.mark.parametrize("runs, share", [(4, 0.8), (8, 8 / 9), (32, 27 / 33), (100, 81 / 101)])
+def test_the_range_of_a_forecast_covers_a_new_run(runs, share):
+    """40,000 samples of so many runs and one more: six standard errors, 2e-9 of luck."""
+    draws = np.random.default_rng(0).exponential(1000, (40_000, runs + 1))
+    covered = 0
+    for *more, new in draws:
+        low, high = LiveForecast(
+            np.array(more), np.ones(runs, bool), np.ones((runs, 1), bool), np.ones(1, bool), 10**6
+        ).range
+        covered += low <= new <= high
+    assert share >= 0.8 and abs(covered / len(draws) - share) <= 0.012
+
+
+def test_an_estimated_variance_is_above_0():
+    """Of equal rewards it is that of the other arms; where all are equal it is some number."""
+    counts, family = np.array([2, 2, 2]), je.GaussianUnknownVariance()
+    for variances, expected in (([0.0, 4.0, 0.0], (2, 2, 2)), ([0.0, 4.0, 16.0], (10**0.5, 2, 4)),
+                                ([0.0] * 3, (0.005,) * 3)):  # fmt: skip
+        found = family.estimated(counts, np.array([5.0, 1.0, 0.0]), np.array(variances))
+        np.testing.assert_allclose(found.std, expected)
+    assert family.estimated(counts, np.zeros(3), np.zeros(3)).std == (1, 1, 1)
+
+
+@pytest.mark.slow
+def test_a_forecast_after_equal_rewards():
+    run = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.GaussianUnknownVariance())
+    run.tell([0, 0, 1, 1], [5, 5, 1, 2])
+    assert run.forecast(runs=2, most=100).more.size == 2
+    counts = je.LiveRun(2, je.BestArm(), je.Uniform(), family=je.Poisson())
+    counts.tell([0, 1], [1500, 1400])
+    with pytest.raises(je.UnsupportedError, match="forecast: got .*means from 0 to 1000"):
+        counts.forecast(runs=2, most=100)
 
 
 @pytest.mark.slow

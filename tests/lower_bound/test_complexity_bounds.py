@@ -37,6 +37,7 @@ def test_lower_bounds_by_hand():
     assert (cx.kl_bound(deltas, 1.0) >= cx.sample_bound(deltas, 1.0)).all()
     t = cx.practical_time(0.01, 0.01)
     assert t >= 100 * heuristic(t, 0.01) and t - 1 < 100 * heuristic(t - 1, 0.01)
+    assert cx.practical_time(0.9, 1.0) == 1 and cx.practical_time(0.5, 1.0) == 2
     assert [first_time(lambda t, c=c: c) for c in (0, 2, 2.5, 100, 1000.5)] == [2, 2, 3, 100, 1001]
 
 
@@ -142,6 +143,9 @@ def test_information_regret_of_known_pulls(example):
     for times in ([0, 1], [2, 1], [401]):
         with pytest.raises(ArgumentError, match="times"):
             cx.information_regret(pulls, example, BestArm(), times=times)
+    costly = example.with_costs(np.full(K, 2.0))
+    with pytest.raises(UnsupportedError, match="without costs"):
+        cx.information_regret(pulls, costly, BestArm())
 
 
 def test_efficiency():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxelim.errors import ArgumentError, TieError, UnsupportedError
+from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import (
     PrecisionError,
@@ -227,6 +228,10 @@ def test_an_allocation_that_is_not_unique_is_flagged():
 def test_refusals():
     with pytest.raises(TieError):
         optimal_information(np.eye(2), [1.0, 1.0], BestArm())
+    for family in (Gaussian(3.0), Gaussian(std=[1.0, 2.0])):
+        for function in (optimal_information, characteristic_time, optimal_allocation):
+            with pytest.raises(ArgumentError, match="noise_std: got 2.0.*its default"):
+                function(None, [1.0, 0.0], BestArm(), noise_std=2.0, family=family)
     with pytest.raises(ArgumentError, match="precision"):
         optimal_information(ARMS, THETA, BestArm(), precision="float16")
     with pytest.raises(ArgumentError, match="one instance"):

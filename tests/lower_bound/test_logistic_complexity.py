@@ -1,6 +1,7 @@
 """H*, w* and their derivatives for logistic rewards, against SciPy's optimisers."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
@@ -8,6 +9,7 @@ import scipy.optimize
 
 import jaxelim as je
 from jaxelim import scope
+from jaxelim.evidence.boundaries import Boundaries
 from jaxelim.lower_bound.pieces import pieces_of
 from jaxelim.lower_bound.solves import Truth
 from tests.twin.logistic import answer_and_pieces, mean
@@ -185,3 +187,37 @@ def test_means_items_and_features_of_lower_rank():
     tied = je.Instance(np.eye(2), [0.5, 0.5], family=je.Logistic())
     with pytest.raises(je.TieError, match="0.622459"):
         je.complexity(tied, je.BestArm())
+
+
+@pytest.mark.parametrize("number", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_features_of_rank_1_in_two_dimensions(number):
+    """H* is that of the one dimension that they span."""
+    cases = []
+    for seed in range(number):
+        rng = np.random.default_rng(seed)
+        cases.append((rng.standard_normal((4, 1)), rng.standard_normal(1)))
+    arms, theta = (np.stack(x) for x in zip(*cases, strict=True))
+    own, twice = (
+        je.complexity(je.Instance(*pair, family=je.Logistic()), je.BestArm())
+        for pair in (
+            (arms, theta),
+            (np.concatenate([arms, arms], 2), np.concatenate([theta, 0 * theta], 1)),
+        )
+    )
+    assert twice.converged.all()
+    np.testing.assert_allclose(twice.value, own.value, rtol=3e-6)
+
+
+@pytest.mark.parametrize("part, trusted", [(0.0, True), (1e-17, False)])
+def test_steps_that_divide_by_rounding_are_not_trusted(part, trusted):
+    """Features with a part along the boundary that is rounding alone: the value is 0 then."""
+    with scope.float64():
+        phi = jnp.asarray([0.8, -0.6, 0.0])
+        hat, base = 0.9 * phi, 0.2 * phi
+        along = part * jnp.stack([phi, phi * phi], 1)
+        one = Boundaries(
+            jnp.asarray([[1.0, 0.0]]), along[None], base[None], hat[None], jnp.full(3, 1 / 3),
+            jnp.asarray([True]),
+        )  # fmt: skip
+        value = float(one.bent().value[0])
+    assert (value > 0.01) == trusted and value >= 0

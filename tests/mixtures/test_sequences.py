@@ -150,3 +150,21 @@ def test_directions_of_linear_arms():
     known = np.sqrt(2 * norm * (np.log(1 / 0.05) + price))
     np.testing.assert_allclose(upper - centres, known, rtol=1e-9)
     np.testing.assert_allclose(centres - lower, known, rtol=1e-9)
+
+
+class Own:
+    """A family that says nothing of where its mixture is convex."""
+
+    low, high = 0.0, 1.0
+    log_mixture = je.Bernoulli().log_mixture
+
+
+def test_differences_without_a_word_on_convexity():
+    """From the intervals of both arms, at half the error each."""
+    with scope.engine():
+        counts, means = jnp.asarray([40.0, 60.0]), jnp.asarray([0.7, 0.4])
+        a, b, grid = jnp.asarray([0]), jnp.asarray([1]), je.Mixture().grid
+        low, high = sequences.difference(Own, counts, means, a, b, grid, 3.0)
+        lower, upper = sequences.interval(Own, counts, means, grid, 3.0 + np.log(2))
+    assert float(low[0]) == float(lower[0] - upper[1]) < 0.3 < float(high[0])
+    assert float(high[0]) == float(upper[0] - lower[1])

@@ -137,6 +137,38 @@ def test_a_bar_says_how_long_it_compiles(monkeypatch):
     assert "7 s of it compiling, 1.00 M samples/s" in last and not bar._clock.is_alive()
 
 
+def test_a_file_has_a_line_a_minute_by_itself(monkeypatch):
+    """Nothing of a short call; else a line a minute, and the last one."""
+    at_terminal(monkeypatch)
+    file, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(progress, "TICK", 1e9)
+    for seconds, lines in ((59, 0), (290, 5)):
+        with Progress(None, 300) as bar:
+            bar.running()
+            for done in range(1, seconds + 1):
+                now[0] += 1
+                bar.update(done, 1000 * done)
+        shown = file.getvalue().splitlines()
+        assert len(shown) == lines and "\r" not in file.getvalue()
+    assert "60/300" in shown[0] and "290/300" in shown[-1]
+
+
+def test_a_file_has_at_most_a_line_a_second(monkeypatch):
+    at_terminal(monkeypatch)
+    file, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    with Progress(True, 300) as bar:
+        bar.running()
+        for done in range(1, 301):
+            now[0] += 0.01
+            bar.update(done, 1000 * done)
+    shown = file.getvalue().splitlines()
+    assert 3 <= len(shown) <= 5 and "300/300" in shown[-1] and "\r" not in file.getvalue()
+
+
 def test_parts_share_one_line(monkeypatch):
     terminal = at_terminal(monkeypatch)
 

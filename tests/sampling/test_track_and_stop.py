@@ -1,6 +1,7 @@
 """Track-and-Stop and its optimistic form: twin, certificates, layouts, limit."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxelim as je
+from jaxelim import scope
 from jaxelim.engine import execution
 from jaxelim.evidence.gaussian import HalfSpaceEvidence
 from jaxelim.lanes import LaneOps
@@ -16,6 +18,20 @@ from jaxelim.saddle.solver import climb
 from jaxelim.saddle.tolerance import tolerance
 from jaxelim.sampling.parts import allocation, tracking
 from tests import twin
+
+
+def test_a_gap_is_at_most_its_share():
+    """min(c, max(1e-6, c sqrt(2/Z))), Z the least active LLR, here 8; with slack min(c, 1e-6)."""
+    with scope.float64():
+        seen = dict(
+            time=jnp.asarray(9.0), active=jnp.asarray([True, True, False]), lanes=LaneOps(),
+            llr=jnp.asarray([8.0, 9.0, 1.0]),
+        )  # fmt: skip
+        for share, gap, with_slack in ((0.1, 0.05, 1e-6), (1.5e-6, 1e-6, 1e-6), (1e-8,) * 3):
+            for slack, expected in ((0.0, gap), (0.1, with_slack)):
+                view = SimpleNamespace(shape=SimpleNamespace(slack=slack), **seen)
+                found = float(tolerance(je.EvidenceGap(share), view))
+                assert found == pytest.approx(expected, rel=1e-12)
 
 
 def batch(structure, count=2, K=5, d=3):

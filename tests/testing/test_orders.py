@@ -1,9 +1,13 @@
 """Instances with their arms in other orders, and with near ties."""
 
+import dataclasses
+
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxelim as je
-from jaxelim.testing.orders import NEAR, near, orders
+from jaxelim.testing.orders import NEAR, equal_rivals, near, orders
 
 
 def test_each_arm_is_best_somewhere_with_its_own_settings():
@@ -44,3 +48,35 @@ def test_near_ties_keep_the_answer():
         assert np.isclose(np.ptp(close.means), NEAR * 0.7)
     assert np.array_equal(close.means > 0.5, [True, False, True])
     assert near(je.BestArm(), je.Instance(np.eye(2), [[1.0, 0.0]])) is None
+
+
+def test_equal_rivals_have_the_mean_of_the_second():
+    instance = je.Instance.unstructured([0.2, 0.9, 0.6, 0.1], je.Bernoulli())
+    found = equal_rivals(je.BestArm(), instance)
+    assert found is not None and found.means.tolist() == [0.6, 0.9, 0.6, 0.6]
+    assert found.family == je.Bernoulli()
+    assert equal_rivals(je.TopM(2), instance) is None
+    assert equal_rivals(je.BestArm(), je.Instance(np.eye(2) + 0.1, [1.0, 0.0])) is None
+    skewed = je.Bounded(beta=[(1, 2), (2, 1), (1, 3)])
+    assert equal_rivals(je.BestArm(), je.Instance.unstructured(skewed.means, skewed)) is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Challenger(je.SamplingRule):
+    """Pull the arm pulled less often of the leader and the rival of smallest LLR: EB-TC."""
+
+    traits = je.Traits(structures=("unstructured",), uses_delta=False)
+
+    def choose(self, view, state):
+        piece = view.lanes.argmin(jnp.where(view.active, view.llr, jnp.inf))
+        first, rival = view.shape.pair(view.lanes, piece)
+        return jnp.where(view.counts[rival] < view.counts[first], rival, first), state
+
+
+@pytest.mark.slow
+def test_a_rule_that_starves_equal_rivals_is_found():
+    """About 7 of its 400 runs with equal rivals are cut off; of EB-TCI none was."""
+    report = je.testing.check_sampling_rule(Challenger(), je.BestArm())
+    assert report.verdict.startswith("passed, but") and "with equal rivals" in report.verdict
+    report = je.testing.check_sampling_rule(je.EBTCI(), je.BestArm())
+    assert report.verdict == "passed"

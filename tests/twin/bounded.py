@@ -73,13 +73,17 @@ def log_mean(logs):
 def log_e(a, b, slack=0.0, points=400):
     """The least logarithm of the mean of products of stakes, over a fine grid of means.
 
-    Beyond m_b - slack and m_a it is bounded by a stake on one arm alone.
+    Beyond m_b - slack and m_a it is bounded by a stake on one arm alone, where means of both
+    arms in [0, 1] are there.
     """
     apart = np.abs(np.subtract.outer(np.arange(len(BETS)), np.arange(len(BETS))))
     shares = 2.0 ** (-apart / 2) / (3 + 2**1.5) / len(BETS) * (1 - 2 / 64)
     low, high = max(b.mean() - slack, 0), min(a.mean(), 1 - slack)
-    ends = log_mean(made(a, low, True)), log_mean(made(b, high + slack, False))
-    values = [end - np.log(64) for end in ends]
+    values = []
+    if low > 0:
+        values.append(log_mean(made(a, low, True)) - np.log(64))
+    if high < 1 - slack:
+        values.append(log_mean(made(b, high + slack, False)) - np.log(64))
     for u in low + (high - low) * (np.arange(points) + 0.5) / points:
         total = np.add.outer(made(a, u, True), made(b, u + slack, False))
         most = total.max()

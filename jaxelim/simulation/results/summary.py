@@ -94,22 +94,29 @@ def row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np
     }
 
 
+def cut_off(result: "Result") -> tuple[int, int]:
+    """How many runs were cut off for some stopping rule or delta, and the number of runs."""
+    of_run = result.truncated.any((-3, -2))
+    return int(of_run.sum()), of_run.size
+
+
 def _notes(result: "Result") -> list[str]:
     notes: list[str] = []
     interrupted: Any = result.settings.get("interrupted")
     if interrupted:
         notes.append(f"Interrupted: {interrupted}.")
-    cut = int(result.truncated.sum())
+    cut, runs = cut_off(result)
     if cut:
         recorded = "Recorded(" in str(result.settings.get("family"))
         source = "recorded rewards" if recorded else "noise"
         ends = f"at {result.settings['max_samples']} samples or at the end of their {source}"
         if interrupted:
             ends += ", or by the interruption"
-        biased = f", and {BIASED}" if cut < result.truncated.size else ""
+        biased = "" if result.truncated.all() else f", and {BIASED}"
+        several = np.prod(result.truncated.shape[-3:-1]) > 1
+        where = " for some stopping rule or delta" if several else ""
         notes.append(
-            f"{cut} of {result.truncated.size} runs were cut off {ends}: "
-            f"they are in no mean{biased}."
+            f"{cut} of {runs} runs were cut off{where} {ends}: they are in no mean{biased}."
         )
     if "batch" in result.settings:
         batch, delay = result.settings["batch"], result.settings["delay"]

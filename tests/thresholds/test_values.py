@@ -1,0 +1,66 @@
+"""The values of every threshold against its formula, in NumPy: nothing compiles."""
+
+import math
+
+import numpy as np
+import pytest
+
+import jaxelim as je
+from jaxelim import catalogue
+from jaxelim.thresholds import basic, deviations, mixture
+from tests.thresholds.test_deviations import c_gaussian, t_exponential
+from tests.twin.thresholds import gk16, heuristic, linear, loglog
+
+VALUES = {
+    "heuristic": ((je.Heuristic(), heuristic),),
+    "gk16": ((je.GK16(), gk16),),
+    "log-log": ((je.LogLogThreshold(1.5, 4.0), loglog(1.5, 4.0)),),
+    "linear": ((je.LinearThreshold(5, 1.5, 2.0, 0.7), linear(5, 1.5, 2.0, 0.7)),),
+    "mixture": (
+        (je.Mixture(), lambda t, delta: math.log(1 / delta)),
+        (je.Mixture(pieces=6), lambda t, delta: math.log(6 / delta)),
+    ),
+    "kaufmann-koolen": (
+        (
+            je.KaufmannKoolen(6, 2, True),
+            lambda t, delta: (
+                2 * c_gaussian(math.log(6 / delta) / 2) + 4 * math.log(4 + math.log(t / 2))
+            ),
+        ),
+        (
+            je.KaufmannKoolen(6, 2, False),
+            lambda t, delta: (
+                2 * t_exponential(math.log(6 / delta) / 2) + 6 * math.log(1 + math.log(t / 2))
+            ),
+        ),
+    ),
+    "kaufmann-kalyanakrishnan": (
+        (
+            je.KaufmannKalyanakrishnan(5),
+            lambda t, delta: (
+                math.log(405.5 * 5 * t**1.1 / delta)
+                + math.log(math.log(405.5 * 5 * t**1.1 / delta))
+            ),
+        ),
+        (
+            je.KaufmannKalyanakrishnan(5, racing=True, k1=20, alpha=1.2),
+            lambda t, delta: math.log(20 * 5 * t**1.2 / delta),
+        ),
+    ),
+}  # fmt: skip
+"""Thresholds by name, each with its formula: a function of the numbers t and delta."""
+
+
+def test_no_threshold_is_left_out():
+    assert set(VALUES) == set(catalogue.THRESHOLDS)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values(name, monkeypatch):
+    for module in (basic, deviations, mixture):
+        monkeypatch.setattr(module, "jnp", np)
+    for threshold, formula in VALUES[name]:
+        for t in (7, 300, 10**6):
+            for delta in (0.3, 0.01, 1e-12):
+                found = threshold(np.float64(t), np.float64(delta))
+                assert found == pytest.approx(formula(t, delta), rel=1e-9), (threshold, t, delta)
