@@ -9,12 +9,11 @@ import jaxelim as je
 from jaxelim import catalogue
 from jaxelim.thresholds import basic, deviations, mixture
 from tests.thresholds.test_deviations import c_gaussian, t_exponential
-from tests.twin.thresholds import gk16, heuristic, linear, loglog
+from tests.twin.thresholds import gk16, heuristic, linear
 
 VALUES = {
     "heuristic": ((je.Heuristic(), heuristic),),
     "gk16": ((je.GK16(), gk16),),
-    "log-log": ((je.LogLogThreshold(1.5, 4.0), loglog(1.5, 4.0)),),
     "linear": ((je.LinearThreshold(5, 1.5, 2.0, 0.7), linear(5, 1.5, 2.0, 0.7)),),
     "mixture": (
         (je.Mixture(), lambda t, delta: math.log(1 / delta)),
@@ -32,19 +31,6 @@ VALUES = {
             lambda t, delta: (
                 2 * t_exponential(math.log(6 / delta) / 2) + 6 * math.log(1 + math.log(t / 2))
             ),
-        ),
-    ),
-    "kaufmann-kalyanakrishnan": (
-        (
-            je.KaufmannKalyanakrishnan(5),
-            lambda t, delta: (
-                math.log(405.5 * 5 * t**1.1 / delta)
-                + math.log(math.log(405.5 * 5 * t**1.1 / delta))
-            ),
-        ),
-        (
-            je.KaufmannKalyanakrishnan(5, racing=True, k1=20, alpha=1.2),
-            lambda t, delta: math.log(20 * 5 * t**1.2 / delta),
         ),
     ),
 }  # fmt: skip
