@@ -42,6 +42,7 @@ from jaxelim.errors import LiveFileWarning as LiveFileWarning
 from jaxelim.errors import LockedError as LockedError
 from jaxelim.errors import MemoryLimitError as MemoryLimitError
 from jaxelim.errors import MissingPackageError as MissingPackageError
+from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError
 from jaxelim.errors import ResultFileError as ResultFileError
 from jaxelim.errors import RidgeWarning as RidgeWarning

@@ -168,18 +168,18 @@ class UnknownNameError(ArgumentError):
         given: the unknown name.
         known: the known names. The attribute `nearest` is the one most similar to
             `given`, or None where none is near.
+        place: where it stands, as "row 3"; empty where that is plain.
     """
 
-    def __init__(self, argument: str, given: Any, known: Iterable[str]):
+    def __init__(self, argument: str, given: Any, known: Iterable[str], place: str = ""):
         self.known = tuple(known)
         lowered = {name.lower(): name for name in reversed(self.known)}
         matches = difflib.get_close_matches(str(given).lower(), list(lowered), n=1, cutoff=_NEAR)
         self.nearest = lowered[matches[0]] if matches else None
         allowed = ", ".join(repr(name) for name in self.known) or "nothing: no name is known"
-        super().__init__(
-            argument, given, allowed, f"nearest: {self.nearest!r}" if self.nearest else ""
-        )
-        self.args = (argument, given, self.known)
+        note = [place, f"nearest: {self.nearest!r}" if self.nearest else ""]
+        super().__init__(argument, given, allowed, "; ".join(filter(None, note)))
+        self.args = (argument, given, self.known, place)
 
 
 class _RemedyError(JaxelimError, RuntimeError):
@@ -296,6 +296,24 @@ class LockedError(StoreError):
 
 class LiveFileWarning(UserWarning):
     """The file of a live run was read with something left out; the text says what."""
+
+
+class OrderError(ArgumentError):
+    """A table said to be in order has rewards that independent draws hardly ever bring so.
+
+    Args:
+        given: the value of `in_order`.
+        allowed: what else it may be, in words.
+        note: the arm, and what its first rewards are, in words.
+        arm: the arm, as the caller names it.
+        p: the p-value, over all arms.
+    """
+
+    def __init__(self, given: Any, allowed: str, note: str, arm: Any, p: float):
+        super().__init__("in_order", given, allowed, note)
+        self.args = (given, allowed, note, arm, p)
+        self.arm = arm
+        self.p = p
 
 
 class OverError(JaxelimError, RuntimeError):

@@ -93,7 +93,7 @@ KINDS: dict[str, list[Kind]] = {
     "errors": [
         Kind("", "JaxelimError ArgumentError TieError UnsupportedError UnknownNameError "
              "InstanceFileError MemoryLimitError RuleError FamilyError SetupError "
-             "MissingPackageError Interrupted OverError"),
+             "MissingPackageError Interrupted OverError OrderError"),
         Kind("", "ClusterError WorkersLost SchedulerLost WorkerMismatch"),
         Kind("", "StoreError DamagedFileError ResultFileError ConflictError LockedError"),
         Kind("", "RidgeWarning StarvationWarning LiveFileWarning"),

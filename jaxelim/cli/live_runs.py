@@ -1,19 +1,18 @@
 """`jaxelim live new|ask|tell|show|stop FILE`: a live run in a file, from the shell."""
 
 import contextlib
-import csv
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from jaxelim import catalogue, families, instances
+from jaxelim import catalogue, checks, families, instances
 from jaxelim.errors import ArgumentError, StoreError
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import report
+from jaxelim.live import order, report
 from jaxelim.live.run import LiveRun
 
 FAMILIES = f"{', '.join(families.known())}. Its first settings may follow, as in bounded:0,5."
@@ -98,6 +97,19 @@ class Tell(Compiles):
     csv: Path | None = None
     """In place of them: a CSV file with a row for each reward, the arm and the reward; - for
     standard input. A first row of two names is passed over."""
+    arm: str | None = None
+    """Name of the file's column of arms, if it has more than two columns."""
+    reward: str | None = None
+    """Name of its column of rewards."""
+    in_order: bool = False
+    """Test after each row, as they came in this order; else once, after the last."""
+    unchecked: bool = False
+    """With --in-order: even if the order looks sorted."""
+    missing: Literal["refuse", "skip"] = "refuse"
+    """What to do with rows that have an empty cell."""
+    counts: tuple[str, ...] = ()
+    """In place of rewards: ARM=SUM/NUMBER of each arm, so hits/trials; with unknown variance
+    ARM=SUM/NUMBER/SQUARES."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,63 +212,35 @@ def _arms(config: New, family: Any) -> Arms:
 
 
 def _tell(config: Tell) -> None:
-    words = config.rewards if config.csv is None else _of_csv(config)
-    if len(words) % 2 or not words:
-        raise ArgumentError("rewards", words, "an arm and a reward, as often as you like")
+    words = config.rewards
+    given = [name for name in ("rewards", "csv", "counts") if getattr(config, name)]
+    if len(given) != 1 or len(words) % 2:
+        allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
+        raise ArgumentError("rewards", words, allowed, " beside ".join(given[1:]))
     with LiveRun.load(config.file) as run:
-        arms = [_arm(run, word) for word in words[::2]]
-        run.tell(arms, [_number(word) for word in words[1::2]])
+        notes = []
+        if config.counts:
+            run.tell(counts=dict(map(_counted, config.counts)))
+        elif config.csv is None:
+            run.tell(words[::2], words[1::2])
+        else:
+            table: Any = sys.stdin if str(config.csv) == "-" else config.csv
+            in_order = order.UNCHECKED if config.unchecked else config.in_order
+            own: Any = dict(arm=config.arm, reward=config.reward, missing=config.missing)
+            left_out = run.tell(table, in_order=in_order, **own)
+            if left_out:
+                notes.append(f"{left_out} rows with an empty cell are left out.")
+            if not in_order:
+                notes.append("The table is tested once, at its end. After each row: --in-order.")
         _keep_state(run)
-        print("\n".join(report.standing(run)))
+        print("\n".join([*notes, *report.standing(run)]))
 
 
-def _of_csv(config: Tell) -> tuple[str, ...]:
-    """The arms and rewards of a CSV file, in turn.
-
-    Raises:
-        ArgumentError: the file cannot be read, or has other rows; or rewards are given too.
-    """
-    assert config.csv is not None
-    if config.rewards:
-        raise ArgumentError("rewards", config.rewards, "none beside --csv")
-    try:
-        with _opened(config.csv) as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ArgumentError("csv", str(config.csv), "a readable CSV file", str(error)) from error
-    for n, row in enumerate(rows, 1):
-        if len(row) != 2:
-            note = f"row {n} has {len(row)} columns"
-            raise ArgumentError("csv", str(config.csv), "rows of an arm and a reward", note)
-    if rows and not _is_number(rows[0][1]):
-        rows = rows[1:]
-    return tuple(cell for row in rows for cell in row)
-
-
-def _opened(path: Path) -> Any:
-    """A CSV file, or standard input for -, as a context."""
-    if str(path) == "-":
-        return contextlib.nullcontext(sys.stdin)
-    return path.open(newline="", encoding="utf-8-sig")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _arm(run: LiveRun, text: str) -> Any:
-    """An arm by its name; by its number where arms have no names."""
-    return int(text) if isinstance(run.names[0], int) and text.isdigit() else text
-
-
-def _number(text: str) -> float:
-    if not _is_number(text):
-        raise ArgumentError("reward", text, "a number")
-    return float(text)
+def _counted(text: str) -> tuple[str, tuple]:
+    """The arm and the sums of ARM=SUM/NUMBER or ARM=SUM/NUMBER/SQUARES."""
+    arm, _, numbers = text.rpartition("=")
+    values = tuple(map(checks.written, numbers.split("/")))
+    return arm, values
 
 
 def _keep_state(run: LiveRun) -> None:

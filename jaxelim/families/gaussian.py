@@ -30,6 +30,7 @@ from jaxelim.families.linear_statistics import (
     LinearStatistics,
     choose_form,
     may_cancel,
+    pooled,
     recomputed,
     started,
     updated,
@@ -359,6 +360,11 @@ class LinearGaussian(Gaussian):
 
     def update(self, seen: Snapshot, arm: Array, reward: Array, go: Array) -> LinearStatistics:
         return updated(seen, arm, reward, go)
+
+    def pooled(
+        self, space: LinearContext, stats: Statistics, pulls: Array, means: Array, squares: Array
+    ) -> LinearStatistics:
+        return pooled(space, stats, pulls, means)  # type: ignore[arg-type]
 
     def with_pending(
         self, space: LinearContext, entered: Statistics, ahead: Statistics, pull: Any = None

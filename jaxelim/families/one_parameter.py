@@ -56,6 +56,7 @@ class OneParameter(MeanMixtures):
 
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
+    sufficient: ClassVar[int] = 1
 
     def divergence(self, x: Array, y: Array) -> Array:
         """d(x, y): 0 for x = y, inf where y is an end of the range that x is not."""
@@ -150,6 +151,13 @@ class OneParameter(MeanMixtures):
             reward_sums=sums,
             **more,
         )
+
+    def pooled(
+        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
+    ) -> Statistics:
+        assert stats.reward_sums is not None
+        counts, sums = stats.counts + pulls, stats.reward_sums + pulls * means
+        return dataclasses.replace(stats, counts=counts, means=sums / counts, reward_sums=sums)
 
     def evidence(self, space: ArmContext, stats: Statistics, shape: Shape) -> Evidence:
         return evidence_of(self, space, shape, stats.means, stats.counts)

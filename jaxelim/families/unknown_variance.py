@@ -82,6 +82,7 @@ class GaussianUnknownVariance(Family):
     name: ClassVar[str] = "gaussian-unknown-variance"
     noise: ClassVar[str] = "normal"
     initial_pulls: ClassVar[int] = 2
+    sufficient: ClassVar[int] = 2
     low: ClassVar[float] = -np.inf  # the range of means
     high: ClassVar[float] = np.inf
 
@@ -160,6 +161,18 @@ class GaussianUnknownVariance(Family):
             reward_sums=jnp.where(chosen, means * counts, stats.reward_sums),
             squares=stats.squares + jnp.where(chosen, off * (reward - means), 0),
         )
+
+    def pooled(
+        self, space: ArmContext, stats: Statistics, pulls: Array, means: Array, squares: Array
+    ) -> StudentStatistics:
+        """M2 of both, and what their means are apart."""
+        assert isinstance(stats, StudentStatistics)
+        counts, off = stats.counts + pulls, means - stats.means
+        now, between = stats.means + off * (pulls / counts), stats.counts * (pulls / counts)
+        return dataclasses.replace(
+            stats, counts=counts, means=now, reward_sums=now * counts,
+            squares=stats.squares + squares + off**2 * between,
+        )  # fmt: skip
 
     def with_pending(
         self, space: ArmContext, entered: Statistics, ahead: Statistics, pull: Any = None

@@ -13,6 +13,7 @@ from jaxelim import scope
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
 from jaxelim.engine.progress import automatic, stream
+from jaxelim.live.given import Pooled
 from jaxelim.live.job import LiveJob
 from jaxelim.live.program import BLOCK, LiveProgram, Out, Seen, Told, program, varying
 
@@ -32,6 +33,7 @@ class Moment:
         early: further rewards (arm, reward) that came meanwhile.
         asked: arms that were asked for and not told, in order.
         told: number of rewards.
+        at_once: whether those in `early` enter together, with one check.
     """
 
     lane: Lane | None
@@ -41,6 +43,7 @@ class Moment:
     early: tuple[tuple[int, float], ...]
     asked: tuple[int, ...]
     told: int
+    at_once: bool = False
 
     @property
     def over(self) -> bool:
@@ -74,11 +77,13 @@ class Moments:
         rounds = range(self.job.call.initial_pulls)
         return [k for n in rounds for k in range(self.arms) if len(moment.first[k]) <= n]
 
-    def told(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
-        """The moment after rewards of these arms, checked each by each."""
+    def told(
+        self, moment: Moment, arms: Sequence[int], rewards: Sequence[float], at_once: bool = False
+    ) -> Moment:
+        """The moment after rewards of these arms, checked each by each or `at_once`."""
         told = moment.told + len(arms)
         if moment.lane is not None:
-            return dataclasses.replace(self._entered(moment, arms, rewards), told=told)
+            return dataclasses.replace(self._entered(moment, arms, rewards, at_once), told=told)
         first, early = [list(each) for each in moment.first], list(moment.early)
         for arm, reward in zip(arms, rewards, strict=True):
             if len(first[arm]) < self.job.call.initial_pulls:
@@ -86,24 +91,65 @@ class Moments:
             else:
                 early.append((arm, reward))
         now = dataclasses.replace(
-            moment, first=tuple(map(tuple, first)), early=tuple(early), told=told
-        )
+            moment, first=tuple(map(tuple, first)), early=tuple(early), told=told,
+            at_once=moment.at_once or at_once,
+        )  # fmt: skip
         return now if self.due(now) else self._started(now)
 
-    def _started(self, moment: Moment) -> Moment:
-        """The moment at which all first rewards enter together, and then those that came early."""
+    def pooled(self, moment: Moment, given: Pooled) -> Moment:
+        """The moment after rewards of which counts and sums are known, with one check.
+
+        Before the start they complete the first rewards of all arms.
+        """
+        left, first = given.pulls.copy(), [list(each) for each in moment.first]
+        told = moment.told + int(left.sum())
+        for k, own in enumerate(first):  # rewards equal to their mean have the same sums
+            used = min(self.job.call.initial_pulls - len(own), int(left[k]))
+            own += [float(given.means[k])] * used
+            left[k] -= used
+        moment = dataclasses.replace(moment, first=tuple(map(tuple, first)))
+        if moment.lane is None:
+            moment = self._in_group(self._begun(moment), *self._columns(moment.early))
+        units = given.means / self._scale, given.squares / self._scale**2
+        answered, asked = left.copy(), []
+        for arm in moment.asked:
+            asked += [arm] * int(answered[arm] <= 0)
+            answered[arm] -= 1
+        with scope.engine():
+            lane = self.program.pool(self.job.inputs, moment.lane, left.astype(float), *units)
+        moment = dataclasses.replace(moment, lane=lane, asked=tuple(asked))
+        return dataclasses.replace(self._settled(moment), told=told)
+
+    def _begun(self, moment: Moment) -> Moment:
+        """The moment at which all first rewards enter together, without a check."""
         rounds = np.array(moment.first).T.ravel() / self._scale
         with scope.engine():
             lane = self.program.start(self.job.inputs, self.job.queue, rounds)
-        early, bare = moment.early, dataclasses.replace(moment, lane=lane, first=(), early=())
-        now = self._turned(bare, np.zeros(1, int), np.zeros(1), False, not early)
-        return self._entered(now, *zip(*early, strict=True)) if early else now
+        return dataclasses.replace(moment, lane=lane, first=(), early=(), at_once=False)
 
-    def _entered(self, moment: Moment, arms: Sequence[int], rewards: Sequence[float]) -> Moment:
+    def _started(self, moment: Moment) -> Moment:
+        """The moment after all first rewards, and then those that came early."""
+        early, bare = moment.early, self._begun(moment)
+        if moment.at_once:
+            return self._settled(self._in_group(bare, *self._columns(early)))
+        now = self._turned(bare, np.zeros(1, int), np.zeros(1), False, not early)
+        if not early:
+            return now
+        arms, rewards = zip(*early, strict=True)
+        return self._entered(now, arms, rewards)
+
+    def _columns(self, early: Sequence[tuple[int, float]]) -> tuple[np.ndarray, np.ndarray]:
+        """Arms and their rewards in the unit of a run: [n] each."""
+        table = np.array(early, float).reshape(-1, 2)
+        return table[:, 0].astype(int), table[:, 1] / self._scale
+
+    def _entered(
+        self, moment: Moment, arms: Sequence[int], rewards: Sequence[float], at_once: bool = False
+    ) -> Moment:
         """The moment after rewards in the engine's statistics.
 
         Those that answer arms that were asked for enter together, in the order of their
-        pulls. Each of the others is followed by a check.
+        pulls. Each of the others is followed by a check, unless all enter `at_once`.
         """
         left, places = Counter(arms) & Counter(moment.asked), {}
         for place, arm in enumerate(arms):
@@ -115,9 +161,11 @@ class Moments:
         moment = dataclasses.replace(moment, asked=tuple(asked))
         others = sorted(set(range(len(arms))) - set(group))
         order, scaled = np.array(group + others), np.asarray(rewards, float) / self._scale
-        if len(group) <= 1 and not asked:
+        if len(group) <= 1 and not asked and not at_once:
             return self._one_by_one(moment, np.asarray(arms), scaled, True)
         pulled, rewarded = np.asarray(arms)[order], scaled[order]
+        if at_once:
+            return self._settled(self._in_group(moment, pulled, rewarded))
         if group:
             size = len(group)
             moment = self._together(moment, pulled[:size], rewarded[:size])
@@ -143,13 +191,28 @@ class Moments:
 
     def _together(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
         """The moment after rewards with one check after the last, and the next choice."""
+        return self._settled(self._in_group(moment, arms, rewards), len(arms))
+
+    def _in_group(self, moment: Moment, arms: np.ndarray, rewards: np.ndarray) -> Moment:
+        """The moment after rewards, without a check."""
         lane = moment.lane
         with scope.engine():
             for start in range(0, len(arms), BLOCK):
                 part = arms[start : start + BLOCK], rewards[start : start + BLOCK]
                 lane = self.program.enter(self.job.inputs, lane, _told(*part, True, False))
-            out = _out(moment.asked, len(arms))
-            turned = self.program.settle(self.job.inputs, lane, out)
+        return dataclasses.replace(moment, lane=lane)
+
+    def _settled(self, moment: Moment, tested: int | None = None) -> Moment:
+        """The moment after one check and the next choice.
+
+        Args:
+            moment: with rewards that were not checked.
+            tested: their number, of which the times of looks depend; None: it looks now.
+        """
+        assert moment.lane is not None
+        with scope.engine():
+            out = _out(moment.asked, int(moment.lane.stats.t[0]) if tested is None else tested)
+            turned = self.program.settle(self.job.inputs, moment.lane, out)
             seen = Seen(*np.asarray(turned.seen).tolist())
         return dataclasses.replace(moment, lane=turned.lane, state=turned.state, seen=seen)
 

@@ -118,6 +118,7 @@ class LiveProgram:
         self.start = Jitted(functions.start, compiler_options=options)
         self.turn = Jitted(functions.turn, compiler_options=options)
         self.enter = Jitted(functions.enter, compiler_options=options)
+        self.pool = Jitted(functions.pool, compiler_options=options)
         self.settle = Jitted(waiting.settle, compiler_options=options)
         self.ahead = Jitted(waiting.ahead, compiler_options=options)
         self.look = Jitted(functions.look, compiler_options=options)
@@ -200,6 +201,21 @@ class _Functions:
             return _whole(varying(self._entered(inputs, told, i, lane)), lane)
 
         return jax.lax.fori_loop(0, told.length, body, lane)
+
+    def pool(self, inputs: Inputs, lane: Lane, pulls: Array, means: Array, squares: Array) -> Lane:
+        """Enter rewards of all arms by their numbers, means and spreads, without a check.
+
+        Args:
+            inputs, lane: of the run.
+            pulls, means, squares: [K] as of `Family.pooled`, in the unit of a run.
+        """
+        self.count()
+        space = LiveStep(self.spec).observing.space(inputs, lane.features)
+        wide = (jnp.broadcast_to(x[:, None], (*x.shape, lane.done.size)) for x in
+                (pulls, means, squares))  # fmt: skip
+        stats = self.spec.family.pooled(space, lane.stats, *wide)
+        t = lane.stats.t + jnp.sum(pulls).astype(jnp.int32)
+        return dataclasses.replace(lane, stats=dataclasses.replace(stats, t=t))
 
     def settle(self, inputs: Inputs, lane: Lane, out: Out) -> Turned:
         """Test the rewards that have entered since the last check, and let the rule choose.

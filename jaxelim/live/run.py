@@ -5,9 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from jaxelim import checks
 from jaxelim.contracts import Family, Problem, SamplingRule, StoppingRule
@@ -15,30 +13,21 @@ from jaxelim.errors import (
     ArgumentError,
     DamagedFileError,
     LiveFileWarning,
-    OverError,
     UnsupportedError,
 )
 from jaxelim.files import writable_file
 from jaxelim.instances.arms import Arms
-from jaxelim.live import book, given, live_forecast, report
+from jaxelim.live import book, given, order, report
 from jaxelim.live.arguments import arguments, encoded, versions
 from jaxelim.live.job import LiveJob
-from jaxelim.live.live_forecast import LiveForecast
 from jaxelim.live.moment import Moment, Moments
 from jaxelim.live.program import Seen
 from jaxelim.live.state import LiveState
-from jaxelim.simulation.failures import Place, failure
+from jaxelim.simulation.call import LONGEST
 from jaxelim.simulation.results.descriptions import NotHere, description_of
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.stopping.llr import LLR
 from jaxelim.thresholds.mixture import Mixture
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-LARGEST = 1e100
-"""The largest absolute value of a reward, in the unit of a run; squares must not overflow."""
 
 
 class LiveRun(LiveState):
@@ -149,8 +138,24 @@ class LiveRun(LiveState):
         named = [self._job.arms.label(k) for k in arms[:count]]
         return named[0] if n is None else named
 
-    def tell(self, arm: Any, reward: Any = None) -> None:
-        """Take the reward of an arm, or those of several arms in order.
+    def tell(
+        self,
+        told: Any = None,
+        value: Any = None,
+        /,
+        *,
+        arm: Any = None,
+        reward: Any = None,
+        counts: Any = None,
+        in_order: bool | str | None = None,
+        missing: str = "refuse",
+    ) -> int:
+        """Take the reward of an arm, those of several arms in order, a table, or counts.
+
+            run.tell("bold", 1)
+            run.tell(frame, arm="variant", reward="converted")
+            run.tell(Path("visitors.csv"), in_order=True)
+            run.tell(counts={"plain": (241, 5000), "bold": (267, 5000)})
 
         Rewards of one call that answer arms that were asked for enter together, in the order
         of their pulls, and one check follows. Rewards may come late, in any order, and from
@@ -158,30 +163,70 @@ class LiveRun(LiveState):
         rule's state. The first rewards of all arms enter together. After the end of the run
         rewards are recorded, and the answer stays.
 
+        A table, or counts, enter as one group, with one check at the end.
+
         Args:
-            arm: a name or number, or a sequence of them, as a column of pandas. Or a data
-                frame of two columns, arms and rewards.
-            reward: a number or bool, or as many; None with a data frame.
+            told: an arm, by name or number; a sequence or column of arms; a table: a data
+                frame, a mapping of columns, a structured array, or a CSV file, as a path or
+                open.
+            value: a number or bool, or as many as arms; None with a table.
+            arm, reward: the names of two columns of a table; None: it has no others. Without
+                a table, as `told` and `value`.
+            counts: in place of `told`: a mapping of arms to (sum, number) of rewards, so
+                (hits, trials); of unknown variance to (sum, number, sum of squares).
+            in_order: whether a check follows each reward, as they came in this order. None:
+                not of a table. "unchecked": it does, even if the order looks sorted.
+            missing: "refuse" rows with an empty cell, or "skip" them.
+
+        Returns:
+            The number of rows that were left out.
 
         Raises:
-            UnknownNameError, ArgumentError: no such arm, or a reward that the family
-                cannot draw. Then nothing has changed.
+            UnknownNameError, ArgumentError: no such arm or column, or a cell that is no
+                reward of the family, with its row. Then nothing has changed.
+            OrderError: rewards in order look sorted. Then nothing has changed.
+            UnsupportedError: the family needs more than counts, or before the first check
+                they lack an arm.
             StoreError: the file cannot be written; then nothing has changed.
         """
-        named, reward, several = given.arms_and_rewards(arm, reward)
-        arms = [self._job.arms.index(name) for name in named]
-        shape = (len(arms),) if several else ()
-        rewards = checks.real_array("reward", reward, shape=shape).reshape(-1)
-        if not arms:
-            raise ArgumentError("arm", arm, "an arm, or a non-empty sequence of arms")
-        family = self._job.call.instance.family
-        large = np.abs(rewards) > LARGEST * family.scale
-        family.refuse_rewards(rewards, large, f"of at most {LARGEST:g} units")
-        family.check_rewards(rewards)
-        values = rewards.tolist()
+        if in_order not in (None, False, True, order.UNCHECKED):
+            raise ArgumentError("in_order", in_order, f"True, False or {order.UNCHECKED!r}")
+        if told is None:
+            told, arm = arm, None
+        if counts is not None:
+            self._tell_counts(counts, told)
+            return 0
+        bandit = self._job.arms
+        found, table = given.entries(told, value, arm, reward, missing, bandit)
+        at_once = table if in_order is None else not in_order
+        if not at_once and in_order != order.UNCHECKED and not self._moment.over:
+            order.refuse_sorted(found.arms, found.rewards, bandit)
         with self._lock:
-            after = self._moments.told(self._moment, arms, values)
-            self._commit(after, {"tell": arms, "rewards": values})
+            after = self._moments.told(self._moment, found.arms, found.rewards, at_once)
+            word = "together" if at_once else "tell"
+            self._commit(after, {word: found.arms, "rewards": found.rewards})
+        return found.left_out
+
+    def _tell_counts(self, counts: Any, told: Any) -> None:
+        """Take the rewards of arms by their numbers and sums."""
+        if told is not None:
+            raise ArgumentError("counts", counts, "None beside an arm or a table")
+        if not given.pools(self._job.spec.family):
+            allowed = f"None: of {self._job.arms.family!r} their sums say too little"
+            raise UnsupportedError("counts", counts, allowed)
+        rows = given.counts(counts, self._job.arms)
+        pooled, least = given.Pooled.of(rows, self._job.arms.K), self._job.call.initial_pulls
+        with self._lock:
+            moment, number = self._moment, int(pooled.pulls.sum())
+            if not 0 < number <= LONGEST - moment.told:
+                allowed = f"1 to {LONGEST - moment.told} further rewards"
+                raise ArgumentError("counts", counts, allowed, f"{number} of them")
+            for k, first in enumerate(moment.first if moment.lane is None else ()):
+                if len(first) + pooled.pulls[k] < least:
+                    allowed = f"at least {least} rewards of each arm before the first check"
+                    note = f"{self._job.arms.label(k)} has {len(first) + pooled.pulls[k]}"
+                    raise ArgumentError("counts", counts, allowed, note)
+            self._commit(self._moments.pooled(moment, pooled), {"counts": rows})
 
     def _commit(self, after: Moment, event: dict) -> None:
         """Write an event, then change the state."""
@@ -190,17 +235,6 @@ class LiveRun(LiveState):
             self._book.append(event)
         self._events.append(book.line(event))
         self._moment = after
-
-    def _refuse_over(self, moment: Moment | None = None) -> None:
-        """Refuse to go on from a moment at which the run is over; None: the present one."""
-        seen = (self._moment if moment is None else moment).seen
-        if seen is None or not seen.over:
-            return
-        job = self._job.call
-        if seen.bad_arm or seen.bad_answer or seen.fault:
-            place = Place(seen.t, int(job.runs[0]), live=True)
-            raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
-        raise OverError(self.answer_arms, seen.samples)
 
     def stop(self) -> Summary:
         """End the run by hand, for good.
@@ -224,34 +258,6 @@ class LiveRun(LiveState):
 
     # What is shown.
 
-    def forecast(
-        self, runs: int = live_forecast.RUNS, most: int = live_forecast.MOST, seed: int = 0
-    ) -> LiveForecast:
-        """How many more rewards the run needs, by simulating on from here; takes seconds.
-
-        The simulated runs take the estimates for the truth. So the range is that of chance
-        alone, and the forecast is only as good as the estimates. Pending pulls are left out:
-        simulated runs choose all further arms, each after the reward of the one before.
-
-        Args:
-            runs: number of simulated runs.
-            most: rewards after which a simulated run is cut off.
-            seed: of the simulated rewards.
-
-        Raises:
-            ArgumentError: an argument is out of range.
-            OverError: the run has ended.
-            UnsupportedError: not every arm has its first rewards; or the rule or the family
-                cannot be simulated.
-        """
-        runs = checks.integer("runs", runs, low=1, high=live_forecast.MOST_RUNS)
-        most = checks.integer("most", most, low=1, high=live_forecast.LONGEST)
-        seed = checks.seed(seed)
-        self._refuse_over()
-        self._started("forecast")
-        now = self._moments.look(self._moment)["public"]
-        return live_forecast.simulated(self._job, self._moment, now, runs, most, seed)
-
     def summary(self, forecast: bool = False) -> Summary:
         """A table with a row for each arm, and the state of the run in words.
 
@@ -271,14 +277,6 @@ class LiveRun(LiveState):
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-    def figure(self) -> "Figure":
-        """The evidence beside the level, and the arms' intervals and pulls.
-
-        Raises:
-            UnsupportedError: not every arm has its first rewards.
-        """
-        return report.figure(self)
 
     # Files.
 
@@ -433,8 +431,14 @@ class LiveRun(LiveState):
 
     def _replay(self, event: dict) -> bool:
         """Repeat an event; returns whether the rule chose other arms than those recorded."""
-        if "tell" in event:
-            self._moment = self._moments.told(self._moment, event["tell"], event["rewards"])
+        for name in ("tell", "together"):
+            if name in event:
+                told = event[name], event["rewards"], name == "together"
+                self._moment = self._moments.told(self._moment, *told)
+                return False
+        if "counts" in event:
+            pooled = given.Pooled.of(event["counts"], self._job.arms.K)
+            self._moment = self._moments.pooled(self._moment, pooled)
             return False
         if "stop" in event:
             self._moment = self._moments.ended(self._moment)

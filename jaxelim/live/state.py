@@ -1,19 +1,26 @@
 """What is known of a live run: what its properties read."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxelim import checks
 from jaxelim.engine import Lane
-from jaxelim.errors import UnsupportedError
+from jaxelim.errors import OverError, UnsupportedError
+from jaxelim.live import live_forecast, report
 from jaxelim.live.job import LiveJob
 from jaxelim.live.live_evidence import LiveEvidence
+from jaxelim.live.live_forecast import LiveForecast
 from jaxelim.live.moment import Moment, Moments
+from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.p_values import PValues, of_pieces, recorded
 from jaxelim.simulation.results.proven import proven
 from jaxelim.simulation.results.two_samples import Estimated
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class LiveState:
@@ -217,6 +224,53 @@ class LiveState:
         pairs = k * (k - 1) // 2 if together else 1
         ends = self._last_means("difference").differences(*pair, self._level(level), pairs)
         return Estimated(*(float(x[0, 0]) for x in (ends.values, ends.low, ends.high)))
+
+    def forecast(
+        self, runs: int = live_forecast.RUNS, most: int = live_forecast.MOST, seed: int = 0
+    ) -> LiveForecast:
+        """How many more rewards the run needs, by simulating on from here; takes seconds.
+
+        The simulated runs take the estimates for the truth. So the range is that of chance
+        alone, and the forecast is only as good as the estimates. Pending pulls are left out:
+        simulated runs choose all further arms, each after the reward of the one before.
+
+        Args:
+            runs: number of simulated runs.
+            most: rewards after which a simulated run is cut off.
+            seed: of the simulated rewards.
+
+        Raises:
+            ArgumentError: an argument is out of range.
+            OverError: the run has ended.
+            UnsupportedError: not every arm has its first rewards; or the rule or the family
+                cannot be simulated.
+        """
+        runs = checks.integer("runs", runs, low=1, high=live_forecast.MOST_RUNS)
+        most = checks.integer("most", most, low=1, high=live_forecast.LONGEST)
+        seed = checks.seed(seed)
+        self._refuse_over()
+        self._started("forecast")
+        now = self._moments.look(self._moment)["public"]
+        return live_forecast.simulated(self._job, self._moment, now, runs, most, seed)
+
+    def figure(self) -> "Figure":
+        """The evidence beside the level, and the arms' intervals and pulls.
+
+        Raises:
+            UnsupportedError: not every arm has its first rewards.
+        """
+        return report.figure(self)  # type: ignore[arg-type]
+
+    def _refuse_over(self, moment: Moment | None = None) -> None:
+        """Refuse to go on from a moment at which the run is over; None: the present one."""
+        seen = (self._moment if moment is None else moment).seen
+        if seen is None or not seen.over:
+            return
+        job = self._job.call
+        if seen.bad_arm or seen.bad_answer or seen.fault:
+            place = Place(seen.t, int(job.runs[0]), live=True)
+            raise failure(job, seen.bad_arm, seen.bad_answer, seen.fault, place)
+        raise OverError(self.answer_arms, seen.samples)
 
     @property
     def _no_intervals(self) -> str:
