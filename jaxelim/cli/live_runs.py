@@ -216,7 +216,7 @@ def _tell(config: Tell) -> None:
     given = [name for name in ("rewards", "csv", "counts") if getattr(config, name)]
     if len(given) != 1 or len(words) % 2:
         allowed = "an arm and a reward, as often as you like; or --csv; or --counts"
-        raise ArgumentError("rewards", words, allowed, " beside ".join(given[1:]))
+        raise ArgumentError("rewards", words, allowed, " and ".join(given) if given[1:] else "")
     with LiveRun.load(config.file) as run:
         notes = []
         if config.counts:

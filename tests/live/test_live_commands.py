@@ -47,7 +47,7 @@ def test_a_run_from_the_shell(tmp_path, capsys):
 
 BAD = {
     "an unknown arm": (["tell", "purple", "1"], "arm: got 'purple'"),
-    "no number": (["tell", "red", "one"], "reward: got 'one'; allowed: a number"),
+    "no number": (["tell", "red", "one"], "reward: got 'one' (row 1); allowed: a number"),
     "a reward too few": (["tell", "red"], "rewards: got"),
     "out of range": (["tell", "red", "0.5"], "0.5 is not"),
     "the file again": (["new", *NEW], "path: got"),

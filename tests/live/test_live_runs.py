@@ -146,7 +146,7 @@ BAD = {
     "too large": (("red", 1e101), je.ArgumentError, "of at most 1e.100 units"),
     "too few rewards": ((["red", "blue"], [1]), je.ArgumentError, "reward"),
     "one bad of two": ((["red", "blue"], [1, 2]), je.ArgumentError, "2 is not"),
-    "nothing": (([], []), je.ArgumentError, "a non-empty sequence of arms"),
+    "nothing": (([], []), je.ArgumentError, "arms and their rewards, at least one"),
 }
 
 

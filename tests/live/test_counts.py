@@ -1,0 +1,241 @@
+"""Rewards by their counts and sums: the evidence of the rewards one by one, tested once."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betaln, gammaln
+
+import jaxelim as je
+from jaxelim.cli import main
+from jaxelim.live import book
+
+pytestmark = pytest.mark.xdist_group("live")
+STRENGTHS = np.array(je.Mixture().strengths)
+COUNTS = {"red": (90, 100), "green": (20, 101), "blue": (22, 99)}
+NAMES = tuple(COUNTS)
+
+
+def run(**changes) -> je.LiveRun:
+    given = dict(family=je.Bernoulli())
+    return je.LiveRun(NAMES, je.BestArm(), je.Uniform(), **{**given, **changes})
+
+
+def least(log_pair, low: float, high: float) -> float:
+    """log of the least mean over priors, at one common mean of both arms: a dense grid, thrice."""
+    for _ in range(3):
+        at = np.linspace(low, high, 4001)[1:-1]
+        values = log_pair(at[:, None])
+        value = np.log(np.mean(np.exp(values - values.max()), -1)) + values.max()
+        place = int(np.argmin(value))
+        low, high = at[max(place - 1, 0)], at[min(place + 1, at.size - 1)]
+    return float(value.min())
+
+
+def bernoulli(s, n, at):
+    c, rest = STRENGTHS, n - s
+    ratio = betaln(s + c * at, rest + c * (1 - at)) - betaln(c * at, c * (1 - at))
+    return ratio - s * np.log(at) - rest * np.log(1 - at)
+
+
+def poisson(s, n, at):
+    c = STRENGTHS
+    priors = gammaln(s + c * at) - gammaln(c * at) + c * at * np.log(c)
+    return priors - (s + c * at) * np.log(n + c) - s * np.log(at) + n * at
+
+
+def exponential(s, n, at):
+    c = STRENGTHS
+    priors = gammaln(c + 1 + n) - gammaln(c + 1) + (c + 1) * np.log(c * at)
+    return priors - (c + 1 + n) * np.log(c * at + s) + n * np.log(at) + s / at
+
+
+def gaussian(s, n, t, m):
+    """With the infimum inside the mean, where it has a closed form."""
+    a, b = (count**2 / (count + STRENGTHS) for count in (n, m))
+    values = (s / n - t / m) ** 2 / 2 * a * b / (a + b)
+    return np.log(np.mean(np.exp(values) / np.sqrt((1 + n / STRENGTHS) * (1 + m / STRENGTHS))))
+
+
+def divergence(name, x, y):
+    if name == "bernoulli":
+        return x * math.log(x / y) + (1 - x) * math.log((1 - x) / (1 - y))
+    if name == "poisson":
+        return x * math.log(x / y) - x + y
+    if name == "exponential":
+        return x / y - 1 - math.log(x / y)
+    return (x - y) ** 2 / 2
+
+
+FORMULAS = {
+    "bernoulli": (je.Bernoulli(), bernoulli, COUNTS),
+    "poisson": (je.Poisson(), poisson, {"red": (300, 100), "green": (210, 105), "blue": (180, 80)}),
+    "exponential": (je.Exponential(), exponential,
+                    {"red": (300.5, 100), "green": (210, 105), "blue": (100.25, 80)}),
+    "gaussian": (je.Gaussian(), gaussian,
+                 {"red": (80.5, 100), "green": (-3, 105), "blue": (9, 80)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["bernoulli", *(
+    pytest.param(one, marks=pytest.mark.slow) for one in ("poisson", "exponential", "gaussian")
+)])  # fmt: skip
+def test_the_evidence_of_counts_is_that_of_plain_formulas(name):
+    """log e and the LLR of both pairs, by NumPy and SciPy."""
+    family, log_m, counts = FORMULAS[name]
+    one = run(family=family, delta=1e-9)
+    one.tell(counts=counts)
+    now = one.evidence
+    assert now.pieces == (("red", "green"), ("red", "blue"))
+    (s, n), *others = counts.values()
+    for p, (t, m) in enumerate(others):
+        if name == "gaussian":
+            value = log_m(s, n, t, m)
+        else:
+            value = least(lambda at, t=t, m=m: log_m(s, n, at) + log_m(t, m, at), t / m, s / n)
+        assert now.log_e[p] == pytest.approx(value, rel=1e-9)
+        u = (s + t) / (n + m)
+        llr = n * divergence(name, s / n, u) + m * divergence(name, t / m, u)
+        assert now.llr[p] == pytest.approx(llr, rel=1e-10)
+
+
+def rewards_of(name: str, rng: np.random.Generator, n: int, k: int) -> np.ndarray:
+    draws = {
+        "bernoulli": lambda: (rng.random(n) < 0.6 - 0.2 * k) * 1.0,
+        "poisson": lambda: rng.poisson(3.0 - 0.4 * k, n) * 1.0,
+        "exponential": lambda: rng.exponential(3.0 - 0.8 * k, n),
+        "unknown": lambda: rng.normal(1e3 - 2.0 * k, 2.0, n),
+    }
+    return draws.get(name, lambda: rng.normal(3.0 - 0.4 * k, 1.0, n))()
+
+
+ALIKE = {
+    "bernoulli": dict(family=je.Bernoulli()),
+    "poisson": dict(family=je.Poisson()),
+    "exponential": dict(family=je.Exponential()),
+    "gaussian": dict(family=je.Gaussian(2.5)),
+    "by arm": dict(family=je.Gaussian([1.0, 2.0, 0.5])),
+    "unknown": dict(family=je.GaussianUnknownVariance(), initial_pulls=3),
+    "linear": dict(arms={"red": [1.0, 0.0], "green": [0.0, 1.0], "blue": [0.6, 0.8]}),
+    "many": dict(arms={"red": [1.0, 0.0], "green": [0.0, 1.0], "blue": [0.6, 0.8], "a": [0.8, 0.6],
+                       "b": [0.9, 0.1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["bernoulli", *(
+    pytest.param(one, marks=pytest.mark.slow) for one in ALIKE if one != "bernoulli"
+)])  # fmt: skip
+def test_counts_are_their_rewards_told_at_once(name, tmp_path):
+    """Statistics, LLR, log e and p-values to 1e-10: at the start, later, and from the file."""
+    given, rng = dict(ALIKE[name]), np.random.default_rng(3)
+    arms = given.pop("arms", NAMES)
+    one, two = (je.LiveRun(arms, je.BestArm(), je.Uniform(), delta=1e-9, **given) for _ in "ab")
+    path = tmp_path / "mine.live"
+    two.save(path)
+    for n in (40, 7):
+        drawn = {arm: rewards_of(name, rng, n + 2 * k, k) for k, arm in enumerate(arms)}
+        if n == 7:
+            del drawn["green"]  # later any arms will do
+        labels = np.repeat(list(drawn), [x.size for x in drawn.values()])
+        one.tell({"arm": labels, "reward": np.concatenate(list(drawn.values()))})
+        squares = name == "unknown"
+        powers = (lambda x: [math.fsum(x**2)]) if squares else (lambda x: [])
+        two.tell(counts={arm: (x.sum(), x.size, *powers(x)) for arm, x in drawn.items()})
+        again = je.LiveRun.load(path, attach=False)
+        for other in (two, again):
+            assert other.told == one.told and other.counts.tolist() == one.counts.tolist()
+            np.testing.assert_allclose(other.means, one.means, rtol=1e-10)
+            for field in ("llr", "log_e", "p_values"):
+                mine, theirs = getattr(one.evidence, field), getattr(other.evidence, field)
+                tolerance = 1e-8 if squares else 1e-10  # sums of squares have fewer digits
+                np.testing.assert_allclose(theirs, mine, rtol=tolerance, atol=1e-10)
+    two.close()
+    found = book.read(path)
+    assert [set(event) for event in found.events] == [{"n", "counts"}] * 2
+    with je.LiveRun.load(path) as saved:
+        saved.save()
+    by_state = je.LiveRun.load(path, attach=False)
+    np.testing.assert_array_equal(by_state.evidence.llr, two.evidence.llr)
+
+
+def test_counts_are_tested_once_and_may_end_a_run():
+    one = run(delta=0.05)
+    one.tell(counts=COUNTS)
+    assert one.stopped and one.samples == 300 and one.answer_arms == ("red",)
+    one.tell(counts={"blue": (1, 5)})
+    assert one.samples == 300 and one.told == 305 and one.counts[2] == 104
+
+
+@pytest.mark.slow
+def test_counts_answer_arms_that_were_asked_for_and_complete_first_rewards():
+    one = run(initial_pulls=2, delta=1e-9)
+    one.tell("red", 1)
+    one.tell(counts={"red": (1, 1), "green": (1, 2), "blue": (0, 3)})
+    assert one.counts.tolist() == [2, 2, 3] and one.means.tolist() == [1, 0.5, 0]
+    asked = one.ask(4)
+    one.tell(counts={asked[0]: (0, 1)})
+    assert list(one.waiting) == asked[1:]
+
+
+REFUSED = {
+    "more hits than trials": ({"red": (11, 10)}, "counts: got .'red': .11, 10.. .mean 1.1.; allow"),
+    "half a hit": ({"red": (1.5, 10)}, "rewards 0 or 1 for Bernoulli"),
+    "a negative sum": ({"red": (-1, 10)}, "rewards 0 or 1"),
+    "no number": ({"red": (1, 1.0)}, "counts: got 1.0; allowed: an integer >= 0"),
+    "squares": ({"red": (1, 2, 1)}, r"allowed: arms and their \(sum, number\)"),
+    "one number": ({"red": 3}, r"\(sum, number\)"),
+    "no arm": ({"reed": (1, 2)}, "arm: got 'reed'"),
+    "no mapping": ([("red", 1, 2)], "counts: got .*a mapping"),
+    "a sum of nothing": ({"red": (1, 0)}, "sums of 0 where there is no reward"),
+    "nothing": ({"red": (0, 0)}, "1 to [0-9]+ further rewards"),
+    "too many": ({name: (1, 2**31) for name in NAMES}, "1 to 2147418112 further rewards"),
+    "an arm too few": ({"red": (1, 2), "green": (1, 2)}, ".blue has 0.; allowed: at least 1"),
+    "an arm twice": ({"red": (1, 2), "green": (1, 2), 0: (1, 2)}, "each arm once"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_counts_that_are_refused(name):
+    counts, message = REFUSED[name]
+    one = run()
+    with pytest.raises(je.ArgumentError, match=message):
+        one.tell(counts=counts)
+    assert one.told == 0 and not one._events
+    with pytest.raises(je.ArgumentError, match="None beside an arm or a table"):
+        one.tell("red", 1, counts=COUNTS)
+
+
+class Own(je.Bernoulli):
+    """A family that updates otherwise."""
+
+    def update(self, seen, arm, reward, go):
+        return super().update(seen, arm, reward, go)
+
+
+@pytest.mark.parametrize("family", [je.Bounded(0, 1), je.Logistic(), Own()], ids=repr)
+def test_families_for_which_counts_do_not_suffice(family):
+    one = run(family=family, threshold=je.Heuristic())
+    with pytest.raises(je.UnsupportedError, match="counts: got .*their sums say too little"):
+        one.tell(counts=COUNTS)
+
+
+def test_sums_of_squares_that_cannot_be():
+    one = run(family=je.GaussianUnknownVariance(), threshold=je.Heuristic())
+    with pytest.raises(je.ArgumentError, match="9.9 is below 10, the sum squared over the number"):
+        one.tell(counts={"red": (10, 10, 9.9)})
+    with pytest.raises(je.ArgumentError, match="sum, number, sum of squares"):
+        one.tell(counts={"red": (10, 10)})
+
+
+def test_counts_from_the_shell(tmp_path, capsys):
+    path = str(tmp_path / "mine.live")
+    assert main(["live", "new", path, "--arms", *NAMES, "--family", "bernoulli",
+                 "--rule", "uniform"]) == 0  # fmt: skip
+    capsys.readouterr()
+    words = [f"{arm}={hits}/{trials}" for arm, (hits, trials) in COUNTS.items()]
+    assert main(["live", "tell", path, "--counts", *words]) == 0
+    assert "The run stopped after 300 rewards. The answer: red" in capsys.readouterr().out
+    for wrong in (["red"], ["red=1"], ["red=x/2"], ["=1/2"]):
+        assert main(["live", "tell", path, "--counts", *wrong]) == 2
+    assert main(["live", "tell", path, "red", "1", "--counts", *words]) == 2
+    assert "rewards: got ('red', '1') (rewards and counts)" in capsys.readouterr().err
