@@ -39,19 +39,23 @@ def test_it_is_the_sum_of_its_definition():
     # Of other rewards the number c has a weight of its own, and is left out.
     found = log_e(np.array([5.0, 4.0, 9.0, 1.0, 2.0]))[0]  # above c = 4: 5 and 9
     assert math.exp(found) == pytest.approx(plain((1, 1, 0, 0)) / 12)
-    assert log_e(np.ones(1))[0] == log_e(np.full(1, -2.0))[0] < 0
+    assert max(log_e(np.full(n, x))[0] for n in (1, 2, 9) for x in (1.0, 0.0, -2.0)) < 0
 
 
 @pytest.mark.parametrize("chance", [0.05, 0.5, 0.9])
 def test_its_mean_is_at_most_one_for_every_number_of_draws(chance):
-    """Summed over all sequences, with the number chosen by the first rewards too."""
-    total, reached = dict.fromkeys((1, 4, 8), 0.0), 0.0
-    for bits in itertools.product((0, 1), repeat=8):
-        weight = chance ** sum(bits) * (1 - chance) ** (8 - sum(bits))
-        values = {n: math.exp(log_e(np.array(bits[:n], float))[0]) for n in range(1, 9)}
-        total = {n: before + weight * 2 * values[n] for n, before in total.items()}
-        reached += weight * (2 * max(values.values()) >= 2)
-    assert max(total.values()) <= 1 + 1e-12 and 0 < reached <= 1 / 2
+    """Summed over all sequences; also of a number that ends where e first exceeds 1/2."""
+    fixed, chosen = dict.fromkeys((1, 4, 10), 0.0), 0.0
+    known: dict[tuple[int, ...], float] = {}
+    for bits in itertools.product((0, 1), repeat=10):
+        weight = chance ** sum(bits) * (1 - chance) ** (10 - sum(bits))
+        for n in range(1, 11):
+            if bits[:n] not in known:
+                known[bits[:n]] = 2 * math.exp(log_e(np.array(bits[:n], float))[0])
+        values = [known[bits[:n]] for n in range(1, 11)]
+        fixed = {n: before + weight * values[n - 1] for n, before in fixed.items()}
+        chosen += weight * next((value for value in values if value > 0.5), values[-1])
+    assert 0.1 < max(fixed.values()) <= 1 and 0.1 < chosen <= 1
 
 
 def drawn(kind: str, rng: np.random.Generator, n: int) -> np.ndarray:
