@@ -180,7 +180,7 @@ def _new(config: New) -> None:
         stopping=catalogue.find_stopping(config.stopping),
         elimination=catalogue.find_elimination(config.elimination),
         threshold=threshold, ridge=config.ridge, initial_pulls=config.initial_pulls,
-        seed=config.seed, run=config.run,
+        seed=config.seed, run=config.run, costs=arms.costs,
     )  # fmt: skip
     with run:
         run.save(config.file)
@@ -283,11 +283,12 @@ def _show(config: Show) -> None:
 
 
 def _show_pieces(run: LiveRun) -> None:
-    """Print the evidence against each piece of the answer."""
+    """Print the evidence against each alternative to the answer."""
     now = run.evidence
-    values, words, level = now.llr, "LLR", "beta"
+    values, words = now.llr, "Log-likelihood ratio"
     if now.log_e is not None:
-        values, words, level = now.log_e, "log e", "level"
+        values, words = now.log_e, "Evidence (log e, where 1/e is a p-value)"
+    print(f"{words} of each comparison; the run needs more than {now.beta:.4g}:")
     for n, piece in enumerate(now.labels):
-        left = "" if now.active[n] else "  eliminated"
-        print(f"  {piece}: {words} {values[n]:.4g}, {level} {now.beta:.4g}{left}")
+        left = "" if now.active[n] else "  decided"
+        print(f"  {piece}: {values[n]:.4g}{left}")

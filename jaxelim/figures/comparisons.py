@@ -6,15 +6,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxelim.errors import ArgumentError
-from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic
-from jaxelim.simulation.results.comparison import Comparison
+from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic, outside
+from jaxelim.simulation.results.comparison import OF, Comparison
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
     """Draw ratios of means and error rates, each with its interval, one line a row.
 
     Left: mean tau of the first over that of the second, on a logarithmic axis; left of 1
-    the first stops sooner. Right: the error rates of both, and delta as a line.
+    the first stops sooner, or is cheaper. Right: the error rates of both, and delta.
 
     Args:
         comparison: the result of `je.compare`.
@@ -24,7 +24,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
     """
     if not isinstance(comparison, Comparison):
         raise ArgumentError("comparison", comparison, "a Comparison, the result of je.compare")
-    rows = comparison.rows
+    rows, of = comparison.rows, OF[comparison.by]
     ends = np.array([[row["ratio_low"], row["ratio_high"]] for row in rows])
     seen = ends[np.isfinite(ends) & (ends > 0)]
     if not seen.size:
@@ -33,11 +33,12 @@ def comparison_figure(comparison: Comparison) -> Figure:
     figure = Drawing(figsize=(10, 1.7 + 0.42 * len(rows)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     y = np.arange(len(rows))[::-1]
+    most = 1.05 * max(row[f"errors_{name}_high"] for row in rows for name in ("first", "second"))
     for at, row in zip(y, rows, strict=True):
         between = np.clip([row["ratio_low"], row["ratio_high"]], low / 2, high * 2)
         left.plot(between, [at, at], color=STYLES[0][0], linewidth=1.6)
         left.plot(row["ratio"], at, MARKERS[0], color=STYLES[0][0], markersize=5,
-                  label="mean tau, first over second" if at == y[0] else None)  # fmt: skip
+                  label=f"mean {of.tau}, first over second" if at == y[0] else None)  # fmt: skip
         for place, name in enumerate(("first", "second")):
             height, (colour, _) = at + 0.15 - 0.3 * place, STYLES[place]
             ends = [row[f"errors_{name}_low"], row[f"errors_{name}_high"]]
@@ -45,24 +46,28 @@ def comparison_figure(comparison: Comparison) -> Figure:
             label = f"errors of the {name}" if at == y[0] else None
             right.plot(row[f"errors_{name}"], height, MARKERS[place], color=colour,
                        markersize=4.5, clip_on=False, label=label)  # fmt: skip
-        right.plot([row["delta"]] * 2, [at - 0.35, at + 0.35], color="black", linestyle=":",
-                   linewidth=1.3, label="delta" if at == y[0] else None)  # fmt: skip
+        if row["delta"] <= most:
+            right.plot([row["delta"]] * 2, [at - 0.35, at + 0.35], color="black", linestyle=":",
+                       linewidth=1.3, label="delta")  # fmt: skip
+        else:
+            right.plot(1, at, ">", color="black", markersize=4, clip_on=False, label="larger delta",
+                       transform=right.get_yaxis_transform())  # fmt: skip
     left.axvline(1, color=GREY, linewidth=0.8)
     left.set_xscale("log")
     left.set_xlim(low, high)
     logarithmic(left.xaxis, low, high)
     restricted = any(not math.isnan(row["restricted"]) for row in rows)
-    what = "min(tau, L)" if restricted else "tau"
-    left.set_xlabel(f"mean {what} of the first / that of the second (ratio of samples)")
+    what = f"min({of.tau}, L)" if restricted else of.tau
+    left.set_xlabel(f"mean {what} of the first / that of the second (ratio of {comparison.by})")
     right.set_xlabel("share of runs with a wrong answer")
-    right.set_xlim(left=0)
+    right.set_xlim(0, most)  # a larger delta would leave no room for the rates
     left.set_yticks(y, [_label(row) for row in rows], fontsize=8)
     left.set_ylim(-0.6, len(rows) - 0.4)
     left.set_ylabel("first / second")
     right.set_ylabel("the same rows")
     for axes in (left, right):
         axes.grid(alpha=0.25, linewidth=0.5, axis="x")
-        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+    outside(figure, "upper left")
     return figure
 
 

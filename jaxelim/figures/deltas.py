@@ -17,7 +17,7 @@ from jaxelim.figures.entries import (
     stopping_times,
     tau_of_deltas,
 )  # fmt: skip
-from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, styled
+from jaxelim.figures.style import GREY, MARKERS, Drawing, logarithmic, outside, styled
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity
 from jaxelim.lower_bound.bounds import heuristic, kl_samples_at, practical_at, samples_at, value_of
@@ -87,10 +87,7 @@ def delta_figure(
     panels[1].set_ylabel("mean tau / log(1/delta) (samples)")
     note = note_on([tau for _, _, tau, _ in drawn])
     # Above the panels, as curves may be anywhere inside.
-    above: dict[str, Any] = dict(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
-    panels[0].legend(ncols=2, title=note, title_fontsize=8, **above)
-    if time is not None:
-        panels[1].legend(*_of_label(panels[1], "T*"), **above)
+    outside(figure, "upper left", note)
     return figure
 
 
@@ -197,10 +194,3 @@ def bounds_at(
     practical = np.array([practical_at(float(d), 1 / time, threshold) for d in values])
     return ((f"lower bound {word}", np.where(lower > 0, lower, np.nan), "--"),
             ("practical bound T* beta", practical, ":"))  # fmt: skip
-
-
-def _of_label(axes: Any, start: str) -> tuple[list, list]:
-    """The handles and labels of a legend whose labels begin with `start`."""
-    entries = [(h, t) for h, t in zip(*axes.get_legend_handles_labels(), strict=True)
-               if t.startswith(start)]  # fmt: skip
-    return [h for h, _ in entries], [t for _, t in entries]

@@ -43,21 +43,20 @@ def live_figure(
     places = np.arange(len(pieces))
     lengths = np.where(np.isfinite(values), values, 0)
     left.barh(places, lengths, color=np.where(active, blue, GREY).tolist())
-    name = "beta" if words == "LLR" else "level"
-    left.axvline(level, color=orange, linestyle="--", label=f"{name} = {level:.3g}")
+    left.axvline(level, color=orange, linestyle="--", label=f"needed: {level:.3g}")
     left.set_yticks(places, pieces)
-    left.set_xlabel(f"{words} of a pair, refuted beyond the line")
+    left.set_xlabel(f"evidence ({words}) for each comparison")
     left.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
-    places, label = np.arange(len(arms)), "mean, with the number of pulls"
+    places, label = np.arange(len(arms)), "mean; the number of pulls on the right"
     right.plot(means, places, "o", color=blue)
     if ends is not None:
         low, high, share = ends
         known = np.isfinite(low) & np.isfinite(high)
         right.hlines(places[known], low[known], high[known], color=blue, linewidth=1.5)
-        label = f"mean, interval at {share:.4g}, pulls"
-    for k, (mean, count) in enumerate(zip(means, counts, strict=True)):
-        right.annotate(f"{int(count)}", (mean, k), (0, 5), textcoords="offset points",
-                       ha="center", fontsize=8)  # fmt: skip
+        label = f"mean, interval at {share:.4g}; pulls on the right"
+    for k, count in enumerate(counts):
+        right.annotate(f"{int(count)}", (1.02, k), xycoords=("axes fraction", "data"),
+                       va="center", fontsize=8)  # fmt: skip
     right.set_yticks(places, arms)
     right.margins(y=0.15)
     right.set_xlabel(label)

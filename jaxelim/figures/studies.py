@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, JaxelimError
@@ -18,13 +19,12 @@ from jaxelim.figures.deltas import (
     means_of,
 )
 from jaxelim.figures.entries import BIASED, tau_of_deltas
-from jaxelim.figures.style import MARKERS, Drawing, logarithmic, styled
+from jaxelim.figures.style import MARKERS, Drawing, logarithmic, outside, styled
 from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.result import Result
 
 _WIDTH, _HEIGHT = 3.9, 2.9  # inches of a panel
 _ROW, _AROUND = 0.26, 0.78  # inches of a rule's line where there is one delta, and around them
-_IN_A_ROW = 4  # names of the legend
 
 
 def study_figure(
@@ -113,6 +113,7 @@ def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) ->
     """A line a rule, with samples and errors along it: the figure and its panels [group, 2]."""
     height = len(groups) * (_ROW * max(len(styles), 2) + _AROUND) + 0.4
     figure = Drawing(figsize=(2 * _WIDTH, height), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.1)  # type: ignore[union-attr]  # for long tick labels
     panels = figure.subplots(len(groups), 2, squeeze=False, sharey=True)
     for (samples, errors), (title, named) in zip(panels, groups.items(), strict=True):
         samples.set_title(title, fontsize=10, loc="left")
@@ -131,6 +132,7 @@ def _one_delta(groups: Any, times: Any, log: bool, level: float, styles: Any) ->
         else:
             samples.set_xlim(left=0)
         errors.set_xlim(left=0)
+        errors.xaxis.set_major_locator(MaxNLocator(4))  # small shares have long labels
         samples.set_xlabel("mean tau (samples)")
         errors.set_xlabel(f"share of errors, delta = {deltas[0]:g}")
         for axes in (samples, errors):
@@ -212,6 +214,5 @@ def _legend(
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             if label not in names:
                 drawn.setdefault(label.split(" = ")[0], handle)
-    figure.legend([*handles, *drawn.values()], [*names, *drawn], frameon=False, fontsize=8,
-                  loc="outside lower center", ncols=_IN_A_ROW, title=note,
-                  title_fontsize=8)  # fmt: skip
+    named = dict(zip(names, handles, strict=True)) | drawn
+    outside(figure, "lower center", note, named)

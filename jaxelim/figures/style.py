@@ -14,6 +14,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocato
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
+from jaxelim.figures.letters import fit
 from jaxelim.files import writable_file, write_whole
 
 STYLES = (
@@ -38,7 +39,14 @@ GREY = "0.35"
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows as the value of a cell, without pyplot or a magic command."""
+    """A figure that a notebook shows as the value of a cell, without pyplot or a magic command.
+
+    Names in any script are drawn; see `jaxelim.figures.letters`.
+    """
+
+    def draw(self, renderer: Any) -> None:
+        fit(self)
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         contents = io.BytesIO()
@@ -131,6 +139,28 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
         axis.set_minor_locator(NullLocator())
     if high < 1000 * low:
         axis.set_major_formatter(ScalarFormatter(useOffset=False))
+
+
+def outside(
+    figure: Figure, where: str, note: str | None = None, named: dict[str, Any] | None = None
+) -> None:
+    """Add a legend outside all panels, with as many columns as its labels leave room for.
+
+    Args:
+        figure: with a constrained layout.
+        where: "upper left" or "lower center".
+        note: its title.
+        named: handles by label; None: all of the panels, one for each label.
+    """
+    if named is None:
+        named = {}
+        for axes in figure.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                named.setdefault(label, handle)
+    widest = 0.6 + 0.06 * max(map(len, named))  # inches
+    figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
+                  loc=f"outside {where}", title_fontsize=8,
+                  ncols=max(1, min(5, int(figure.get_figwidth() / widest))))  # fmt: skip
 
 
 def finished(figure: Figure, note: str | None = None) -> Figure:

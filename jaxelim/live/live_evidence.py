@@ -19,6 +19,7 @@ class LiveEvidence:
     Attributes:
         pieces: P pairs (better arm, rival) as the caller names arms, one arm twice for a
             level; indices of pieces where they are not made of arms.
+        labels: [P], the pieces in words: "a > b", or "a > 0.5" and "a < 0.5" for a level.
         llr: [P], the LLR of each piece.
         beta: the threshold at the present t; of a `Mixture` the level log(P/delta).
         active: [P] bool, which pieces the stopping rule has not eliminated.
@@ -33,6 +34,7 @@ class LiveEvidence:
     """
 
     pieces: tuple
+    labels: list[str]
     llr: np.ndarray
     beta: float
     active: np.ndarray
@@ -43,33 +45,47 @@ class LiveEvidence:
 
     @staticmethod
     def of(
-        looked: dict[str, np.ndarray], p_values: PValues | None, name: Callable[[int], Any] | None
+        looked: dict[str, np.ndarray],
+        p_values: PValues | None,
+        name: Callable[[int], Any] | None,
+        level: float | None,
     ) -> "LiveEvidence":
-        """From the arrays of `Moments.look`; `name`: what an arm is called, None for no arms."""
-        exists = looked["exists"]
+        """From the arrays of `Moments.look`.
+
+        Args:
+            looked: the arrays.
+            p_values: of the run; None: it keeps none.
+            name: what an arm is called, None for no arms.
+            level: the level or the reference that arms are compared with; None: there is none.
+        """
+        exists, public = looked["exists"], looked["public"]
         pieces: tuple = tuple(np.flatnonzero(exists).tolist())
+        labels = list(map(str, pieces))
         if "pairs" in looked and name is not None:
-            pieces = tuple((name(i), name(k)) for i, k in looked["pairs"][exists])
+            pairs = looked["pairs"][exists].tolist()
+            pieces = tuple((name(i), name(k)) for i, k in pairs)
+            of_level = "" if level is None else f"{level:g}"
+            labels = [
+                f"{name(i)} {'<>'[int(i != k or public[i])]} {name(k) if i != k else of_level}"
+                for i, k in pairs
+            ]
         log_e = looked["log_e"][exists] if "log_e" in looked else None
-        here = pieces, looked["llr"][exists], float(looked["beta"]), looked["active"][exists], log_e
+        here: Any = dict(pieces=pieces, labels=labels, llr=looked["llr"][exists], log_e=log_e,
+                         beta=float(looked["beta"]), active=looked["active"][exists])  # fmt: skip
         if p_values is None:
-            return LiveEvidence(*here)
+            return LiveEvidence(**here)
         if "pairs" in looked:
             first, second = looked["pairs"][exists].T
         else:  # the item of the answer, and its rivals
-            first, second = int(np.argmax(looked["public"])), np.flatnonzero(exists)
-        public, level = looked["public"], np.equal(first, second)
+            first, second = int(np.argmax(public)), np.flatnonzero(exists)
+        own = np.equal(first, second)
         if p_values.pairs.shape[0] > len(public):  # the reference is the last candidate
             some, last = public.any(), len(public)
-            first = np.where(level & ~some, last, first)
-            second = np.where(level & some, last, second)
-        elif level.all():  # the side of a level that the answer rules out
+            first = np.where(own & ~some, last, first)
+            second = np.where(own & some, last, second)
+        elif own.all():  # the side of a level that the answer rules out
             second = public[first].astype(int)
-        values = p_values.pairs[first, second], p_values.together[first, second]
-        return LiveEvidence(*here, *values, float(p_values.answer))
-
-    @property
-    def labels(self) -> list[str]:
-        """The pieces in words."""
-        arms = [piece if isinstance(piece, tuple) else (piece, piece) for piece in self.pieces]
-        return [str(i) if i == k else f"{i} > {k}" for i, k in arms]
+        pairs, together = p_values.pairs[first, second], p_values.together[first, second]
+        return LiveEvidence(
+            **here, p_values=pairs, p_together=together, p_answer=float(p_values.answer)
+        )

@@ -1,13 +1,12 @@
-"""What a live run shows: a table and a figure."""
+"""What a live run shows: a table, what it means in words, and a figure."""
 
-import functools
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxelim.contracts.shapes import Levels
 from jaxelim.contracts.slack import SlackRows
+from jaxelim.live.doubts import doubt
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results.confidence import Intervals
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 
     from jaxelim.live.live_forecast import LiveForecast
     from jaxelim.live.run import LiveRun
-
-EQUAL = 1.0
-"""The LLR of two arms below which they look equal: 1.4 standard errors apart."""
-_FEW = 30
-"""Fewest rewards of each arm before arms look equal."""
 
 PAGE = "See docs/how-to/live-runs.md."
 FORECAST = (
@@ -43,8 +37,8 @@ def summary(run: "LiveRun", forecast: "LiveForecast | None" = None) -> Summary:
 
 
 def standing(run: "LiveRun") -> list[str]:
-    """How far a run is, in words: the head of the notes of its summary, without intervals."""
-    return _Shown(run).standing()
+    """How far a run is, in words: the first note of its summary."""
+    return [_Shown(run).standing()]
 
 
 def described(run: "LiveRun") -> str:
@@ -59,24 +53,20 @@ def described(run: "LiveRun") -> str:
 
 
 def figure(run: "LiveRun") -> "Figure":
-    """The evidence beside the level, and the arms' intervals and pulls."""
+    """The evidence beside what is needed, and the arms' intervals and pulls."""
     from jaxelim.figures.live import live_figure  # matplotlib is slow to import
 
     now, arms = run.evidence, [str(name) for name in run.names]
     known = None if run._no_intervals else run.intervals()
     ends = None if known is None else (known.low, known.high, known.level)
     values, words = (now.llr, "LLR") if now.log_e is None else (now.log_e, "log e")
-    answer = _named(run)
-    title = f"stopped: {answer}" if run.stopped else f"open: {answer} in the lead"
+    title = "ended by hand"
+    if not run.ended_by_hand:
+        named = ", ".join(map(str, run.answer_arms)) or "no arm"
+        title = f"stopped: {named}" if run.stopped else f"open: {named} in the lead"
     return live_figure(
-        now.labels, values, now.beta, now.active, arms, run.means, run.counts, words, ends,
-        "ended by hand" if run.ended_by_hand else title,
-    )  # fmt: skip
-
-
-def _named(run: "LiveRun") -> str:
-    """The arms of the answer in words."""
-    return ", ".join(map(str, run.answer_arms)) or "no arm"
+        now.labels, values, now.beta, now.active, arms, run.means, run.counts, words, ends, title
+    )
 
 
 class _Shown:
@@ -85,205 +75,143 @@ class _Shown:
     def __init__(self, run: "LiveRun"):
         self.run, self.call = run, run._job.call
         self.counts, self.means, self.answer = run.counts, run.means, run.answer
-        self.began = run._moment.lane is not None
-        self.p_values = run.p_values if self.began else None
-        self.reference = getattr(self.call.problem, "reference", None) is not None
-        self.none = self.reference and self.answer is not None and not self.answer.any()
-        shape = traced_shape(self.call.problem, self.call.instance.K, self.call.instance.d)
-        self.levels = isinstance(shape, Levels)
-        of_arms = self.call.problem.made_of_arms and not self.levels
-        self.leader = self._leader() if self.began and of_arms else None
-        low = getattr(self.call.instance.family, "low", -np.inf)
-        self.relative = self.leader is not None and low >= 0 and self.means[self.leader] > 0
+        self.began, problem = run._moment.lane is not None, self.call.problem
+        self.levels = isinstance(traced_shape(problem, *self.call.instance.arms.shape), Levels)
+        self.of_arms = self.began and problem.answer_axis is None and problem.made_of_arms
+        self.p = self.leader = None
+        if run.ended_by_hand:
+            self.answer = run._moments.look(run._moment)["public"]
+        if not self.of_arms:
+            return
+        if run.p_values is not None and not np.isnan(run.p_values.answer):
+            self.p = run.p_values.arms
+        if not self.levels:
+            one = self.answer.sum() == 1
+            self.leader = int(np.argmax(self.answer if one else self.means))
 
-    @functools.cached_property
-    def intervals(self) -> Intervals | None:
-        """The intervals of all means; None where there are none."""
-        return self.run.intervals() if self.began and not self.run._no_intervals else None
-
-    def _leader(self) -> int:
-        """The arm of the answer if it is one arm, else that of the largest mean."""
-        if self.answer is not None and self.answer.sum() == 1:
-            return int(np.argmax(self.answer))
-        return int(np.argmax(self.means))
+    def differences(self, pairs: int) -> Intervals:
+        """The means less the leader's, with intervals of so many pairs at once: [1, K - 1]."""
+        others = np.delete(np.arange(self.counts.size), self.leader)
+        leader, means = np.full_like(others, self.leader), self.run._last_means("differences")
+        return means.differences(others, leader, self.run._level(None), pairs)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each arm, all with the same columns."""
-        run, times = self.run, self.run.elimination_times
-        rows = []
-        for k, name in enumerate(run.names):
-            row = {"arm": name, "pulls": int(self.counts[k]), "mean": float(self.means[k])}
-            if self.intervals is not None:
-                row |= {"low": float(self.intervals.low[k]), "high": float(self.intervals.high[k])}
+        run, k = self.run, self.counts.size
+        columns: dict[str, Any] = {"arm": run.names, "pulls": self.counts, "mean": self.means}
+        if self.call.instance.costs is not None:
+            columns["cost"] = self.counts * self.call.instance.costs
+        if self.began and not run._no_intervals:
+            known = run.intervals()
+            columns |= {"low": known.low, "high": known.high}
             if self.leader is not None:
-                row["lift"] = self._lift(k)
-            p = self._p_value(k)
-            if p is not None:
-                row["p"] = p
-            if times is not None and times.shape == self.counts.shape:
-                row["out at"] = int(times[k]) or "-"
-            if self.answer is not None and self.answer.size == self.counts.size:
-                row["answer"] = "x" if self.answer[k] else ""
-            rows.append(row)
-        return rows
+                off = self.differences(k * (k - 1) // 2)
+                for name, ends in zip(_DIFFERENCES, (off.values, off.low, off.high), strict=True):
+                    columns[name] = np.insert(ends[0], self.leader, np.nan)
+        if self.p is not None:
+            columns["p"] = self.p
+        columns["state"] = [self._state(arm) for arm in range(k)]
+        plain = [x.tolist() if isinstance(x, np.ndarray) else x for x in columns.values()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
 
-    def _lift(self, k: int) -> Any:
-        """The mean over the leader's, less 1; the difference where means may be below 0."""
-        if k == self.leader:
-            return "-"
-        own, best = self.means[k], self.means[self.leader]
-        return f"{own / best - 1:+.1%}" if self.relative else float(own - best)
-
-    def _p_value(self, k: int) -> Any:
-        """Of the leader's being no better; of the side of a level; None: there is none.
-
-        With a reference of the leader's being no better than that; of no arm as the answer
-        that the arm is no worse.
-        """
-        if self.p_values is None:
-            return None
-        if self.levels:
-            return float(self.p_values.together[k].min())
-        if self.leader is None:
-            return None
-        first, second = self.leader, k
-        if self.none:
-            first = len(self.means)
-        elif self.reference and k == self.leader:
-            second = len(self.means)
-        return "-" if first == second else float(self.p_values.together[first, second])
+    def _state(self, k: int) -> str:
+        """What the run says of an arm, and since when."""
+        times, words = self.run.elimination_times, []
+        if self.of_arms and self.answer[k]:
+            words.append("answer" if self.run.stopped else "above" if self.levels else "leads")
+        elif self.of_arms and self.levels and not self.call.problem.several_right:
+            words.append("below")
+        if times is not None and times.shape == self.counts.shape and times[k]:
+            words.append(f"{'decided' if self.levels else 'eliminated'} at {times[k]}")
+        return ", ".join(words)
 
     def notes(self, forecast: "LiveForecast | None") -> list[str]:
-        """The state of the run, its guarantee, and what the columns are."""
-        run, standing = self.run, self.standing()
+        """The state of the run, its guarantee, what the columns are, and what would end it."""
+        run, notes = self.run, [self.standing()]
         if not self.began:
-            return standing
+            return notes
+        guarantee = sentence(self.call.threshold, run.proven, self.call.instance.family)
+        notes += [guarantee] * (not run.ended_by_hand)
+        notes += [*doubt(run), *self._columns()]
         if run.ended_by_hand or run.stopped:
-            return [*standing, *self._columns()]
-        more = FORECAST if forecast is None else f"{forecast} {self._who_chooses()} {PAGE}"
-        guarantee = sentence(run.settings["threshold"], run.proven)
-        return [*standing, guarantee, *self._columns(), *self._equal(), more]
+            return notes
+        rule = run.settings["rule"]
+        whose = f"Their arms are chosen by {rule!r}, the rule of this run."
+        more = FORECAST if forecast is None else f"{forecast} {whose} {PAGE}"
+        return [*notes, *self._slack_that_ends(), more]
 
-    def standing(self) -> list[str]:
-        """The state of the run, and the guarantee of its answer if there is one."""
-        run = self.run
+    def standing(self) -> str:
+        """The state of the run in one sentence, and what an answer needs."""
+        run, costs = self.run, self.call.instance.costs
         if not self.began:
-            return [f"{run.told} rewards; {run.first} are needed for the first check."]
+            return f"{run.told} rewards; {run.first} are needed for the first check."
+        spent = "" if costs is None else f" at a cost of {float(self.counts @ costs):.6g}"
+        after, more = f"after {run.samples} rewards{spent}", run.told - run.samples
+        later = "."
+        if more:
+            later = f". {more} rewards came after that: all columns but p count them."
         if run.ended_by_hand:
-            ended = f"The run was ended by hand after {run.samples} rewards{self._later()}"
-            return [f"{ended} There is no answer; intervals and p-values hold."]
-        answer, p = _named(run), self._answer_p
-        shown = "" if p is None else f" (p = {p:.2g})"
+            return f"Ended by hand {after}, without an answer{later} Intervals and p hold."
+        p = None if self.p is None else float(np.nanmax(self.p))
+        answer = ", ".join(map(str, run.answer_arms)) or "no arm"
+        answer += "" if p is None else f" (p = {p:.2g})"
         if run.stopped:
-            ended = f"The run stopped after {run.samples} rewards. The answer: {answer}{shown}"
-            guarantee = sentence(run.settings["threshold"], run.proven)
-            return [f"{ended}{self._slack()}{self._later()}", guarantee]
-        lead = f"No answer yet. In the lead, without guarantee: {answer}{shown}."
-        if p is not None:
-            lead += f" An answer is proven once p is at most {run.settings['delta']:g}."
-        return [lead, f"The run is open after {run.told} rewards: {self._state()}."]
+            epsilon = self.call.problem.epsilon
+            slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
+            return f"Stopped {after}. The answer: {answer}{slack}{later}"
+        leads = "Above the level" if self.levels else "In the lead"
+        return f"Open {after}. {leads}: {answer}; an answer needs {self._needed()}."
 
-    def _slack(self) -> str:
-        """What slack makes of the answer."""
-        epsilon = self.call.problem.epsilon
-        return f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
-
-    def _later(self) -> str:
-        more = self.run.told - self.run.samples
-        if not more:
-            return "."
-        words = f". {more} rewards came after that: pulls, means and intervals count them"
-        return words + (", p-values do not." if self.p_values is not None else ".")
-
-    def _who_chooses(self) -> str:
-        """By which rule the simulated runs of a forecast choose arms."""
-        return f"Their arms are chosen by {self.run.settings['rule']!r}, the rule of this run."
-
-    def _state(self) -> str:
-        now = self.run.evidence
-        if now.log_e is None:
-            least = float(np.min(now.llr[now.active], initial=np.inf))
-            return f"least LLR of an active piece {least:.4g}, beta {now.beta:.4g}"
-        least = float(np.min(now.log_e[now.active], initial=np.inf))
-        shown = f"{least:.4g}" if least > -np.inf else "none yet"
-        level = f"level {now.beta:.4g}"
-        if isinstance(self.call.threshold, Mixture):
-            level += f" = log({self.call.threshold.pieces}/delta)"
-        return f"least log e of an active piece {shown}, {level}"
+    def _needed(self) -> str:
+        """What an answer needs."""
+        if self.p is not None:
+            return f"a p of at most {self.run.settings['delta']:g}"
+        now, words = self.run.evidence, "a log-likelihood ratio"
+        values = now.llr
+        if now.log_e is not None:
+            values, words = now.log_e, "a log e (1/e is a p-value)"
+        least = float(np.min(values[now.active], initial=np.inf))
+        so_far = f"; the least is {least:.4g}" if least > -np.inf else ""
+        return f"{words} above {now.beta:.4g} against each alternative{so_far}"
 
     def _columns(self) -> list[str]:
         """What the columns are."""
-        notes = []
-        if self.intervals is not None:
-            notes.append(
-                "low, high: intervals that hold for all arms at once, at every look, with "
-                f"probability {self.intervals.level:.4g}."
-            )
-        if self.leader is not None:
-            leader = self.run.names[self.leader]
-            lift = "the difference of means"
-            if self.relative:
-                lift = f"mean/{self.means[self.leader]:.4g} - 1"
-            notes.append(f"lift: over {leader}, {lift}.")
-            if self.p_values is not None:
-                notes.append(
-                    f"p of an arm: of {self._against(leader)}. It holds for all pairs of "
-                    "arms at once, at every look."
+        run, notes = self.run, []
+        if not run._no_intervals:
+            words = "low, high: the interval of the mean, for all arms at once."
+            if self.leader is not None:
+                difference, low, high = _DIFFERENCES
+                words += (
+                    f" {difference}: the mean less that of {run.names[self.leader]}; {low}, {high}:"
+                    " its interval, for all pairs of arms at once."
                 )
-        elif self.levels and self.p_values is not None:
+            words += f" They hold at every look with probability {run._level(None):.4g}."
+            notes.append(words)
+        if self.p is not None:
             notes.append(
-                "p of an arm: of the other side of the level. It holds for all arms at once, at "
-                "every look."
-            )
-        if self._answer_p is not None:
-            notes.append(
-                "p of the answer: of its being wrong. It holds whichever answer it is, at every "
-                "look."
+                f"p: the p-value of the {'answer' if run.stopped else 'lead'}'s being wrong about "
+                "the arm, the least so far. It holds for all arms at once, at every look. So where "
+                "a test with one look has 0.05 it may be 1: see "
+                "docs/explanation/sequential-ab-tests.md."
             )
         return notes
 
-    def _against(self, leader: Any) -> str:
-        """What the p-value of an arm is of, in words."""
-        if self.none:
-            return "its being no worse than the reference"
-        worse = "worse by epsilon or more" if self.call.problem.epsilon else "no better"
-        own = f"; of {leader}, than the reference" if self.reference else ""
-        return f"{leader} being {worse} than it{own}"
-
-    @property
-    def _answer_p(self) -> float | None:
-        """The p-value of the answer; None where it has none."""
-        if self.p_values is None or self.run.ended_by_hand:
-            return None
-        p = float(self.p_values.answer)
-        return None if math.isnan(p) else p
-
-    def _equal(self) -> list[str]:
-        """What helps where two arms look equal, if that is so."""
-        slack = SlackRows in self.call.instance.family.shapes
-        if self.call.problem != BestArm() or self.intervals is None or not slack:
-            return []
-        assert self.leader is not None
-        now, order = self.run.evidence, np.argsort(-self.means)
-        rival = int(order[order != self.leader][0])
-        pair = (self.run.names[self.leader], self.run.names[rival])
-        if pair not in now.pieces or self.counts.min() < _FEW:
-            return []
-        if now.llr[now.pieces.index(pair)] >= EQUAL:
-            return []
-        words = (
-            f"{pair[0]} and {pair[1]} look equal. BestArm(epsilon=..) ends a run even so: its "
-            "answer may be worse than the best by epsilon."
-        )
-        if isinstance(self.call.threshold, Mixture):
-            words += f" From epsilon = {self._ending():.3g} on these rewards would do."
-        return [words]
-
-    def _ending(self) -> float:
+    def _slack_that_ends(self) -> list[str]:
         """The least epsilon at which a run with these rewards would end."""
-        assert self.leader is not None
-        others = np.flatnonzero(np.arange(self.counts.size) != self.leader)
-        leader = np.full_like(others, self.leader)
-        level = 1 - float(self.call.deltas[0])
-        pieces, means = self.call.threshold.pieces, self.run._last_means("epsilon")
-        return max(float(means.differences(others, leader, level, pieces).high.max()), 0.0)
+        arms, threshold, family = self.call.instance, self.call.threshold, self.call.instance.family
+        slack = SlackRows in family.shapes and arms.structure == "unstructured"
+        known = isinstance(threshold, Mixture) and slack and not self.run._no_intervals
+        if self.call.problem != BestArm() or not known:
+            return []
+        most = 1.005 * float(self.differences(threshold.pieces).high.max())  # so rounded up
+        if not 0 < most < family.high - family.low:
+            return []
+        leader = self.run.names[self.leader]
+        return [
+            f"No arm is better than {leader} by {most:.3g}, with the same probability. If so much "
+            f"does not matter, BestArm(epsilon={most:.3g}) would end this run now."
+        ]
+
+
+_DIFFERENCES = ("difference", "diff low", "diff high")
+"""The columns of differences to the leader."""

@@ -9,6 +9,7 @@ from jaxelim.errors import UnsupportedError
 from jaxelim.live.job import LiveJob
 from jaxelim.live.live_evidence import LiveEvidence
 from jaxelim.live.moment import Moment, Moments
+from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
 from jaxelim.simulation.results.p_values import PValues, of_pieces, recorded
@@ -152,8 +153,10 @@ class LiveState:
         """
         self._started("evidence")
         looked = self._moments.look(self._moment)
-        of_arms = self._job.call.problem.answer_axis is None
-        return LiveEvidence.of(looked, self.p_values, self._job.arms.label if of_arms else None)
+        problem, arms = self._job.call.problem, self._job.arms
+        name = arms.label if problem.answer_axis is None else None
+        level = traced_shape(problem, *arms.arms.shape).level
+        return LiveEvidence.of(looked, self.p_values, name, level)
 
     @property
     def p_values(self) -> PValues | None:

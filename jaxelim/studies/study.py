@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxelim.errors import ArgumentError, UnknownNameError
 from jaxelim.simulation.results.comparison import Comparison, compared
+from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.result import Result
 from jaxelim.simulation.results.selecting import of_instance
 from jaxelim.simulation.results.summary import Summary, row
@@ -143,32 +144,30 @@ class Study:
         """Mean and standard deviation of tau, errors and cost, as of `Result.summary`.
 
         One row per rule, instance, problem, stopping rule and delta. Axes of one name
-        have no column. "s" is the work in seconds, without compilation: of all stopping
-        rules and deltas of a rule, instance and problem together.
+        have no column. With costs there is the mean cost. "s" is the work in seconds, without
+        compilation: of all stopping rules and deltas of a rule, instance and problem together.
         """
         rows, cut = [], 0
         several = [len(self._names(n)) > 1 for n in range(3)]
+        priced = any(result.costs is not None for result in self.results.values())
         for key, result in self.results.items():
             where = {axis: name for axis, name, many in zip(AXES, key, several, strict=True)
                      if many or axis == "rule"}  # fmt: skip
             cut += int(result.truncated.sum())
+            costs = result.costs
+            if costs is None and priced:
+                costs = np.full(result.samples.shape, np.nan)
             for s, d in np.ndindex(result.samples.shape[:2]):
                 arrays = result.samples, result.stopped, result.correct, result.tests_stopping
                 found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
                 work = {"s": round(float(result.timings["seconds"]), 2)}
-                rows.append(where | found | row(*(x[s, d] for x in arrays)) | work)
+                spent = None if costs is None else costs[s, d]
+                rows.append(where | found | row(*(x[s, d] for x in arrays), spent) | work)
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
         several_rows = any(result.samples[..., 0].size > 1 for result in self.results.values())
         shared = ", of all stopping rules and deltas together" if several_rows else ""
         notes.append(f"s: seconds of work without compilation{shared}.")
-        reasons: dict[Any, list[str]] = {}
-        for key, result in self.results.items():
-            reasons.setdefault(result.proven, []).append(key[0])
-        if set(reasons) == {True}:
-            notes.append("All stops are proven: an answer is wrong with probability at most delta.")
-        for reason, names in reasons.items():
-            if reason is not True:
-                notes.append(f"Without proof: {', '.join(dict.fromkeys(names))} ({reason}).")
+        notes += of_several((key[0], result) for key, result in self.results.items())
         parts = any(result.settings.get("interrupted") for result in self.results.values())
         if parts or self.missing:
             notes.append("Interrupted: some runs are missing.")

@@ -5,13 +5,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results import two_samples
+from jaxelim.simulation.results.proven import of_several
 from jaxelim.simulation.results.summary import Summary
 from jaxelim.simulation.results.two_samples import Estimated
 from jaxelim.tables import WIDEST, aligned, as_html, shortened, stacked, wrapped
@@ -26,19 +27,36 @@ _READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instanc
 """What is read of a result."""
 
 
+class Words(NamedTuple):
+    """What is compared, in words."""
+
+    tau: str
+    number: str
+    less: str
+    more: str
+
+
+OF = {
+    "samples": Words("tau", "number of samples", "sooner", "later"),
+    "costs": Words("cost", "cost", "cheaper", "dearer"),
+}
+"""The words of a comparison by samples and by costs."""
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Comparison(Summary):
     """A table with one row per pair of results, instance, stopping rule and delta.
 
     It prints the verdict: for each row the ratio of means with its interval, p-values of
     the mean difference, and which stops sooner. `table` has all numbers. A notebook shows
-    the verdict as a table, and `je.figures.comparison_figure` draws the comparison. The
-    keys of a row:
+    the verdict as a table, and `je.figures.comparison_figure` draws the comparison. By costs
+    tau is the cost of a run in all of these, and the verdict is which is cheaper. The keys
+    of a row:
 
     - `first`, `second`, `instance`, `problem` (of a batch or a study), `stopping`, `delta`;
     - `paired`: whether runs are paired; `runs_first`, `runs_second`: their numbers;
     - `cut_first`, `cut_second`: truncated runs; `restricted`: the L of restricted means,
-      in samples, NaN where no run was truncated;
+      NaN where no run was truncated;
     - `mean_first`, `mean_second`: mean tau; where L is a number, of min(tau, L);
     - `difference`, `ratio`: of the means, first less second and first over second, each
       with `.._low` and `.._high`, the ends of its interval;
@@ -55,9 +73,11 @@ class Comparison(Summary):
         rows: the numbers.
         notes: how runs are paired, what was truncated, and the methods.
         level: of all intervals.
+        by: "samples" or "costs": what is compared.
     """
 
     level: float = 0.95
+    by: str = "samples"
 
     def __str__(self) -> str:
         return "\n".join([self.title, *aligned(self.verdict()), *wrapped(self._short_notes())])
@@ -70,10 +90,10 @@ class Comparison(Summary):
     def verdict(self) -> list[dict[str, str]]:
         """A line for each row, in words: at most 100 columns wide.
 
-        "sooner" and "later" are of the first of both, where Holm's p-value is at most
-        1 - level. What all rows share has no column.
+        "sooner" and "later", or "cheaper" and "dearer", are of the first of both, where Holm's
+        p-value is at most 1 - level. What all rows share has no column.
         """
-        lines = [_verdict(row, 1 - self.level) for row in self.rows]
+        lines = [_verdict(row, 1 - self.level, self.by) for row in self.rows]
         for name in ("second", "problem", "stopping", "delta"):
             if len({line.get(name) for line in lines}) == 1:
                 for line in lines:
@@ -83,16 +103,17 @@ class Comparison(Summary):
     def _short_notes(self) -> list[str]:
         """What the verdict means, and what its rows share."""
         shared = []
-        told = {"second": "ratio: mean samples over those of {}", "problem": "{}",
+        told = {"second": f"ratio: mean {OF[self.by].number} over that of {{}}", "problem": "{}",
                 "stopping": "{}", "delta": "delta {}"}  # fmt: skip
         for name, words in told.items():
-            values = {_verdict(row, 0)[name] for row in self.rows if name in row}
+            values = {_verdict(row, 0, self.by)[name] for row in self.rows if name in row}
             if len(values) == 1:
                 shared.append(words.format(*values))
         notes = ["; ".join(shared) + "."] if shared else []
         notes += [note for note in self.notes if "are not paired: " in note]
         if any(not math.isnan(row["restricted"]) for row in self.rows):
-            notes.append("Means are restricted where runs were cut off: of min(tau, L).")
+            of = OF[self.by].tau
+            notes.append(f"Means are restricted where runs were cut off: of min({of}, L).")
         notes.append(
             f"p: equal means. Holm p: corrected for the {len(self.rows)} rows; the verdict is "
             f"at {1 - self.level:.3g}."
@@ -105,7 +126,7 @@ class Comparison(Summary):
 
         Columns that do not fit follow below, after those that name a row.
         """
-        return Long(self.title, tuple(map(_in_words, self.rows)), self.notes)
+        return Long(self.title, tuple(_in_words(row, self.by) for row in self.rows), self.notes)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The rows as a pandas DataFrame; title, notes and level are in its `attrs`.
@@ -189,10 +210,10 @@ def compared(
     level = checks.real("level", level, low=0, high=1, open=True)
     if paired is not None and not isinstance(paired, bool):
         raise ArgumentError("paired", paired, "None, True or False")
-    rows, notes, everyone = [], [], {}
+    rows, notes, everyone = [], [], []
     for where, results in groups:
         named = _named(results)
-        everyone |= named
+        everyone += named.items()
         if by == "costs" and any(result.costs is None for result in named.values()):
             raise ArgumentError("by", by, '"samples" for results of arms without costs')
         if baseline is not None:
@@ -217,16 +238,17 @@ def compared(
     corrected = two_samples.holm([row["mean_p"] for row in rows])
     rows = [{**row, "holm_p": p} for row, p in zip(rows, corrected, strict=True)]
     return Comparison(
-        f"{_few(list(everyone))}: {100 * level:g}% intervals" + (", by cost" * (by == "costs")),
+        f"{_few(list(dict(everyone)))}: {100 * level:g}% intervals" + (", by cost" * (by == "costs")),
         tuple(rows),
-        (*dict.fromkeys(notes), *_notes(rows), *_proofs(everyone)),
+        (*dict.fromkeys(notes), *_notes(rows, by), *of_several((name, r) for name, r in everyone if hasattr(r, "proven"))),
         level,
+        by,
     )
 
 
 def _few(names: Sequence[str]) -> str:
     """Names in words, of many the first."""
-    words = ", ".join(names)
+    words = ("; " if any("," in name for name in names) else ", ").join(names)
     return words if len(words) <= WIDEST - 20 else f"{names[0]} and {len(names) - 1} others"
 
 
@@ -353,15 +375,15 @@ def _spread(name: str, x: Estimated) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
 
 
-def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    notes, pairs = [], {row["paired"] for row in rows}
+def _notes(rows: Sequence[Mapping[str, Any]], by: str) -> list[str]:
+    notes, pairs, of = [], {row["paired"] for row in rows}, OF[by]
     if True in pairs:
         notes.append("Paired: run r of both results has the same noise.")
     if any(row["cut_first"] or row["cut_second"] for row in rows):
         notes.append(
-            "Some runs were cut off. Means are restricted there: of min(tau, L), L the least "
-            "number of samples of a run that was cut off. The sign test compares these too. Errors "
-            "are of all runs; a run that was cut off is none."
+            f"Some runs were cut off. Means are restricted there: of min({of.tau}, L), L the least "
+            f"{of.number} of a run that was cut off. The sign test compares these too. Errors are "
+            "of all runs; a run that was cut off is none."
         )
     student = {True: "Student's intervals of the pairs", False: "Welch's intervals"}
     exact = {True: "McNemar's exact test", False: "Fisher's exact test"}
@@ -374,25 +396,13 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def _proofs(named: "Mapping[str, Result]") -> list[str]:
-    """Which results are proven, in words."""
-    reasons = {name: r.proven for name, r in named.items() if hasattr(r, "proven")}
-    sure = [name for name, reason in reasons.items() if reason is True]
-    proofs = [f"Proven to err with probability at most delta: {', '.join(sure)}."] if sure else []
-    lost: dict[Any, list[str]] = {}
-    for name, reason in reasons.items():
-        if reason is not True:
-            lost.setdefault(f"{named[name].threshold}: {reason}", []).append(name)
-    return proofs + [f"Without proof: {', '.join(names)}, {why}." for why, names in lost.items()]
-
-
-def _verdict(row: Mapping[str, Any], alpha: float) -> dict[str, str]:
+def _verdict(row: Mapping[str, Any], alpha: float, by: str) -> dict[str, str]:
     """A row of the verdict; `alpha`: what Holm's p-value must not exceed."""
     named = ("first", "second", "instance", "problem", "stopping")
     p, low, high = row["holm_p"], _short(row["ratio_low"], 3), _short(row["ratio_high"], 3)
     told = "-" if math.isnan(p) else "not told apart"
     if p <= alpha:
-        told = "sooner" if row["ratio"] < 1 else "later"
+        told = OF[by].less if row["ratio"] < 1 else OF[by].more
     return {
         **{name: str(row[name]) for name in named if name in row},
         "delta": _short(row["delta"]),
@@ -403,7 +413,7 @@ def _verdict(row: Mapping[str, Any], alpha: float) -> dict[str, str]:
     }
 
 
-def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
+def _in_words(row: Mapping[str, Any], by: str) -> dict[str, str]:
     """A row of the printed table."""
 
     def numbers(*names: str, by: str = " / ") -> str:
@@ -428,7 +438,7 @@ def _in_words(row: Mapping[str, Any]) -> dict[str, str]:
         "mean p": _short(row["mean_p"], 2),
         "Holm p": _short(row["holm_p"], 2),
         "medians": numbers("median_first", "median_second"),
-        "sooner / later": numbers("sooner", "later"),
+        f"{OF[by].less} / {OF[by].more}": numbers("sooner", "later"),
         "sign p": _short(row["sign_p"], 2),
         "errors": f"{interval('errors_first')} / {interval('errors_second')}",
         "errors p": _short(row["errors_p"], 2),

@@ -9,6 +9,7 @@ from jaxelim.checks import wrong_answers
 from jaxelim.contracts.looks import candidates
 from jaxelim.contracts.shapes import Levels
 from jaxelim.errors import ArgumentError, UnsupportedError
+from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
 
 RECORDED_AXES = {"pairs": ("above", "below"), "sides": ("arm_of_side", "side")}
@@ -30,18 +31,23 @@ class PValues:
             P(p <= a) <= a where the piece holds the truth.
         answer: float64 [..], of a wrong answer. Valid for the answer of the run, whatever
             it is: P(p <= a and the answer is wrong) <= a. NaN where P is not known.
-        together: float64, shape of `pairs`: all of them at once, for a table of arms, or
-            for pairs that were chosen by looking.
+        together: float64, shape of `pairs`: all of them at once, for pairs that were chosen
+            by looking.
+        arms: float64, shape of the answer: of the answer's being wrong about each arm, for
+            a table of arms. It holds for all arms at once, and the largest is `answer`. NaN
+            for arms that the answer says nothing about.
     """
 
     pairs: np.ndarray
     answer: np.ndarray
     together: np.ndarray
+    arms: np.ndarray
 
     @staticmethod
     def of(
-        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, one: bool = False
-    ) -> "PValues":
+        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, one: bool = False,
+        best: bool = False,
+    ) -> "PValues":  # fmt: skip
         """From the largest log e of each piece.
 
         Args:
@@ -51,24 +57,28 @@ class PValues:
                 wrong; None: not known.
             sides: whether the pieces are levels.
             one: whether an answer of one arm has its own level alone, as of `AnyAbove`.
+            best: whether the answer is wrong only if another arm k is the best, so that the
+                P pieces {mu_i <= mu_k} of that k all hold the truth.
         """
-        pairs = np.exp(-np.maximum(log_e, 0))
+        pairs, arms = np.exp(-np.maximum(log_e, 0)), answer.shape[-1]
         if sides:
-            below = pairs[..., 0]
+            count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], pairs[..., 0])
             if one:
-                below = np.where(answer.any(-1, keepdims=True), 0, below)
-            count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], below)
-            most = tested.max(-1)
+                tested = np.where(answer.any(-1, keepdims=True) & ~answer, np.nan, tested)
         else:
             n = log_e.shape[-1]
-            if n > answer.shape[-1]:  # the reference, which is the answer of no arm
+            if n > arms:  # the reference, which is the answer of no arm
                 answer = np.concatenate([answer, ~answer.any(-1, keepdims=True)], -1)
             # Both pieces of a pair with equal means hold the truth by the same martingale.
             count = n * (n - 1) // 2
             against = answer[..., :, None] & ~answer[..., None, :]
-            most = np.where(against, pairs, 0).max((-2, -1))
-        known = np.nan if wrong is None else np.minimum(1, wrong * most)
-        return PValues(pairs, np.broadcast_to(known, most.shape), np.minimum(1, count * pairs))
+            least = pairs.min(-2, keepdims=True) if best else pairs
+            tested = np.where(against, least, 0)
+            tested = np.maximum(tested.max(-1), tested.max(-2))[..., :arms]
+        of_arms = np.minimum(1, (np.nan if wrong is None else wrong) * tested)
+        return PValues(
+            pairs, np.fmax.reduce(of_arms, -1), np.minimum(1, count * pairs), of_arms
+        )
 
 
 def check(record: tuple[str, ...], instance: Any, problem: Any, ridge: float | None) -> None:
@@ -124,6 +134,7 @@ def of_pieces(
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
     one = getattr(problem, "several_right", False)
-    values = PValues.of(log_e, answer, wrong, which == "sides", one)
+    best = type(problem) is BestArm and not problem.epsilon
+    values = PValues.of(log_e, answer, wrong, which == "sides", one, best)
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(values, together=values.pairs) if linear else values

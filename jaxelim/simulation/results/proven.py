@@ -1,10 +1,12 @@
 """Whether the stops of a call are proven, and how a summary says it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from jaxelim.contracts.proofs import REFUTED_PAIRS, Call, proof_of
+from jaxelim.contracts.proofs import REFUTED_PAIRS, UNKNOWN_VARIANCE, Call, proof_of
+from jaxelim.errors import abbreviate
 from jaxelim.thresholds.piecewise import PieceThreshold
 
 PROVEN = "True"
@@ -75,11 +77,41 @@ def of_settings(settings: dict) -> bool | str:
     return True if reason == PROVEN else str(reason)
 
 
-def sentence(threshold: Any, reason: bool | str) -> str:
-    """The threshold and its guarantee, for a summary."""
+def sentence(threshold: Any, reason: bool | str, family: Any) -> str:
+    """The threshold and its guarantee for rewards of a family, for a summary."""
     if reason is True:
-        return f"Threshold {threshold}, proven: an answer is wrong with probability at most delta."
+        return (
+            f"Threshold {threshold}, proven if rewards are independent and {law(family)}: an "
+            "answer is wrong with probability at most delta."
+        )
     return f"Threshold {threshold}, without proof: {reason}."
+
+
+def law(family: Any) -> str:
+    """The law of rewards that a proof takes for granted, in words."""
+    if family.stated_law() == UNKNOWN_VARIANCE:
+        return "Gaussian, of any variance"
+    return f"of {abbreviate(family)}"
+
+
+def of_several(results: Iterable[tuple[str, Any]]) -> list[str]:
+    """The guarantees of results by name: which are proven, and which threshold is not, and why.
+
+    Names are left out where all results have the same guarantee.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, result in results:
+        words = f"Without proof: the threshold {result.threshold}", f", as {result.proven}."
+        if result.proven is True:
+            words = (
+                f"Proven if rewards are independent and {law(result.instance.family)}",
+                ": an answer is wrong with probability at most delta.",
+            )
+        found.setdefault(words, []).append(repr(name))
+    return [
+        (f" of {', '.join(dict.fromkeys(names))}" if len(found) > 1 else "").join(words)
+        for words, names in found.items()
+    ]
 
 
 def of_elimination(reason: bool | str) -> list[str]:

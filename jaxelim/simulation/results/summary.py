@@ -58,14 +58,12 @@ def summarised(result: "Result") -> Summary:
     batched, rows = result.batched, []
     arrays = result.samples, result.stopped, result.correct, result.tests_stopping
     samples, stopped, correct, tests = (x if batched else x[None] for x in arrays)
+    costs = None if result.costs is None else result.costs if batched else result.costs[None]
     for i, s, d in np.ndindex(samples.shape[:3]):
         named = {"instance": i} if batched else {}
         named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
-        numbers = named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests)))
-        if result.costs is not None:
-            spent = (result.costs if batched else result.costs[None])[i, s, d][stopped[i, s, d]]
-            numbers["mean cost"] = float(spent.mean()) if spent.size else math.nan
-        rows.append(numbers)
+        spent = None if costs is None else costs[i, s, d]
+        rows.append(named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests)), spent))
     settings = result.settings
     title = (
         f"{settings['rule']} on {settings['instance']}, {result.problem}, "
@@ -74,8 +72,14 @@ def summarised(result: "Result") -> Summary:
     return Summary(title, tuple(rows), tuple(_notes(result)))
 
 
-def row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np.ndarray) -> dict:
-    """The numbers of one row, from arrays [run]; NaN where no run stopped."""
+def row(
+    samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np.ndarray,
+    costs: np.ndarray | None = None,
+) -> dict:  # fmt: skip
+    """The numbers of one row, from arrays [run]; NaN where no run stopped.
+
+    Without `costs` it has no mean cost.
+    """
     tau = samples[stopped].astype(float)
     n = tau.size
     sd = float(tau.std(ddof=1)) if n > 1 else math.nan
@@ -91,6 +95,7 @@ def row(samples: np.ndarray, stopped: np.ndarray, correct: np.ndarray, tests: np
         "s.e.": sd / n**0.5 if n > 1 else math.nan,
         "errors": mean(~correct[stopped]),
         "tests/sample": mean(tests[stopped] / tau),
+        **({} if costs is None else {"mean cost": mean(costs[stopped])}),
     }
 
 
@@ -117,7 +122,7 @@ def _notes(result: "Result") -> list[str]:
             f"Rewards entered in batches of {batch}, after delays of {delay} samples. tau counts "
             "pulls whose rewards were pending at the end."
         )
-    notes.append(sentence(result.threshold, result.proven))
+    notes.append(sentence(result.threshold, result.proven, result.instance.family))
     if "looks" in result.layout:
         notes.append(f"It looked {result.layout['looks']}.")
     if result.elimination is not None or any(rule.eliminates for rule in result.stopping):

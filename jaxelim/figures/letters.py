@@ -1,0 +1,77 @@
+"""Letters that matplotlib's font lacks: of another font that is installed, else as numbers."""
+
+import functools
+import itertools
+import textwrap
+
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+_BOXES = "Last Resort"
+"""The name of a font that has a box for every letter."""
+_NOTE = 100
+"""Most characters of a line of the legend of numbers."""
+
+
+def fit(figure: Figure) -> None:
+    """Give all texts of a figure fonts that have their letters.
+
+    Names whose letters no font has are numbered, as "#1". The legend below the figure has them
+    as Python's `ascii` writes them.
+    """
+    numbers: dict[str, str] = {}
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [text.get_text() for text in axis.get_ticklabels()]
+            drawn = [_drawn(label, numbers) for label in labels]
+            if drawn != labels:
+                axis.set_ticklabels(drawn)
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(_drawn(text.get_text(), numbers))
+        fonts, _ = _fonts(_missing(text.get_text()))
+        if fonts:
+            text.set_fontfamily([*text.get_fontfamily(), *fonts])
+    if numbers:
+        legend = ", ".join(f"{number} = {ascii(name)}" for name, number in numbers.items())
+        figure.supxlabel("\n".join(textwrap.wrap(legend, _NOTE)), fontsize=7)
+
+
+def _drawn(text: str, numbers: dict[str, str]) -> str:
+    """A text with a number in place of each name whose letters no font has."""
+    _, lost = _fonts(_missing(text))
+    parts = []
+    for gone, group in itertools.groupby(text, lambda letter: letter in lost):
+        part = "".join(group)
+        parts.append(numbers.setdefault(part, f"#{len(numbers) + 1}") if gone else part)
+    return "".join(parts)
+
+
+def _missing(text: str) -> frozenset[str]:
+    """The letters of a text that matplotlib's font lacks."""
+    if text.isascii():
+        return frozenset()
+    own = _of_file(font_manager.findfont(font_manager.FontProperties()))
+    return frozenset(x for x in text if not x.isspace() and x not in own)
+
+
+@functools.lru_cache(maxsize=256)
+def _fonts(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Installed fonts for these letters, those with the most of them first; and those in none."""
+    plain = {
+        font.name: font.fname for font in font_manager.fontManager.ttflist
+        if font.style == "normal" and font.weight in (400, "normal", "regular")
+        and not font.name.startswith(_BOXES)
+    } if letters else {}  # fmt: skip
+    found = []
+    for name in sorted(plain, key=lambda name: (-len(letters & _of_file(plain[name])), name)):
+        if letters & _of_file(plain[name]):
+            found.append(name)
+            letters -= _of_file(plain[name])
+    return tuple(found), letters
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_file(path: str) -> frozenset[str]:
+    return frozenset(map(chr, font_manager.get_font(path).get_charmap()))

@@ -1,0 +1,61 @@
+"""Whether the rewards of a live run contradict their family."""
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy
+
+from jaxelim.families import Exponential, Gaussian, GaussianUnknownVariance
+
+if TYPE_CHECKING:
+    from jaxelim.live.run import LiveRun
+
+FEWEST = 50
+"""Fewest rewards of an arm of which a share of equal ones is judged."""
+ALPHA = 1e-5
+"""The chance of a false alarm at one look, of the test of the variance."""
+
+
+def doubt(run: "LiveRun") -> list[str]:
+    """Why the rewards are not those of the family, in words; nothing where nothing is found.
+
+    Families with a density: more than half of the 50 or more rewards of an arm are equal. That
+    never happens; rounded to half a standard deviation, with probability below 1e-6. Gaussian
+    rewards of a known standard deviation: their variance is larger, by the chi-square test at
+    level `ALPHA`.
+    """
+    family = run._job.call.instance.family
+    if not isinstance(family, Gaussian | GaussianUnknownVariance | Exponential):
+        return []
+    of_arms = _rewards(run)
+    for name, rewards in zip(run.names, of_arms, strict=True):
+        values, counts = np.unique(rewards, return_counts=True)
+        if rewards.size >= FEWEST and counts.max() > rewards.size / 2:
+            share, value = counts.max() / rewards.size, values[counts.argmax()]
+            return [_doubted(f"{share:.0%} of the rewards of {name} are {value:g}")]
+    if isinstance(family, Gaussian):
+        stds = np.broadcast_to(family.std, len(of_arms))
+        squares = sum(
+            x.size * x.var() / std**2 for x, std in zip(of_arms, stds, strict=True) if x.size
+        )
+        freedom = sum(max(x.size - 1, 0) for x in of_arms)
+        if freedom and scipy.special.chdtrc(freedom, squares) < ALPHA:
+            times = (squares / freedom) ** 0.5
+            return [_doubted(f"their standard deviation is {times:.3g} times that of {family!r}")]
+    return []
+
+
+def _doubted(what: str) -> str:
+    return (
+        f"WARNING: {what}. So the rewards are not of this law, and nothing here is proven: not the "
+        "answer, p or intervals. Bounded(low, high) needs no law but an interval of the rewards."
+    )
+
+
+def _rewards(run: "LiveRun") -> list[np.ndarray]:
+    """The rewards of each arm, in order."""
+    events = [json.loads(line.split(b"\t")[0]) for line in run._events]
+    arms = np.array([k for event in events for k in event.get("tell", ())], int)
+    rewards = np.array([x for event in events for x in event.get("rewards", ())], float)
+    return [rewards[arms == k] for k in range(len(run.names))]
