@@ -17,8 +17,8 @@ _NOTE = 100
 def fit(figure: Figure) -> None:
     """Give all texts of a figure fonts that have their letters.
 
-    Names whose letters no font has are numbered, as "#1". The legend below the figure has them
-    as Python's `ascii` writes them.
+    Names with letters that no font has are numbered, as "#1". The legend below the figure has
+    them as Python's `ascii` writes them.
     """
     numbers: dict[str, str] = {}
     for axes in figure.axes:
@@ -39,12 +39,14 @@ def fit(figure: Figure) -> None:
 
 
 def _drawn(text: str, numbers: dict[str, str]) -> str:
-    """A text with a number in place of each name whose letters no font has."""
-    _, lost = _fonts(_missing(text))
-    parts = []
-    for gone, group in itertools.groupby(text, lambda letter: letter in lost):
+    """A text with a number in place of each name that has letters in no font."""
+    missing, parts = _missing(text), []
+    _, lost = _fonts(missing)
+    for other, group in itertools.groupby(text, missing.__contains__):
         part = "".join(group)
-        parts.append(numbers.setdefault(part, f"#{len(numbers) + 1}") if gone else part)
+        if other and not lost.isdisjoint(part):
+            part = numbers.setdefault(part, f"#{len(numbers) + 1}")
+        parts.append(part)
     return "".join(parts)
 
 

@@ -162,6 +162,7 @@ def test_axes_are_labelled_and_no_label_is_cut_off(name):
         assert axes.get_xlabel() and axes.get_ylabel()
         assert len(axes.lines) + len(axes.patches) + len(axes.collections) >= 2
     legends = [axes.get_legend() for axes in figure.axes if axes.get_legend() is not None]
+    legends += figure.legends
     assert legends and all(legend.get_texts() for legend in legends)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # warnings, such as labels that do not fit, are errors here
@@ -238,16 +239,18 @@ def test_means_over_delta_and_bounds():
     assert (t >= 200 * (np.log(1 + t) + x)).all()
     assert (t - 1 < 200 * (np.log(t) + x)).all()
     assert right.lines[-1].get_ydata()[0] == 200.0
-    told = [text.get_text() for text in right.get_legend().get_texts()]
-    assert told == ["T* = 200"]
+    (legend,) = left.figure.legends
+    names = [*SWEEP, "lower bound log(1/(2.4 delta)) T*", "practical bound T* beta", "T* = 200"]
+    assert [text.get_text() for text in legend.get_texts()] == names
 
 
 def test_a_sweep_of_delta_counts_runs_that_were_cut_off():
     tau = np.full((2, 6), 100.0)
     tau[1, :4] = np.nan
-    axes = figures.delta_figure({"x": ([0.1, 0.01], tau)}).axes[0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["x (4 cut off)"]
-    assert "biased where some were cut off" in axes.get_legend().get_title().get_text()
+    figure = figures.delta_figure({"x": ([0.1, 0.01], tau)})
+    axes, (legend,) = figure.axes[0], figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["x (4 cut off)"]
+    assert "biased where some were cut off" in legend.get_title().get_text()
     assert [one.get_label() for one in axes.lines] == ["x (4 cut off)"]  # T* is not known
 
 

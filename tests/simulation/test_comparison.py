@@ -182,6 +182,34 @@ def test_tables():
     assert frame.attrs["notes"] == list(found.notes)
 
 
+def test_costs_are_called_costs():
+    """1.2 times the samples at 0.8 of the cost: the verdict, the table and the figure say so."""
+    a, b = arrays(40, 40)
+
+    def priced(tau, cost, **more):
+        return made(tau, costs=np.array(cost, ndmin=3), **more)
+
+    given = {"a": priced(1.2 * b + a % 7, 0.8 * b + a % 7), "b": priced(b, b)}
+    by_samples, by_costs = (je.compare(given, by=by) for by in ("samples", "costs"))
+    assert [found.verdict()[0]["verdict"] for found in (by_samples, by_costs)] == [
+        "later", "cheaper"]  # fmt: skip
+    assert [line["verdict"] for line in je.compare(given, baseline="a", by="costs").verdict()] == [
+        "dearer"]  # fmt: skip
+    assert "ratio: mean number of samples over that of b" in str(by_samples)
+    cut = {"a": priced(a, a, cap=300), "b": priced(b, b)}
+    text = "".join(
+        [str(by_costs), str(by_costs.table()), str(je.compare(cut, by="costs")),
+         str(je.compare(cut, by="costs").table()),
+         *(axes.get_xlabel() for axes in figures.comparison_figure(by_costs).axes),
+         *(text.get_text() for text in figures.comparison_figure(by_costs).legends[0].texts)]
+    )  # fmt: skip
+    for word in ("samples", "tau", "sooner", "later"):
+        assert word not in text.replace(".table", ""), word
+    assert "mean cost over that of b" in text and "cheaper / dearer" in text
+    assert "of min(cost, L), L the least cost of a run" in " ".join(text.split())
+    assert "(ratio of costs)" in text and by_costs.by == "costs"
+
+
 def test_p_values_of_means_agree_with_scipy():
     """They are those of the tests that the intervals invert; Holm's as R's p.adjust gives them."""
     a, b = arrays(40, 25)

@@ -218,8 +218,14 @@ def test_in_results_and_files(tmp_path):
     assert "Threshold Heuristic(), without proof: it is known" in other
     assert "without proof it may err more often than LLR stopping" in other
     notes = je.compare({"sure": sure, "plain": plain}).notes
-    assert "Proven to err with probability at most delta: sure." in notes
-    assert any(note.startswith("Without proof: plain, Heuristic()") for note in notes)
+    law = "Proven if rewards are independent and of Gaussian(std=1.0)"
+    wrong = ": an answer is wrong with probability at most delta."
+    assert f"{law} of 'sure'{wrong}" in notes
+    why = "as it is known from experience alone."
+    assert f"Without proof: the threshold Heuristic() of 'plain', {why}" in notes
+    named = je.compare({"a, b": plain, "c": plain}), je.compare({"a": sure, "b": sure})
+    assert f"Without proof: the threshold Heuristic(), {why}" in named[0].notes
+    assert named[0].title.startswith("a, b; c: ") and f"{law}{wrong}" in named[1].notes
     sure.save(tmp_path / "sure.nc")
     back = je.load_result(tmp_path / "sure.nc")
     assert back.proven is True and str(back.summary()) == text

@@ -1,5 +1,6 @@
 """Studies: equal to single calls, on the same noise, in a store and in files; refusals."""
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -66,6 +67,16 @@ def test_the_table(whole):
     assert rows[0]["s"] == round(whole["even", "easy"].timings["seconds"], 2)
     assert rows[0]["mean tau"] == tau.mean() and str(whole) == str(whole.summary())
     assert max(map(len, str(whole).splitlines())) <= 100 and "<table>" in whole._repr_html_()
+
+
+def test_the_table_has_costs_where_a_result_has(whole):
+    free, key = whole["even", "easy"], ("even", "easy", "best-arm")
+    priced = dataclasses.replace(free, instance=EASY.with_costs([1, 2, 5]))
+    rows = je.Study({key: priced, ("free", *key[1:]): free}).summary().rows
+    spent = (priced.pulls[0] @ np.array([1, 2, 5])).mean(-1)
+    assert [row["mean cost"] for row in rows[:2]] == pytest.approx(spent.tolist())
+    assert all(np.isnan(row["mean cost"]) for row in rows[2:])
+    assert "mean cost" not in whole.summary().rows[0]
 
 
 def test_results_of_other_runs_and_stops_share_a_table(whole):
@@ -264,7 +275,7 @@ def test_the_command(whole, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert (
         str(whole.summary()).splitlines()[2].rsplit(maxsplit=1)[0] in said
-        and "ratio: mean samples over" in said
+        and "ratio: mean number of samples over that of even" in said
     )
     assert je.load_study("found.zip").equals(whole) and je.load_store("kept").equals(whole)
     assert (tmp_path / "found.png").stat().st_size > 20_000
@@ -286,7 +297,8 @@ def test_the_command_compares_costs(tmp_path, capsys, monkeypatch):
                "runs": 2}  # fmt: skip
     (tmp_path / "one.json").write_text(json.dumps(content))
     assert cli.main(["study", "one.json", "--by", "costs"]) == 0
-    assert "intervals, by cost" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "intervals, by cost" in said and "mean cost" in said.splitlines()[1]
     priced = je.study(**content)
     assert priced["Uniform"].instance == EASY.with_costs([1, 2, 5])
     assert priced.compare(by="costs").rows != priced.compare().rows
@@ -339,6 +351,20 @@ def test_the_figure_of_one_delta(tmp_path, capsys, monkeypatch):
         for axes in drawn.axes:
             inches = axes.get_position().height * drawn.get_figheight() / rules
             assert 0.2 < inches < 0.4 and axes.get_ylim() == (rules - 0.5, -0.5)
+    arrays = ("samples", "stopped", "correct")
+    tiled = {name: np.tile(getattr(one["even"], name), 200) for name in arrays}
+    few = np.array([1e-4])
+    rare = dataclasses.replace(one["even"], runs=np.arange(4000), deltas=few, **tiled)
+    drawn = je.figures.study_figure({"one": {"even": rare}, "two": {"even": rare}})
+    drawn.draw_without_rendering()
+    for axes in drawn.axes:  # no label of a tick reaches into another, or into the next panel
+        ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        high = axes.get_xlim()[1]
+        shown = [text.get_window_extent() for at, text in ticks if 0 <= at <= high]
+        ends = [x.x0 for x in shown[1:]] + [1.02 * drawn.bbox.x1]
+        assert all(x.x1 < end for x, end in zip(shown, ends, strict=True))
+    left, right = (drawn.axes[n].get_tightbbox() for n in (0, 1))
+    assert left.x1 + 10 < right.x0
     monkeypatch.chdir(tmp_path)
     one.save("one.zip")
     assert cli.main(["plot", "one.zip", "-o", "drawn", "--figure", "comparison", "tau"]) == 0

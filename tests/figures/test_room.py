@@ -1,0 +1,160 @@
+"""Figures that are full: labels do not overlap, and names in any script are drawn."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+import jaxelim as je
+from jaxelim import figures
+from jaxelim.figures import letters
+from jaxelim.figures.live import live_figure
+from tests.simulation.comparison_cases import made
+
+DELTAS = 10.0 ** -np.arange(1, 7)
+
+
+def live(names, counts=5000):
+    """The figure of a live run with these arms; the first leads."""
+    k = len(names)
+    means = np.linspace(0.9, 0.1, k)
+    return live_figure(
+        [f"{names[0]} > {name}" for name in names[1:]], np.linspace(1, 6, k - 1), 4.1,
+        np.ones(k - 1, bool), names, means, np.full(k, counts), "log e",
+        (means - 0.1, means + 0.1, 0.95), "open",
+    )  # fmt: skip
+
+
+def boxes(figure, texts):
+    """The places of texts that are not empty."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    return [text.get_window_extent(renderer) for text in texts() if text.get_text()]
+
+
+def ticks(figure):
+    """The tick labels below all panels."""
+    found = []
+    for axes in figure.axes:
+        low, high = axes.get_xlim()
+        pairs = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        found += [text for at, text in pairs if low <= at <= high]
+    return found
+
+
+def apart(places):
+    """Whether no two places overlap."""
+    return not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
+
+
+@pytest.mark.parametrize("arms", [2, 4, 20, 60])
+def test_the_counts_of_a_live_run_are_on_the_page(arms):
+    """Beside each arm; none is cut off, and none is on another."""
+    figure = live([f"arm {k}" for k in range(arms)], 123456)
+    right = figure.axes[1]
+    places = boxes(figure, lambda: right.texts)
+    assert len(places) == arms and (arms > 40 or apart(places))
+    for place in places:
+        assert place.x0 >= right.bbox.x1 and place.x1 <= figure.bbox.x1
+        assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
+
+
+def test_many_curves_leave_room_for_their_names():
+    """Both panels of a figure of delta are as wide as ever, and the legend is on the page."""
+    rng = np.random.default_rng(0)
+    sweep = {
+        f"a rule whose name is as long as names of rules are, {k}": (
+            DELTAS, (200 + 30 * k) * np.log(1 / DELTAS)[:, None] * rng.lognormal(0, 0.3, (6, 40)))
+        for k in range(6)
+    }  # fmt: skip
+    figure = figures.delta_figure(sweep, 1 / 200)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    legend = figure.legends[0].get_window_extent(canvas.get_renderer())
+    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
+    for axes in figure.axes:
+        assert axes.bbox.width > 0.35 * figure.bbox.width and axes.bbox.y1 <= legend.y0
+
+
+def test_a_comparison_of_many_rows_has_room_for_rare_errors():
+    """A delta far above all rates is a mark at the edge; each other is a line."""
+    rng = np.random.default_rng(1)
+    wrong = rng.random((1, 3, 1000)) > 0.001
+    named = {f"rule {k}": made(rng.lognormal(5, 0.5, (1, 3, 1000)), wrong) for k in range(11)}
+    found = je.compare(named, baseline="rule 0")
+    figure = figures.comparison_figure(found)
+    right = figure.axes[1]
+    high = max(row["errors_first_high"] for row in found.rows)
+    assert len(found.rows) == 30 and right.get_xlim()[1] == pytest.approx(1.05 * high)
+    shown = [line.get_label() for line in right.lines]
+    assert shown.count("delta") == 10 and shown.count("larger delta") == 20
+    assert apart(boxes(figure, lambda: figure.axes[0].get_yticklabels()))
+
+
+class _Font:
+    """A font file of a few letters, known to matplotlib while it is used."""
+
+    def __init__(self, path, characters):
+        names = [".notdef", *(f"u{ord(x):X}" for x in characters)]
+        pen = TTGlyphPen(None)
+        pen.moveTo((100, 0))
+        for corner in ((100, 700), (900, 700), (900, 0)):
+            pen.lineTo(corner)
+        pen.closePath()
+        built = FontBuilder(1000, isTTF=True)
+        built.setupGlyphOrder(names)
+        built.setupCharacterMap({ord(x): f"u{ord(x):X}" for x in characters})
+        built.setupGlyf(dict.fromkeys(names, pen.glyph()))
+        built.setupHorizontalMetrics(dict.fromkeys(names, (1000, 100)))
+        built.setupHorizontalHeader(ascent=800, descent=-200)
+        built.setupNameTable({"familyName": path.stem, "styleName": "Regular"})
+        built.setupOS2(usWeightClass=400)
+        built.setupPost()
+        built.save(path)
+        self.path = path
+
+    def __enter__(self):
+        self.before = list(font_manager.fontManager.ttflist)
+        font_manager.fontManager.addfont(self.path)
+        letters._fonts.cache_clear()
+
+    def __exit__(self, *_):
+        font_manager.fontManager.ttflist[:] = self.before
+        letters._fonts.cache_clear()
+
+
+def drawn(figure):
+    """All texts of a figure after it was drawn; a letter without a font is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FigureCanvasAgg(figure).draw()
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+def test_names_without_a_font_are_numbered(monkeypatch):
+    """The same number wherever a name is, and a legend that Python reads back."""
+    plain = [x for x in font_manager.fontManager.ttflist if x.name.startswith(("DejaVu", "Last"))]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", plain)
+    letters._fonts.cache_clear()
+    found = drawn(live(["红色", "緑いろ", "파랑 b", "video"]))
+    letters._fonts.cache_clear()
+    for text in ("#1 > #2", "#1 > #3 b", "#1 > video", "#1", "#2", "#3 b"):
+        assert text in found
+    assert r"#1 = '\u7ea2\u8272', #2 = '\u7dd1\u3044\u308d', #3 = '\ud30c\ub791'" in found
+
+
+def test_names_take_a_font_that_has_their_letters(tmp_path):
+    with _Font(tmp_path / "Few Letters.ttf", "红色ab"):
+        figure = live(["红色", "plain", "éclair"])
+        found = drawn(figure)
+        assert "红色 > plain" in found and not any(text.startswith("#") for text in found)
+        named = [text for text in figure.findobj(Text) if "红" in text.get_text()]
+        assert len(named) >= 3
+        assert all("Few Letters" in text.get_fontfamily() for text in named)
