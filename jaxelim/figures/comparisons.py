@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from jaxelim.errors import ArgumentError
 from jaxelim.figures.style import GREY, MARKERS, STYLES, Drawing, logarithmic, outside
-from jaxelim.simulation.results.comparison import OF, Comparison
+from jaxelim.simulation.results.comparison import Comparison
+from jaxelim.simulation.results.summary import OF
 
 
 def comparison_figure(comparison: Comparison) -> Figure:

@@ -158,8 +158,9 @@ def outside(
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 named.setdefault(label, handle)
     widest = 0.6 + 0.06 * max(map(len, named))  # inches
+    place: Any = f"outside {where}"
     figure.legend(list(named.values()), list(named), frameon=False, fontsize=8, title=note,
-                  loc=f"outside {where}", title_fontsize=8,
+                  loc=place, title_fontsize=8,
                   ncols=max(1, min(5, int(figure.get_figwidth() / widest))))  # fmt: skip
 
 

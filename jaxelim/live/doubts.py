@@ -1,17 +1,17 @@
 """Whether the rewards of a live run contradict their family."""
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
 
-from jaxelim.families import Exponential, Gaussian, GaussianUnknownVariance
+from jaxelim.contracts.proofs import GAUSSIAN, UNKNOWN_VARIANCE
 
 if TYPE_CHECKING:
     from jaxelim.live.run import LiveRun
 
-FEWEST = 50
+FEWEST = 100
 """Fewest rewards of an arm of which a share of equal ones is judged."""
 ALPHA = 1e-5
 """The chance of a false alarm at one look, of the test of the variance."""
@@ -20,13 +20,14 @@ ALPHA = 1e-5
 def doubt(run: "LiveRun") -> list[str]:
     """Why the rewards are not those of the family, in words; nothing where nothing is found.
 
-    Families with a density: more than half of the 50 or more rewards of an arm are equal. That
-    never happens; rounded to half a standard deviation, with probability below 1e-6. Gaussian
-    rewards of a known standard deviation: their variance is larger, by the chi-square test at
-    level `ALPHA`.
+    Gaussian and exponential rewards: more than half of 100 or more rewards of an arm are equal.
+    Rewards with a density are never equal; rounded to half a standard deviation, with probability
+    below 1e-8. Gaussian rewards of a known standard deviation: their variance is larger, by
+    the chi-square test at level `ALPHA`.
     """
-    family = run._job.call.instance.family
-    if not isinstance(family, Gaussian | GaussianUnknownVariance | Exponential):
+    family: Any = run._job.call.instance.family
+    law = family.stated_law()
+    if law not in (GAUSSIAN, UNKNOWN_VARIANCE) and family.name != "exponential":
         return []
     of_arms = _rewards(run)
     for name, rewards in zip(run.names, of_arms, strict=True):
@@ -34,7 +35,7 @@ def doubt(run: "LiveRun") -> list[str]:
         if rewards.size >= FEWEST and counts.max() > rewards.size / 2:
             share, value = counts.max() / rewards.size, values[counts.argmax()]
             return [_doubted(f"{share:.0%} of the rewards of {name} are {value:g}")]
-    if isinstance(family, Gaussian):
+    if law == GAUSSIAN:
         stds = np.broadcast_to(family.std, len(of_arms))
         squares = sum(
             x.size * x.var() / std**2 for x, std in zip(of_arms, stds, strict=True) if x.size

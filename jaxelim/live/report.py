@@ -74,11 +74,13 @@ class _Shown:
 
     def __init__(self, run: "LiveRun"):
         self.run, self.call = run, run._job.call
-        self.counts, self.means, self.answer = run.counts, run.means, run.answer
+        self.counts, self.means = run.counts, run.means
+        self.answer: Any = run.answer
         self.began, problem = run._moment.lane is not None, self.call.problem
         self.levels = isinstance(traced_shape(problem, *self.call.instance.arms.shape), Levels)
         self.of_arms = self.began and problem.answer_axis is None and problem.made_of_arms
-        self.p = self.leader = None
+        self.p: Any = None
+        self.leader: Any = None
         if run.ended_by_hand:
             self.answer = run._moments.look(run._moment)["public"]
         if not self.of_arms:
@@ -107,7 +109,7 @@ class _Shown:
             if self.leader is not None:
                 off = self.differences(k * (k - 1) // 2)
                 for name, ends in zip(_DIFFERENCES, (off.values, off.low, off.high), strict=True):
-                    columns[name] = np.insert(ends[0], self.leader, np.nan)
+                    columns[name] = np.insert(ends[0], self.leader, 0.0)
         if self.p is not None:
             columns["p"] = self.p
         columns["state"] = [self._state(arm) for arm in range(k)]
@@ -151,7 +153,7 @@ class _Shown:
         if more:
             later = f". {more} rewards came after that: all columns but p count them."
         if run.ended_by_hand:
-            return f"Ended by hand {after}, without an answer{later} Intervals and p hold."
+            return f"Ended by hand {after}{later} There is no answer; intervals and p hold."
         p = None if self.p is None else float(np.nanmax(self.p))
         answer = ", ".join(map(str, run.answer_arms)) or "no arm"
         answer += "" if p is None else f" (p = {p:.2g})"
@@ -198,11 +200,13 @@ class _Shown:
 
     def _slack_that_ends(self) -> list[str]:
         """The least epsilon at which a run with these rewards would end."""
-        arms, threshold, family = self.call.instance, self.call.threshold, self.call.instance.family
+        arms, threshold = self.call.instance, self.call.threshold
+        family: Any = arms.family
         slack = SlackRows in family.shapes and arms.structure == "unstructured"
         known = isinstance(threshold, Mixture) and slack and not self.run._no_intervals
         if self.call.problem != BestArm() or not known:
             return []
+        assert threshold.pieces is not None
         most = 1.005 * float(self.differences(threshold.pieces).high.max())  # so rounded up
         if not 0 < most < family.high - family.low:
             return []

@@ -232,6 +232,8 @@ def _refuse_ties(label, problem, instance, arms, theta, directions, offsets) -> 
             else names
         )
     allowed = "an instance with one correct answer, off the boundary of every piece"
+    if getattr(problem, "name", "") == "best-arm":
+        allowed += "; or BestArm(epsilon=..)"
     raise TieError("instance", instance, allowed, f"{label}a tie, H* = 0: {names}")
 
 

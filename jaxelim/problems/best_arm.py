@@ -156,8 +156,11 @@ class BestArm(Problem):
                 tied = f"arms {best.tolist()} with the largest mean, which is the reference"
                 raise TieError("instance", tied, "a largest mean off the reference")
         elif best.size > 1:
-            tied = f"{what} {best.tolist()} with the same largest mean"
-            raise TieError("instance", tied, f"one best {what[:-1]}")
+            tied, allowed = f"{what} {best.tolist()} with the same largest mean", what[:-1]
+            if self == BestArm():
+                allowed += "; for equal arms, as in an A/A test, BestArm(epsilon=..), or means that"
+                allowed += " differ by 1e-9 and a max_samples"
+            raise TieError("instance", tied, f"one best {allowed}")
 
     def right(self, means: np.ndarray) -> np.ndarray:
         """Host: the right answers, by decreasing mean (ties: lowest index first)."""

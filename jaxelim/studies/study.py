@@ -162,7 +162,7 @@ class Study:
                 found = {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
                 work = {"s": round(float(result.timings["seconds"]), 2)}
                 spent = None if costs is None else costs[s, d]
-                rows.append(where | found | row(*(x[s, d] for x in arrays), spent) | work)
+                rows.append(where | found | row(*(x[s, d] for x in arrays), costs=spent) | work)
         notes = [f"{cut} runs were cut off, and are in no mean."] if cut else []
         several_rows = any(result.samples[..., 0].size > 1 for result in self.results.values())
         shared = ", of all stopping rules and deltas together" if several_rows else ""

@@ -27,12 +27,13 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert main(["live", "show", path]) == 0
     assert "0 rewards; 3 are needed for the first check." in capsys.readouterr().out
     assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
-    assert "open after 3 rewards: least LLR" in capsys.readouterr().out
+    assert "Open after 3 rewards. In the lead: red; an answer" in capsys.readouterr().out
     assert je.LiveRun.load(path, attach=False).unsaved == 0  # so that `show` replays nothing
     figure = tmp_path / "mine.png"
     assert main(["live", "show", path, "--figure", str(figure)]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^  red > green: LLR 1.386, beta 3.689$", shown, re.M) and figure.exists()
+    assert re.search(r"^Log-likelihood ratio of each .* more than 3.689:$", shown, re.M)
+    assert re.search(r"^  red > green: 1.386$", shown, re.M) and figure.exists()
     for _ in range(40):
         with je.LiveRun.load(path) as run:
             if run.stopped:
@@ -42,7 +43,7 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert main(["live", "ask", path]) == 2
     assert "the run ended after" in capsys.readouterr().err
     assert main(["live", "show", path]) == 0
-    assert "The run stopped after" in capsys.readouterr().out
+    assert "\nStopped after" in capsys.readouterr().out
 
 
 BAD = {

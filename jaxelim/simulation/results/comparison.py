@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from jaxelim import checks
 from jaxelim.errors import ArgumentError
 from jaxelim.simulation.results import two_samples
 from jaxelim.simulation.results.proven import of_several
-from jaxelim.simulation.results.summary import Summary
+from jaxelim.simulation.results.summary import OF, Summary
 from jaxelim.simulation.results.two_samples import Estimated
 from jaxelim.tables import WIDEST, aligned, as_html, shortened, stacked, wrapped
 
@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 _READ = ("samples", "stopped", "correct", "runs", "deltas", "stopping", "instance", "settings",
          "batched")  # fmt: skip
 """What is read of a result."""
-
-
-class Words(NamedTuple):
-    """What is compared, in words."""
-
-    tau: str
-    number: str
-    less: str
-    more: str
-
-
-OF = {
-    "samples": Words("tau", "number of samples", "sooner", "later"),
-    "costs": Words("cost", "cost", "cheaper", "dearer"),
-}
-"""The words of a comparison by samples and by costs."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -235,12 +219,13 @@ def compared(
             rows += [{**head, **row} for row in _rows(a, b, pairs, paired is None, level, by)]
     if not rows:
         raise ArgumentError("results", groups, "two or more Results")
+    known = [(name, result) for name, result in everyone if hasattr(result, "proven")]
     corrected = two_samples.holm([row["mean_p"] for row in rows])
     rows = [{**row, "holm_p": p} for row, p in zip(rows, corrected, strict=True)]
     return Comparison(
-        f"{_few(list(dict(everyone)))}: {100 * level:g}% intervals" + (", by cost" * (by == "costs")),
+        f"{_few(list(dict(everyone)))}: {100 * level:g}% intervals" + ", by cost" * (by == "costs"),
         tuple(rows),
-        (*dict.fromkeys(notes), *_notes(rows, by), *of_several((name, r) for name, r in everyone if hasattr(r, "proven"))),
+        (*dict.fromkeys(notes), *_notes(rows, by), *of_several(known)),
         level,
         by,
     )

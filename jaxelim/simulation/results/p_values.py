@@ -76,9 +76,7 @@ class PValues:
             tested = np.where(against, least, 0)
             tested = np.maximum(tested.max(-1), tested.max(-2))[..., :arms]
         of_arms = np.minimum(1, (np.nan if wrong is None else wrong) * tested)
-        return PValues(
-            pairs, np.fmax.reduce(of_arms, -1), np.minimum(1, count * pairs), of_arms
-        )
+        return PValues(pairs, np.fmax.reduce(of_arms, -1), np.minimum(1, count * pairs), of_arms)
 
 
 def check(record: tuple[str, ...], instance: Any, problem: Any, ridge: float | None) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,22 @@ if TYPE_CHECKING:
 
 BIASED = "the mean of the others is biased low"
 """The note on means where some runs were truncated."""
+
+
+class Words(NamedTuple):
+    """What is compared, in words."""
+
+    tau: str
+    number: str
+    less: str
+    more: str
+
+
+OF = {
+    "samples": Words("tau", "number of samples", "sooner", "later"),
+    "costs": Words("cost", "cost", "cheaper", "dearer"),
+}
+"""The words of a comparison by samples and by costs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +79,8 @@ def summarised(result: "Result") -> Summary:
         named = {"instance": i} if batched else {}
         named |= {"stopping": result.stopping[s].name, "delta": float(result.deltas[d])}
         spent = None if costs is None else costs[i, s, d]
-        rows.append(named | row(*(x[i, s, d] for x in (samples, stopped, correct, tests)), spent))
+        counted = (x[i, s, d] for x in (samples, stopped, correct, tests))
+        rows.append(named | row(*counted, costs=spent))
     settings = result.settings
     title = (
         f"{settings['rule']} on {settings['instance']}, {result.problem}, "
