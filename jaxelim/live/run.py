@@ -262,8 +262,8 @@ class LiveRun(LiveState):
     def summary(self, forecast: bool = False) -> Summary:
         """A table with a row for each arm, and the state of the run in words.
 
-        For each arm: the estimate with its interval; its lift over the leader; and the
-        p-value of the leader's being no better.
+        For each arm: the estimate and its difference to the leader's, with intervals; the
+        p-value of the answer's being wrong about it; what its pulls cost; and its state.
 
         Args:
             forecast: whether to say how many more rewards the run needs, as `forecast()`.

@@ -111,7 +111,7 @@ def test_the_example(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ab_test, "RATES", {"a": 0.2, "b": 0.6, "c": 0.4, "d": 0.1})
     ab_test.main([])
     shown = capsys.readouterr().out
-    assert "The answer: b. 200 rewards came after that" in shown
+    assert re.search(r"The answer: b \(p = \S+\)\. 200 rewards came after that", shown)
     assert "200 of them before the end was seen" in shown
     ab_test.main(["--table", str(tmp_path / "table.md"), "--runs", "64"])
     rows = (tmp_path / "table.md").read_text().splitlines()[7:]
