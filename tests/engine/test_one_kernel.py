@@ -106,8 +106,8 @@ def test_loops_of_a_function_become_kernels():
     x = jnp.array([0.5, 0.25, 1.5])
     g = jax.jit(lambda flag, x: Traced(f, x).with_kernels(flag)(x))
     np.testing.assert_array_equal(g(jnp.int32(1), x), f(x))
-    text = g.lower(jnp.int32(1), x).compile().as_text()
-    assert text.count('xla_cpu_small_call="true"') == 2
+    text = g.lower(jnp.int32(1), x).as_text()
+    assert len(re.findall(r'call @.*xla_cpu_small_call = "true"', text)) == 2
 
 
 def test_a_number_known_at_run_time_is_itself():

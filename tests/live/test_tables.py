@@ -226,7 +226,7 @@ def test_from_the_shell(tmp_path, capsys):
     assert main([*tell, "--missing", "skip"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("1 rows with an empty cell are left out.\nThe table is tested once")
-    assert "open after 3 rewards" in shown
+    assert "Open after 3 rewards" in shown
     rewards = [1] * 60 + [0] * 60
     csv.write_text("arm,reward\n" + "".join(f"{a},{x}\n" for a in NAMES for x in rewards))
     assert main(["live", "tell", path, "--csv", str(csv), "--in-order"]) == 2
