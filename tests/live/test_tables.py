@@ -232,4 +232,4 @@ def test_from_the_shell(tmp_path, capsys):
     assert main(["live", "tell", path, "--csv", str(csv), "--in-order"]) == 2
     assert "in_order: got True (p = " in capsys.readouterr().err
     assert main(["live", "tell", path, "--csv", str(csv), "--in-order", "--unchecked"]) == 0
-    assert "The run stopped after" in capsys.readouterr().out
+    assert "Stopped after" in capsys.readouterr().out
