@@ -56,7 +56,10 @@ def _doubted(what: str) -> str:
 
 def _rewards(run: "LiveRun") -> list[np.ndarray]:
     """The rewards of each arm, in order."""
-    events = [json.loads(line.split(b"\t")[0]) for line in run._events]
-    arms = np.array([k for event in events for k in event.get("tell", ())], int)
-    rewards = np.array([x for event in events for x in event.get("rewards", ())], float)
-    return [rewards[arms == k] for k in range(len(run.names))]
+    of_arms: list[list[float]] = [[] for _ in run.names]
+    for line in run._events:
+        event = json.loads(line.split(b"\t")[0])
+        told = event.get("tell", event.get("together", ()))
+        for k, reward in zip(told, event.get("rewards", ()), strict=False):
+            of_arms[k].append(reward)
+    return list(map(np.array, of_arms))

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from jaxelim.live.live_forecast import LiveForecast
     from jaxelim.live.run import LiveRun
 
-_ALONE = 16
-"""How much more of its stakes on one arm an interval of bounded rewards keeps than a pair does."""
-
 PAGE = "See docs/how-to/live-runs.md."
 FORECAST = (
     "How many more rewards it needs, by simulating it on from its estimates: "
@@ -156,16 +153,17 @@ class _Shown:
         if more:
             later = f". {more} rewards came after that: all columns but p count them."
         if run.ended_by_hand:
-            return f"Ended by hand {after}{later} There is no answer; intervals and p hold."
+            ended = f"The run was ended by hand {after}{later}"
+            return f"{ended} There is no answer; intervals and p hold."
         p = None if self.p is None else float(np.nanmax(self.p))
         answer = ", ".join(map(str, run.answer_arms)) or "no arm"
         answer += "" if p is None else f" (p = {p:.2g})"
         if run.stopped:
             epsilon = self.call.problem.epsilon
             slack = f", whose mean is within {epsilon:g} of the largest" if epsilon else ""
-            return f"Stopped {after}. The answer: {answer}{slack}{later}"
+            return f"The run stopped {after}. The answer: {answer}{slack}{later}"
         leads = "Above the level" if self.levels else "In the lead"
-        return f"Open {after}. {leads}: {answer}; an answer needs {self._needed()}."
+        return f"The run is open {after}. {leads}: {answer}; an answer needs {self._needed()}."
 
     def _needed(self) -> str:
         """What an answer needs."""
@@ -202,7 +200,7 @@ class _Shown:
         return notes
 
     def _slack_that_ends(self) -> list[str]:
-        """The least epsilon at which a run with these rewards would end."""
+        """An epsilon at which a run with these rewards would end; the least for most families."""
         arms, threshold = self.call.instance, self.call.threshold
         family: Any = arms.family
         slack = SlackRows in family.shapes and arms.structure == "unstructured"
@@ -221,5 +219,7 @@ class _Shown:
         ]
 
 
+_ALONE = 16
+"""How much more of its stakes on one arm an interval of bounded rewards keeps than a pair does."""
 _DIFFERENCES = ("difference", "diff low", "diff high")
 """The columns of differences to the leader."""

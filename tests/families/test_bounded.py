@@ -175,7 +175,7 @@ def test_a_run_near_an_end_ends_with_slack():
         run.tell([0, 1] * 400, rewards.T.ravel())
         return run
 
-    named = float(str(told().summary()).split("From epsilon = ")[1].split()[0])
+    named = float(str(told().summary()).split("BestArm(epsilon=")[1].split(")")[0])
     assert told(epsilon=named).stopped and not told(epsilon=named / 3).stopped
 
 

@@ -234,7 +234,7 @@ def test_counts_from_the_shell(tmp_path, capsys):
     capsys.readouterr()
     words = [f"{arm}={hits}/{trials}" for arm, (hits, trials) in COUNTS.items()]
     assert main(["live", "tell", path, "--counts", *words]) == 0
-    assert "Stopped after 300 rewards. The answer: red" in capsys.readouterr().out
+    assert "The run stopped after 300 rewards. The answer: red" in capsys.readouterr().out
     for wrong in (["red"], ["red=1"], ["red=x/2"], ["=1/2"]):
         assert main(["live", "tell", path, "--counts", *wrong]) == 2
     assert main(["live", "tell", path, "red", "1", "--counts", *words]) == 2

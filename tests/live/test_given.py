@@ -114,7 +114,7 @@ def test_a_table_from_the_shell(tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
         assert main(["live", "tell", str(path), "--csv", source]) == 0
         shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1] and "Open after 3 rewards" in shown[0]
+    assert shown[0] == shown[1] and "The run is open after 3 rewards" in shown[0]
 
 
 def test_means_make_an_instance(tmp_path):

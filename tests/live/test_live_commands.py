@@ -27,7 +27,7 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert main(["live", "show", path]) == 0
     assert "0 rewards; 3 are needed for the first check." in capsys.readouterr().out
     assert main(["live", "tell", path, "red", "1", "green", "0", "blue", "0"]) == 0
-    assert "Open after 3 rewards. In the lead: red; an answer" in capsys.readouterr().out
+    assert "The run is open after 3 rewards. In the lead: red; an answer" in capsys.readouterr().out
     assert je.LiveRun.load(path, attach=False).unsaved == 0  # so that `show` replays nothing
     figure = tmp_path / "mine.png"
     assert main(["live", "show", path, "--figure", str(figure)]) == 0
@@ -43,7 +43,14 @@ def test_a_run_from_the_shell(tmp_path, capsys):
     assert main(["live", "ask", path]) == 2
     assert "the run ended after" in capsys.readouterr().err
     assert main(["live", "show", path]) == 0
-    assert "\nStopped after" in capsys.readouterr().out
+    assert "The run stopped after" in capsys.readouterr().out
+
+
+def test_costs_from_the_shell(tmp_path, capsys):
+    path = str(tmp_path / "mine.live")
+    new = ["--arms", "a", "b", "--rule", "uniform", "--costs", "1", "5"]
+    assert main(["live", "new", path, *new]) == 0
+    assert "cost" in str(je.LiveRun.load(path, attach=False).summary()).splitlines()[1]
 
 
 BAD = {

@@ -145,7 +145,10 @@ def test_the_end_by_hand(tmp_path):
     run.ask()
     before = run.p_values
     text = str(run.stop())
-    assert "Ended by hand after 15 rewards. There is no answer" in text and "proven" not in text
+    assert (
+        "The run was ended by hand after 15 rewards. There is no answer" in text
+        and "proven" not in text
+    )
     assert run.ended_by_hand and not run.stopped and run.answer is None and run.samples == 15
     assert run.answer_arms == () and run.waiting == ()
     run.tell(list(NAMES) * 20, [9.0, 0.0, 0.0] * 20)
@@ -269,7 +272,8 @@ def test_the_summary_says_who_wins_how_sure_and_what_helps():
     assert [row["state"] for row in rows[:2]] == ["leads", ""]
     assert (rows[2]["p"] <= 0.05) == rows[2]["state"].startswith("eliminated at ")
     assert found.notes[0] == (
-        "Open after 120 rewards. In the lead: red (p = 1); an answer needs a p of at most 0.05."
+        "The run is open after 120 rewards. In the lead: red (p = 1); "
+        "an answer needs a p of at most 0.05."
     )
     assert "Threshold Mixture(pieces=2), proven if rewards are independent and of Gauss" in text
     assert "where a test with one look has 0.05 it may be 1: see docs/explanation/seq" in text
@@ -310,7 +314,11 @@ def test_a_run_with_costs_says_what_was_spent():
     run.tell(list(NAMES) * 4, np.tile([3.0, 2.0, 1.0], 4))
     found = run.summary()
     assert [row["cost"] for row in found.rows] == [4.0, 8.0, 20.0]
-    assert found.notes[0].startswith("Open after 12 rewards at a cost of 32. In the lead: red")
+    assert found.notes[0].startswith(
+        "The run is open after 12 rewards at a cost of 32. In the lead: red"
+    )
+    run.tell(list(NAMES) * 8, np.tile([30.0, -20.0], 12))
+    assert found.notes[2].startswith("low, high") and run.summary().notes[2].startswith("WARNING")
 
 
 def _of(means) -> je.LiveRun:
@@ -384,7 +392,7 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     table.write_text("variant,reward\n" + "\n".join(rows) + "\n")
     capsys.readouterr()
     assert main(["live", "tell", path, "--csv", str(table)]) == 0
-    assert "Open after 120 rewards. In the lead: red (p = " in capsys.readouterr().out
+    assert "The run is open after 120 rewards. In the lead: red (p = " in capsys.readouterr().out
     assert main(["live", "show", path, "--forecast"]) == 0
     shown = capsys.readouterr().out
     assert "Forecast, by sim" in shown and "proven" in shown
@@ -403,7 +411,7 @@ def test_from_the_shell_with_a_table_of_rewards(tmp_path, capsys):
     assert main(["live", "tell", path, "red", "1", "--csv", str(table)]) == 2
     assert (tmp_path / "mine.live").read_bytes() == before
     assert main(["live", "stop", path]) == 0
-    assert "Ended by hand after 120 rewards" in capsys.readouterr().out
+    assert "The run was ended by hand after 120 rewards" in capsys.readouterr().out
     assert main(["live", "ask", path]) == 2
 
 

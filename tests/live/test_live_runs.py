@@ -227,7 +227,7 @@ def test_evidence_summary_and_figure():
     rows = run.summary().rows
     assert [row["arm"] for row in rows] == list(NAMES) and rows[0]["state"] == "leads"
     words = "In the lead: red; an answer needs a log-likelihood ratio above 7"
-    assert run.summary().notes[0].startswith(f"Open after 12 rewards. {words}")
+    assert run.summary().notes[0].startswith(f"The run is open after 12 rewards. {words}")
     left, right = run.figure().axes
     assert [one.get_width() for one in left.patches] == pytest.approx(list(found.llr))
     assert left.lines[0].get_xdata()[0] == pytest.approx(found.beta)

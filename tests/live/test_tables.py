@@ -226,10 +226,10 @@ def test_from_the_shell(tmp_path, capsys):
     assert main([*tell, "--missing", "skip"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("1 rows with an empty cell are left out.\nThe table is tested once")
-    assert "Open after 3 rewards" in shown
+    assert "The run is open after 3 rewards" in shown
     rewards = [1] * 60 + [0] * 60
     csv.write_text("arm,reward\n" + "".join(f"{a},{x}\n" for a in NAMES for x in rewards))
     assert main(["live", "tell", path, "--csv", str(csv), "--in-order"]) == 2
     assert "in_order: got True (p = " in capsys.readouterr().err
     assert main(["live", "tell", path, "--csv", str(csv), "--in-order", "--unchecked"]) == 0
-    assert "Stopped after" in capsys.readouterr().out
+    assert "The run stopped after" in capsys.readouterr().out

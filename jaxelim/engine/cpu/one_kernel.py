@@ -82,9 +82,7 @@ class Traced:
 
     def with_kernels(self, flag: Array) -> Callable[[Any], Any]:
         """f, with each of its outermost while loops as one kernel if that is allowed."""
-        jaxpr = self.closed.jaxpr
-        wanted = {v for equation in jaxpr.eqns for v in equation.invars if not is_literal(v)}
-        wanted |= {v for v in jaxpr.outvars if not is_literal(v)}
+        wanted = _read_in(self.closed.jaxpr)
 
         def apply(equation: Any, values: list[Array]) -> list[Any]:
             loop = equation.primitive.name in ("while", "scan")
@@ -131,6 +129,12 @@ def _of_matrices(equation: Any) -> bool:
     return min(sizes) > 1 or any(shapes[0][axis] > 1 for axis in batch)
 
 
+def _read_in(jaxpr: Any) -> set[Any]:
+    """The variables that an equation or the result of a jaxpr reads."""
+    operands = [v for equation in jaxpr.eqns for v in equation.invars]
+    return {v for v in [*operands, *jaxpr.outvars] if not is_literal(v)}
+
+
 def _is_large(x: Any) -> bool:
     """Whether a library sums these floats."""
     return x.size >= _LARGE and jnp.issubdtype(x.dtype, jnp.floating)
@@ -149,8 +153,7 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *arguments: Any) -> Any:
     closed, leaves = traced.closed, jax.tree.leaves(arguments)
     jaxpr = closed.jaxpr
     names, values = [*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves]
-    read = {v for equation in jaxpr.eqns for v in equation.invars if not is_literal(v)}
-    read |= {v for v in jaxpr.outvars if not is_literal(v)}
+    read = _read_in(jaxpr)
     made = {i: make for i, x in enumerate(values) if (make := _made(x)) is not None}
     handed = [i for i, v in enumerate(names) if i not in made and v in read]
 
