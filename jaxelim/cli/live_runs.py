@@ -229,7 +229,7 @@ def _tell(config: Tell) -> None:
             own: Any = dict(arm=config.arm, reward=config.reward, missing=config.missing)
             left_out = run.tell(table, in_order=in_order, **own)
             if left_out:
-                notes.append(f"{left_out} rows with an empty cell are left out.")
+                notes.append(f"Rows left out for an empty cell: {left_out}.")
             if not in_order:
                 notes.append("The table is tested once, at its end. After each row: --in-order.")
         _keep_state(run)

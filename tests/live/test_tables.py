@@ -225,7 +225,7 @@ def test_from_the_shell(tmp_path, capsys):
     assert "no arm or no reward in 1 of 4 rows, first in row 4" in capsys.readouterr().err
     assert main([*tell, "--missing", "skip"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("1 rows with an empty cell are left out.\nThe table is tested once")
+    assert shown.startswith("Rows left out for an empty cell: 1.\nThe table is tested once")
     assert "The run is open after 3 rewards" in shown
     rewards = [1] * 60 + [0] * 60
     csv.write_text("arm,reward\n" + "".join(f"{a},{x}\n" for a in NAMES for x in rewards))
