@@ -161,15 +161,13 @@ class LiveRun(LiveState):
         Rewards of one call that answer arms that were asked for enter together, in the order
         of their pulls, and one check follows. Rewards may come late, in any order, and from
         arms that nobody asked for. Those enter statistics and t, each with a check, not the
-        rule's state. The first rewards of all arms enter together. After the end of the run
-        rewards are recorded, and the answer stays.
-
-        A table, or counts, enter as one group, with one check at the end.
+        rule's state. The first rewards of all arms enter together. A table, or counts, enter as
+        one group, with one check at the end. After the end of the run rewards are recorded,
+        and the answer stays.
 
         Args:
-            told: an arm, by name or number; a sequence or column of arms; a table: a data
-                frame, a mapping of columns, a structured array, or a CSV file, as a path or
-                open.
+            told: an arm, by name or number; a sequence of arms; or a table: a data frame, a
+                mapping of columns, a structured array, or a CSV file, as a path or open.
             value: a number or bool, or as many as arms; None with a table.
             arm, reward: the names of two columns of a table; None: it has no others. Without
                 a table, as `told` and `value`.
@@ -183,12 +181,11 @@ class LiveRun(LiveState):
             The number of rows that were left out.
 
         Raises:
-            UnknownNameError, ArgumentError: no such arm or column, or a cell that is no
-                reward of the family, with its row. Then nothing has changed.
-            OrderError: rewards in order look sorted. Then nothing has changed.
-            UnsupportedError: the family needs more than counts, or before the first check
-                they lack an arm.
-            StoreError: the file cannot be written; then nothing has changed.
+            UnknownNameError, ArgumentError: no such arm or column, a cell that is no reward
+                of the family, with its row, or counts that lack first rewards of an arm.
+            OrderError: rewards in order look sorted.
+            UnsupportedError: the family needs more than counts.
+            StoreError: the file cannot be written. After any error nothing has changed.
         """
         if in_order not in (None, False, True, order.UNCHECKED):
             raise ArgumentError("in_order", in_order, f"True, False or {order.UNCHECKED!r}")
