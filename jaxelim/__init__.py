@@ -7,8 +7,15 @@ print(result.summary())
 """
 
 import importlib
+import os
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+if os.path.basename("".join(sys.argv[:1])) == "jaxelim":
+    # The command keeps programs. JAX 0.10.1 writes a false error for each that it reads back,
+    # and takes this word before it is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"  # pyproject.toml reads it here, so a checkout needs no installation
 

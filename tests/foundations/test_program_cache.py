@@ -82,6 +82,16 @@ def test_the_folder_is_the_users(monkeypatch):
     assert told == {}
 
 
+@pytest.mark.parametrize("name, level", [("/bin/jaxelim", "3"), ("jaxelim.py", None)])
+def test_the_command_alone_leaves_out_what_jax_writes_of_kept_programs(name, level):
+    """It says so before it imports JAX, which has a level of its own where nobody does."""
+    code = f"import os, sys; sys.argv[0] = {name!r}; import jaxelim; "
+    code += "print(os.environ.get('TF_CPP_MIN_LOG_LEVEL'))"
+    plain = {key: word for key, word in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    found = subprocess.run([sys.executable, "-c", code], env=plain, text=True, capture_output=True)
+    assert (found.stdout.strip() == "3") == (level == "3")
+
+
 @pytest.mark.slow
 def test_a_command_with_truncated_entries(tmp_path):
     """The same table without a warning; the next command writes them again."""
@@ -90,7 +100,8 @@ def test_a_command_with_truncated_entries(tmp_path):
     def run(*more: str) -> str:
         environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
                        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
-        code = "from jaxelim.cli import console; console()"
+        environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # JAX has set it in this process
+        code = "import sys; sys.argv[0] = 'jaxelim'; from jaxelim.cli import console; console()"
         done = subprocess.run(
             [sys.executable, "-c", code, *command, *more], env=environment, text=True,
             capture_output=True, check=True,
