@@ -56,7 +56,8 @@ def pulls_figure(
                 "at least one run, with non-negative numbers of pulls and at least one each",
             )
         shares[name] = counts / counts.sum(1, keepdims=True), style
-    weight = np.max([allocation, *(share.mean(0) for share, _ in shares.values())], axis=0)
+    means = [allocation, *(share.mean(0) for share, _ in shares.values())]
+    weight: np.ndarray = np.max(means, axis=0)
     chosen = np.argsort(-weight, kind="stable")[:most]
     shown = chosen[np.argsort(-allocation[chosen], kind="stable")]
     rest = allocation.size - shown.size

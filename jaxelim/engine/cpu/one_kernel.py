@@ -152,7 +152,8 @@ def as_one_kernel(f: Callable[..., Any], flag: Array, *arguments: Any) -> Any:
     traced = Traced(lambda arguments: f(*arguments), arguments)
     closed, leaves = traced.closed, jax.tree.leaves(arguments)
     jaxpr = closed.jaxpr
-    names, values = [*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *leaves]
+    names: list[Any] = [*jaxpr.constvars, *jaxpr.invars]
+    values = [*closed.consts, *leaves]
     read = _read_in(jaxpr)
     made = {i: make for i, x in enumerate(values) if (make := _made(x)) is not None}
     handed = [i for i, v in enumerate(names) if i not in made and v in read]
