@@ -299,7 +299,7 @@ class SidesEvidence(StudentEvidence):
         curve = w_a * (v_a - up**2) / (v_a + up**2) ** 2
         curve = curve + w_b * (v_b - down**2) / (v_b + down**2) ** 2
         curve = jnp.maximum(curve, _FLAT * (w_a / v_a + w_b / v_b))
-        size = jnp.where(pair & (curve > 0), 1 / jnp.sqrt(jnp.where(curve > 0, curve, 1)), 0)
+        size = jnp.where(pair & (curve > 0), jnp.sqrt(1 / jnp.where(curve > 0, curve, 1)), 0)
         bends, arms = (size * slope_a, -size * slope_b), self.means.shape[0]
 
         def placed(ends: tuple[Array, Array]) -> Array:

@@ -23,6 +23,7 @@ from jaxelim.instances.instance import Instance
 from jaxelim.lanes import index_like
 from jaxelim.lanes import where as where_
 from jaxelim.lower_bound.exact import EPS, ExactInstance, Integers, reached
+from jaxelim.numerics.jacobi import orthonormal
 from jaxelim.saddle.pair import Pair
 from jaxelim.saddle.solver import climb
 from jaxelim.sampling.parts.runs import by_run, wide
@@ -108,13 +109,9 @@ def frames(instance: Instance) -> Frame:
 
 def _frame(arms: np.ndarray) -> tuple[Frame, bool]:
     """The frame of features [K, d], and whether it loses digits."""
-    u, s, vt = np.linalg.svd(arms, full_matrices=False)
-    reached = s > max(arms.shape) * EPS * s[0]
-    u, basis = u * reached, vt * (reached / np.where(reached, s, 1))[:, None]
-    d, rank = arms.shape[1], s.size
-    unit, map = (np.pad(x, ((0, 0), (0, d - rank))) for x in (u, basis.T))
-    idle = np.concatenate([~reached, np.ones(d - rank, bool)]).astype(np.float64)
-    lost = d * EPS * np.max(np.abs(arms) @ np.abs(basis.T))
+    unit, map = orthonormal(arms)
+    idle = np.all(map == 0, 0).astype(np.float64)
+    lost = arms.shape[1] * EPS * np.max(np.abs(arms) @ np.abs(map))
     return Frame(unit, map, idle), bool(lost > _LOST)
 
 
