@@ -36,7 +36,7 @@ PARTS: dict[int, tuple[str, ...]] = {
     4: (
         "benchmarks/test_command.py", "benchmarks/test_gpu_check.py", "cluster/", "contracts/",
         "live/", "mixtures/", "thresholds/test_mixture_errors.py",
-        "thresholds/test_mixture_racing.py", "thresholds/test_piecewise.py",
+        "thresholds/test_piecewise.py",
     ),
     5: ("families/test_arm_families.py", "families/test_bernoulli.py", "families/test_bounded.py"),
     6: (

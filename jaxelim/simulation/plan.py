@@ -354,10 +354,8 @@ def _needs(
 
 
 def _pending(call: CheckedCall, size: int) -> memory.Part:
-    """The places for pending rewards: 16 bytes each in float64, 8 more a class and lane."""
-    longest = "batch", call.batch
-    if call.delay.max() > call.batch:
-        longest = "delay", int(call.delay.max())
+    """The places for pending rewards: 12 bytes each in float64."""
+    longest = ("delay", call.delay) if call.delay > call.batch else ("batch", call.batch)
     return memory.Part(*longest, "the pending rewards of its lanes", 0, size)
 
 
