@@ -141,7 +141,7 @@ def markdown(lines: list[dict], options: Table) -> str:
         f"{options.seed}, cap {options.max_samples} samples; mean ± standard error.",
         "tas-d, tas-c: Track-and-Stop with D- and C-tracking, LLR stopping. kl-lucb: two "
         "pulls a round, its own stop. kl-racing: that of Kaufmann & Kalyanakrishnan (2013); the "
-        "paper and the other program drop the worst arm alone, which takes the same draws here.",
+        "paper and the other program drop the worst arm alone.",
         "paper: its mean draws over 3000 runs, from memory. other program: a NumPy program, 500 "
         "runs (kl-racing on the first instance: 300). z = (ours - other)/sqrt(se^2 + se_other^2).",
         "Errors: wrong answers among the runs that stopped, with the Clopper-Pearson interval.",
