@@ -35,7 +35,7 @@ KINDS: dict[str, list[Kind]] = {
         Kind(
             "", "simulate study trace compare load_result load_study load_store Engine Result "
             "Study Comparison Trace",
-            "simulation.results.summary.Summary simulation.results.p_values.PValues "
+            "simulation.results.summary.Summary "
             "simulation.results.two_samples.Estimated",
         ),
     ],
@@ -73,7 +73,8 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "live": [
         Kind("", "LiveRun"),
-        Kind("live", "LiveEvidence Intervals LiveForecast", "state.LiveState"),
+        Kind("live", "LiveEvidence Intervals LiveForecast",
+             "state.LiveState live.p_values.PValues"),
     ],
     "stores": [
         Kind("store", "Store Block Entry Held Stored Merged merge ranges canonical checksum "
@@ -92,7 +93,7 @@ KINDS: dict[str, list[Kind]] = {
     ],
     "errors": [
         Kind("", "JaxelimError ArgumentError TieError UnsupportedError UnknownNameError "
-             "InstanceFileError MemoryLimitError RuleError FamilyError SetupError "
+             "InstanceFileError RuleError FamilyError SetupError "
              "MissingPackageError Interrupted OverError OrderError"),
         Kind("", "ClusterError WorkersLost SchedulerLost WorkerMismatch"),
         Kind("", "StoreError DamagedFileError ResultFileError ConflictError LockedError"),
