@@ -18,7 +18,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench gpu-check gpu-program docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench gpu-check gpu-program docs release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -73,11 +73,9 @@ test: install check
 test-x64: install
 	JAX_ENABLE_X64=1 $(PYTEST) -m "not slow" tests/faces/test_public_face.py
 
-# One part of at most 80 minutes on two cores, or all parts (docs/reference/slow-suite.md). Some
-# rows start a notebook's kernel, of the extra `docs`.
-PART ?= all
+# Hours: what is marked slow, as shipped. Some rows start a kernel, of the extra `docs`.
 test-slow: $(DOCS)
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m tests.slow_parts $(PART)
+	env -u XLA_FLAGS $(PYTEST) -m slow --durations=10 tests
 
 # Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
 # docs/explanation/performance.md explains the figures.
@@ -107,11 +105,6 @@ check: install
 docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
-
-# Open the built site in headless Chromium: broken links, console errors, screenshots.
-docs-check: docs
-	$(BIN)/python -m pip install --quiet -e ".[browser]"
-	$(BIN)/python .ci/docs_check.py build/docs/html build/docs/screenshots
 
 # Build the distributions, and try the wheel outside the tree.
 release-check: install
