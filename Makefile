@@ -98,7 +98,7 @@ gpu-program: .venv-gpu/.installed
 	touch $@
 
 check: install
-	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
+	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/*.py .ci
 	$(BIN)/pyright --pythonpath $(BIN)/python jaxelim
 
 # The site, in build/docs/html: offline, warnings are errors, notebooks run once for each content.
@@ -112,8 +112,8 @@ release-check: install
 	$(BIN)/python .ci/release_check.py
 
 format: install
-	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
-	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
+	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks docs/*.py .ci
+	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/*.py .ci
 
 clean:
 	rm -rf $(VENV) .venv-* .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -169,10 +169,10 @@ def trace(
     """Run one run and record each step, including the initial pulls.
 
     Args:
-        instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine, initial_pulls, batch, delay: as in `simulate`, one of each.
-            The default of max_samples is 20,000 here. `Trace.active` then has an entry for each
-            sample, and `rewards` those that were pending at the end.
+        instance, problem, rule, stopping, delta: as in `simulate`, one of each. All others
+            are those of `simulate` too, but that the default of max_samples is 20,000.
+            `Trace.active` then has an entry for each sample, and `rewards` those that were
+            pending at the end.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).

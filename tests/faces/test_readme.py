@@ -30,7 +30,7 @@ def test_the_table_of_rules_is_printed_from_the_code():
     "docs/how-to/add-a-stopping-rule.md", "docs/how-to/which-family.md",
     "docs/how-to/store-and-resume.md",
     *(pytest.param(f"docs/how-to/{name}.md", marks=pytest.mark.slow)
-      for name in ("add-a-threshold", "simulate", "their-call-ours", "compare-rules",
+      for name in ("add-a-threshold", "simulate", "compare-rules",
                    "recorded-rewards", "live-runs", "did-it-work")),
     pytest.param("docs/gallery.md", marks=pytest.mark.slow),
     # most of its minute goes into compiling the searches
