@@ -82,7 +82,7 @@ class Hardness(Asked):
         if self.figure is not None:
             figures.figure_file("figure", self.figure)
         instance = self.asked_instance()
-        problem = self.asked_problem()
+        problem: Any = self.asked_problem()
         solved = complexity(instance, problem, gap=self.gap)
         bound, kl = (float(f(self.delta, solved)) for f in (sample_bound, kl_bound))
         right = len(problem.right(instance.means)) if problem.epsilon else 1
