@@ -9,7 +9,7 @@ import numpy as np
 from jaxelim import checks
 from jaxelim.engine.progress import in_words
 from jaxelim.lower_bound import complexity
-from jaxelim.lower_bound.bounds import practical_at
+from jaxelim.lower_bound.bounds import practical_time
 
 LARGEST = 2**14
 """Most numbers in the arms of a call for which T* is computed: a solve then takes little."""
@@ -81,7 +81,7 @@ def forecast(
         ArgumentError: as `jaxelim.practical_time`.
     """
     deltas = checks.deltas(deltas)
-    needed = [[practical_at(d, 1 / time, threshold) for d in deltas] for time in times]
+    needed = [[practical_time(d, 1 / time, threshold) for d in deltas] for time in times]
     return Forecast(np.array(needed, float), deltas, runs, cap, shared)
 
 

@@ -16,7 +16,7 @@ import tyro
 import jaxelim as je
 from experiments import allocations, two_dimensional
 from jaxelim import catalogue, checks, figures
-from jaxelim.lower_bound.optimum import Complexity
+from jaxelim.lower_bound.complexities import Complexity
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(
