@@ -47,7 +47,6 @@ from jaxelim.errors import Interrupted as Interrupted
 from jaxelim.errors import JaxelimError as JaxelimError
 from jaxelim.errors import LiveFileWarning as LiveFileWarning
 from jaxelim.errors import LockedError as LockedError
-from jaxelim.errors import MemoryLimitError as MemoryLimitError
 from jaxelim.errors import MissingPackageError as MissingPackageError
 from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError

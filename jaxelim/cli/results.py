@@ -58,7 +58,7 @@ class Run(Asked):
     precision: str = "float64"
     """float64 or float32."""
     record: tuple[str, ...] = ()
-    """means, p_values or pair_times: one or several, kept in the file beside the outcomes."""
+    """means or pair_times: one or several, kept in the file beside the outcomes."""
     output: Path | None = None
     """Write the result and its experiment to this NetCDF file; see `jaxelim show`."""
 

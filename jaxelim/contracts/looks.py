@@ -18,7 +18,6 @@ from jaxelim.contracts.items import Items
 from jaxelim.contracts.references import ReferenceRows
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
@@ -138,18 +137,12 @@ def of_answer(seen: "Snapshot", wanted: Array) -> Array:
 
 
 def none_so_far(seen: "Snapshot") -> Array:
-    """What `largest_log_e` begins with: 0, for e = 1.
-
-    Raises:
-        UnsupportedError: the pieces have no index that all answers share.
-    """
+    """What `largest_log_e` begins with: 0, for e = 1; of pieces with an index."""
     lanes = seen.means.shape[1:]
     if isinstance(seen.shape, Levels):
         return jnp.zeros((seen.means.shape[0], 2, *lanes))
     n = candidates(seen.shape, seen.means.shape[0])
-    if n is None:
-        allowed = "() for pieces that are neither pairs nor levels"
-        raise UnsupportedError("record", "p_values", allowed)
+    assert n is not None
     return jnp.zeros((n, n, *lanes))
 
 

