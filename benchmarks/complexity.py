@@ -9,11 +9,11 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxelim.lower_bound.derivatives import Inputs
 from scipy.optimize import minimize
 
 from jaxelim.instances.instance import Instance
 from jaxelim.lower_bound import complexity, derivatives
-from jaxelim.lower_bound.derivatives import Inputs
 from jaxelim.problems import BestArm
 
 K, D, GAP = 50, 20, 1e-6
