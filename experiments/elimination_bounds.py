@@ -199,8 +199,7 @@ def regret_of(instance: je.Instance, rule: Any, length: int, ridge: float = 0.0,
 def main(length: int = 20_000) -> None:
     instance = two_dimensional(5, 0.1)
     print(f"two-dimensional example, K = 5, eps = 0.1, delta = 0.01; R after {length} samples")
-    rules = {"none": None, "Oracle": je.Oracle(), "LinGame": je.LinGame(), "FWS": je.FWS(),
-             "LinGapE": je.LinGapE()}  # fmt: skip
+    rules = {"none": None, "Oracle": je.Oracle(), "LinGame": je.LinGame(), "FWS": je.FWS()}
     for name, rule in rules.items():
         R = regret_of(instance, rule, length, ridge=1.0) if rule else None
         bounds = elimination_bounds(instance, je.BestArm(), 0.01, regret=R)

@@ -99,9 +99,7 @@ def solve(evidence: Evidence, valid, bonus, gap, max_iterations: int = 100) -> S
     found = climb(evidence, valid, bonus, gap, even, most=max_iterations)
     reached, total = found.gap <= gap, jnp.sum(found.pair.q)
     q = found.pair.q / jnp.where(total > 0, total, 1)
-    return Solution(
-        found.pair.w, q, found.value, found.gap, found.steps, reached, found.levels
-    )
+    return Solution(found.pair.w, q, found.value, found.gap, found.steps, reached, found.levels)
 
 
 def climb(
