@@ -126,8 +126,7 @@ THRESHOLDS = {
     "gk16": ("log((1 + log t)/delta)", "-"),
     "mixture": (
         "log(P/delta) for log e_p, the evidence of a mixture",
-        "all families but Logistic, every rule, ridge 0; LLR, selective, full, rounds of "
-        "ChernoffRacing",
+        "all families but Logistic, every rule, ridge 0; LLR, selective, full",
     ),
     "linear": (
         "(sqrt(log(1/delta) + (d/2) log(1 + t L^2/(ridge d))) + S sqrt(ridge/2))^2",

@@ -312,8 +312,6 @@ JOBS = (
     simulation("uniform float32 signs", scaled(K40_SIGNS, 8.0), je.Thresholding(0.1), je.Uniform(),
                stopping=(LLR, SELECTIVE), engine=FLOAT32),
     # Other reward families.
-    simulation("family bernoulli chernoff-racing", COINS, je.BestArm(), je.ChernoffRacing(),
-               stopping=NATIVE, ridge=None),
     simulation("family bernoulli top-two ids", COINS, je.BestArm(), je.TTUCB("ids"),
                stopping=ALL, ridge=None),
     simulation("family bernoulli kl-lucb", COINS, je.TopM(2), je.LUCB(), stopping=ALL,

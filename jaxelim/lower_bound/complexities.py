@@ -168,7 +168,7 @@ def complexity(instance: Instance, problem: Any, gap: float = 1e-6, *, bonus=Non
     best arm is solved by Newton's method and signs have a closed form; their gap is near
     rounding, and `iterations` is 0.
 
-    The certificate holds for any allocation w and any mixture q, whatever found them:
+    The certificate holds for any allocation w and any mixture q, whatever found them::
 
         min_p H_p(w) <= H* <= max_k sum_p q_p dH_p/dw_k (w).
 

@@ -25,10 +25,12 @@ _LAST = 2**31
 class Resets:
     """Eliminate at sampling with sets that are reset at t0^(2^j), as in the paper's theory.
 
-    At check t, if t = ceil(t0^(2^j)): last := helper, helper := all;
-    then helper loses every tested piece with LLR > alpha(t, delta),
-    alpha = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2;
-    sampling reads the answer's pieces in both helper and last; if none is left, all.
+    ::
+
+        At check t, if t = ceil(t0^(2^j)): last := helper, helper := all;
+        then helper loses every tested piece with LLR > alpha(t, delta),
+        alpha = (sqrt(beta(t, delta) + (4 c2 - c1) log t) + 4 sqrt((c2/c1) beta(t, 1/t^2)))^2;
+        sampling reads the answer's pieces in both helper and last; if none is left, all.
 
     c1, c2 and t0 = max(2, sqrt(x0)) come from the threshold's `constants`. The
     paper's alpha is much larger than beta, so it eliminates few pieces in runs as

@@ -135,9 +135,11 @@ def gaussian(x: Array) -> Array:
 class KaufmannKoolen:
     """A threshold that is proven for LLR, selective and full stops, and for every rule.
 
-    With n = max(t/arms, 1) and x = log(pieces/delta)/arms:
-    beta = arms (T(x) + 3 log(1 + log n)) for one-parameter exponential families,
-    beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
+    ::
+
+        With n = max(t/arms, 1) and x = log(pieces/delta)/arms:
+        beta = arms (T(x) + 3 log(1 + log n)) for one-parameter exponential families,
+        beta = arms (C_G(x) + 2 log(4 + log n)) for Gaussian rewards of known variance.
 
     T and C_G are `exponential_family` and `gaussian` of this module. The sum over the
     arms of a piece is at most what it is at equal counts t/arms, since log(1 + log n)

@@ -215,7 +215,7 @@ ROWS = (
     "ugape top-m native", "racing top-m", "racing best-arm batch", "rage linear",
     "xy-adaptive linear", "oracle linear-d20", "oracle signs given weights", "tas D wrapper",
     "tas C paper signs at sampling", "tas C powers half-spaces", "optimistic-tas top-m",
-    "uniform unstructured", "uniform cut off", "family bernoulli chernoff-racing",
+    "uniform unstructured", "uniform cut off",
     "family bernoulli top-two ids", "family bernoulli kl-lucb", "family bernoulli tas",
     "family gaussian-by-arm uniform", "family unknown-variance lucb",
 )  # fmt: skip

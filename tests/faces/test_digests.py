@@ -21,7 +21,7 @@ SHIPPED = (
     "lingape linear-d20", "lingape resets selective", "lingame deltas on one trajectory",
     "lingame half-spaces at sampling", "lazy-tas unstructured signs at sampling",
     "oracle signs given weights", "lucb best-arm native", "racing best-arm batch",
-    "family bernoulli chernoff-racing", "family gaussian-by-arm uniform",
+    "family bernoulli kl-lucb", "family gaussian-by-arm uniform",
 )  # fmt: skip
 """Jobs that `make test` runs in the programs that users get."""
 
