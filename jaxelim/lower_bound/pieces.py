@@ -129,7 +129,8 @@ def pieces_of(instance: Instance, problem: Any) -> Pieces:
     theta = instance.theta.reshape(-1, instance.d)
     if not getattr(problem, "made_of_arms", True):
         if not instance.family.linear:
-            allowed = f"gaussian rewards of one standard deviation: items for {instance.family!r}"
+            allowed = "gaussian rewards of one standard deviation: items are not defined for"
+            allowed = f"{allowed} {instance.family!r}"
             raise UnsupportedError("family", instance.family, allowed)
         for pair in zip(arms, theta, strict=True):
             problem.check_arms(pair[0])
