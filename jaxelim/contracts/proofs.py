@@ -122,7 +122,7 @@ class Call:
 
 _METHODS = ("__call__", "log_e", "log_e_above", "arm_levels", "bound")
 """What a threshold's proof rests on."""
-_PIECES = ("answer", "leading", "shape", "pieces", "plain_pieces", "public", "correct")
+_PIECES = ("answer", "shape", "pieces", "public", "correct")
 """What the pieces of a problem rest on."""
 
 

@@ -257,14 +257,9 @@ class Snapshot(_Seen):
         seen = Estimate(space.lanes, stats.means, stats.estimated_theta, space.constants)
         answer = problem.answer(seen)
         shape = problem.shape(seen, answer)
-        evidence = family.evidence(space, stats, shape)
-        leading = problem.leading(seen, answer, evidence)
-        if leading is not answer:
-            answer, shape = leading, problem.shape(seen, leading)
-            evidence = evidence.about(shape)
         return Snapshot(
-            family=family, problem=problem, space=space, stats=stats,
-            answer=answer, shape=shape, evidence=evidence, threshold=threshold, live=live,
+            family=family, problem=problem, space=space, stats=stats, answer=answer, shape=shape,
+            evidence=family.evidence(space, stats, shape), threshold=threshold, live=live,
             since=since,
         )  # fmt: skip
 

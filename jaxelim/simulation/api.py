@@ -55,7 +55,7 @@ def simulate(
     Args:
         instance: one instance, or a batch of them.
         problem: `BestArm()`, with `epsilon=`, `reference=` or `items=`, `TopM(m)`,
-            `Thresholding(level)`, `AnyAbove(level)` or `HalfSpaces(...)`.
+            `Thresholding(level)` or `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.
         stopping: one stopping rule or several. Stopping rules share one trajectory a

@@ -104,7 +104,7 @@ class Resets:
 
     def start(self, seen: Snapshot) -> tuple[PieceSet, PieceSet]:
         """The sets helper and last, both full."""
-        full = seen.problem.plain_pieces(seen)
+        full = _full(seen)
         return full, full
 
     def update(
@@ -119,7 +119,7 @@ class Resets:
         else:  # a group of rewards may pass a time of reset
             resets = jnp.any((seen.since[..., None] < times) & (times <= t[..., None]), -1)
         last = where(resets, helper, last)
-        helper = where(resets, seen.problem.plain_pieces(seen), helper)
+        helper = where(resets, _full(seen), helper)
         alpha = self.level(threshold, t.astype(seen.means.dtype), delta)
         return self.rule.update(seen, helper, alpha), last
 
@@ -127,3 +127,8 @@ class Resets:
         """The answer's pieces for sampling: [Q] bool."""
         active = state[0].active(seen) & state[1].active(seen)
         return jnp.where(seen.lanes.any(active), active, seen.shape.exists)
+
+
+def _full(seen: Snapshot) -> PieceSet:
+    """The set with all pieces."""
+    return seen.problem.pieces(seen).restarting(seen)

@@ -186,9 +186,7 @@ class KaufmannKoolen:
             raise UnsupportedError("family", family, _REWARDS)
         needed = _pieces_and_arms(problem, instance.structure, instance.K)
         if needed is None:
-            allowed = (
-                "best-arm, best-or-none, any-above, best-item, top-m or thresholding; for others "
-            )
+            allowed = "best-arm, best-or-none, best-item, top-m or thresholding; for others "
             allowed += "give pieces and arms"
             raise UnsupportedError("problem", problem, allowed)
         return cls(*needed, normal)
@@ -248,4 +246,4 @@ def _pieces_and_arms(problem: Any, structure: str, k: int) -> tuple[int, int] | 
         return k - 1, 2
     if problem.name == "top-m":
         return max(problem.m * (k - problem.m), 1), 2
-    return (k, 1) if problem.name in ("thresholding", "any-above") else None
+    return (k, 1) if problem.name == "thresholding" else None
