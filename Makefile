@@ -18,7 +18,7 @@ RESULTS ?= results
 TABLES := table1 table3 table4
 FIGURES := figure1_left figure1_middle figure1_right
 
-.PHONY: bench gpu-check gpu-program docs docs-check release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
+.PHONY: bench gpu-check docs release-check demo test test-slow test-x64 check format clean install reproduce two_dimensional $(TABLES) $(FIGURES)
 
 install: $(VENV)/.installed
 
@@ -73,34 +73,22 @@ test: install check
 test-x64: install
 	JAX_ENABLE_X64=1 $(PYTEST) -m "not slow" tests/faces/test_public_face.py
 
-# One part of at most 80 minutes on two cores, or all parts (docs/reference/slow-suite.md). Some
-# rows start a notebook's kernel, of the extra `docs`.
-PART ?= all
+# Hours: what is marked slow, as shipped. Some rows start a kernel, of the extra `docs`.
 test-slow: $(DOCS)
-	JAX_NUM_CPU_DEVICES=2 $(BIN)/python -m tests.slow_parts $(PART)
+	env -u XLA_FLAGS $(PYTEST) -m slow --durations=10 tests
 
-# Run on an idle machine: a minute or two with BENCH=--quick, else over an hour.
+# Run on an idle machine; BENCH=--quick takes a minute or two.
 # docs/explanation/performance.md explains the figures.
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH)
 
 # The runs of a GPU against a CPU's, and its times, within nine minutes; without a GPU the same
-# on the CPU, at small sizes. CHECK has its words. docs/reference/gpu.md: without an installation.
+# on the CPU, at small sizes. CHECK has its words. docs/how-to/gpus.md: without an installation.
 gpu-check: install
 	$(BIN)/python -m benchmarks.gpu_check $(CHECK)
 
-# What a step is made of on a GPU, without one; GPU="--rows all" for more. Three gigabytes of
-# packages, in an environment of their own.
-gpu-program: .venv-gpu/.installed
-	.venv-gpu/bin/python -m benchmarks.gpu_program $(GPU)
-
-.venv-gpu/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/python -m pip install --quiet -e ".[cuda13]"
-	touch $@
-
 check: install
-	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
+	$(BIN)/ruff check jaxelim experiments examples tests benchmarks docs/*.py .ci
 	$(BIN)/pyright --pythonpath $(BIN)/python jaxelim
 
 # The site, in build/docs/html: offline, warnings are errors, notebooks run once for each content.
@@ -108,19 +96,14 @@ docs: $(DOCS)
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/docs/doctrees docs build/docs/html
 	@echo "build/docs/html/index.html"
 
-# Open the built site in headless Chromium: broken links, console errors, screenshots.
-docs-check: docs
-	$(BIN)/python -m pip install --quiet -e ".[browser]"
-	$(BIN)/python .ci/docs_check.py build/docs/html build/docs/screenshots
-
 # Build the distributions, and try the wheel outside the tree.
 release-check: install
 	$(BIN)/python -m pip install --quiet -e ".[release]"
 	$(BIN)/python .ci/release_check.py
 
 format: install
-	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
-	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/conf.py docs/extensions .ci
+	$(BIN)/ruff check --fix jaxelim experiments examples tests benchmarks docs/*.py .ci
+	$(BIN)/ruff format jaxelim experiments examples tests benchmarks docs/*.py .ci
 
 clean:
 	rm -rf $(VENV) .venv-* .cache build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

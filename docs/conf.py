@@ -6,7 +6,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path[:0] = [str(ROOT), str(DOCS / "extensions")]
+sys.path[:0] = [str(ROOT), str(DOCS)]
 
 # One CPU device a core, one thread each, for the generated pages and the notebooks' kernels.
 cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -15,8 +15,6 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ["CI"] = "docs"  # no progress bars in the kernels
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.getenv("PYTHONPATH")])])
-
-import inventories  # noqa: E402
 
 from jaxelim import __version__  # noqa: E402
 
@@ -27,19 +25,15 @@ version = release = __version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "docstrings",
-    "generated",
-    "formulas",
-    "notebooks",
+    "house",
 ]
-exclude_patterns = ["extensions", "figures", "gallery", "**.ipynb_checkpoints"]
-nitpicky = True  # a name that leads nowhere is an error
-nitpick_ignore = [  # these do by intent: internals behind arguments that users leave out
-    ("py:class", "jaxelim.cluster.remote.Task"),
-    ("py:class", "jaxelim.lower_bound.region.Region"),
-]
+exclude_patterns = ["figures", "gallery", "**.ipynb_checkpoints"]
+nitpicky = True  # a link to a page or a section that leads nowhere is an error
+# But names of other packages, of internals and of code in backticks have no page here.
+nitpick_ignore_regex = [("py:.*", "(?s:.*)")]
+default_role = "py:obj"
 
 # Notebooks run once for each content; an error in one ends the build.
 nb_execution_mode = "cache"
@@ -59,12 +53,10 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = False
+napoleon_use_ivar = True
 python_maximum_signature_line_length = 72
 add_module_names = False
 toc_object_entries_show_parents = "hide"
-
-intersphinx_mapping = inventories.written(ROOT / "build" / "docs" / "inventories")
-intersphinx_timeout = 1
 
 html_theme = "furo"
 html_title = f"jaxelim {release}"

@@ -122,25 +122,6 @@ class FamilyError(ArgumentError):
         self.instance = instance
 
 
-class MemoryLimitError(ArgumentError):
-    """A call would hold more memory than is free.
-
-    Args:
-        argument: the argument with the largest share of it.
-        given: its value.
-        needed: a lower bound on the bytes that the call would hold.
-        free: free bytes.
-        note: what the bytes are for, in words.
-    """
-
-    def __init__(self, argument: str, given: Any, needed: int, free: int, note: str):
-        allowed = f"what fits into the {gigabytes(free)} of memory that are free"
-        super().__init__(argument, given, allowed, note)
-        self.args = (argument, given, needed, free, note)
-        self.needed = needed
-        self.free = free
-
-
 class InstanceFileError(ArgumentError):
     """A file does not hold an instance.
 
@@ -372,11 +353,6 @@ def in_words(error: BaseException) -> str:
     """The type of an exception and the first line of its text."""
     text = (str(error).strip() or "no message").split("\n")[0]
     return f"{type(error).__name__}: {text if len(text) <= 200 else text[:197] + '...'}"
-
-
-def gigabytes(size: float) -> str:
-    """A number of bytes in words."""
-    return f"{size / 1e9:,.1f} GB"
 
 
 def abbreviate(value: Any) -> str:

@@ -18,7 +18,6 @@ import pytest
 
 from jaxelim.engine import execution
 from jaxelim.simulation import plan
-from tests import slow_parts
 
 # A shell ignores Ctrl-C for what it starts in the background; tests of Ctrl-C need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,43 +37,9 @@ SLOW_ROWS = {
 }
 
 
-COLLECTED = pytest.StashKey[dict[str, list[str]]]()
-"""The slow tests and the shipped ones of a session, whatever `-m` leaves."""
-
-
-def pytest_addoption(parser):
-    parser.addoption("--slow-part", type=int, help="only the slow tests of this part")
-
-
-def chosen(config, item):
-    """Whether the flags and `--slow-part` leave an item: shipped tests run without flags alone."""
-    part = config.getoption("slow_part")
-    if item.get_closest_marker("shipped"):
-        return part is None and not os.environ.get("XLA_FLAGS")
-    return part is None or part in slow_parts.parts_of(item.nodeid)
-
-
-def refuse(config, items, sentence):
-    """End the session with a sentence; a worker of xdist runs nothing, and leaves it to say so.
-
-    What a worker raises is an internal error, which hides the sentence.
-    """
-    if not hasattr(config, "workeroutput"):
-        raise pytest.UsageError(sentence)
-    config.workeroutput["refused"] = sentence
-    items.clear()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    """Say what a worker refused, as a session without workers does."""
-    if sentence := getattr(node, "workeroutput", {}).get("refused"):
-        raise pytest.UsageError(sentence)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark the rows of slow_rows.txt; a row that no longer exists is an error.
+    """Mark the rows of slow_rows.txt, and leave out shipped tests under flags.
 
     The fast tests of a file go to one worker, as they share fixtures and programs.
     """
@@ -83,21 +48,10 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
         if not any(item.get_closest_marker(name) for name in ("slow", "shipped", "xdist_group")):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    files = {Path(path).resolve() for path in config.args}
-    missing = SLOW_ROWS - {item.nodeid for item in items}
-    if HERE in files and missing:
-        refuse(config, items, f"tests/slow_rows.txt: no such tests: {sorted(missing)}")
-    marked = {
-        name: [item.nodeid for item in items if item.get_closest_marker(name)]
-        for name in ("slow", "shipped")
-    }
-    config.stash[COLLECTED] = marked
-    both = set(marked["slow"]) & set(marked["shipped"])
-    if both:
-        refuse(config, items, f"slow and shipped, of which a test is one: {sorted(both)}")
-    left = [item for item in items if not chosen(config, item)]
-    items[:] = [item for item in items if chosen(config, item)]
-    config.hook.pytest_deselected(items=left)
+    if os.environ.get("XLA_FLAGS"):
+        left = [item for item in items if item.get_closest_marker("shipped")]
+        items[:] = [item for item in items if not item.get_closest_marker("shipped")]
+        config.hook.pytest_deselected(items=left)
 
 
 def pytest_collection_finish():

@@ -18,7 +18,6 @@ from jaxelim.contracts.items import Items
 from jaxelim.contracts.references import ReferenceRows
 from jaxelim.contracts.shapes import Levels, Rows, Shape
 from jaxelim.contracts.slack import SlackRows
-from jaxelim.errors import UnsupportedError
 from jaxelim.lanes import LaneOps, over_arm_blocks
 
 if TYPE_CHECKING:
@@ -85,26 +84,6 @@ def refuted_pairs(seen: "Snapshot", level: Array) -> Array:
     return _log_e(seen, wanted, _of_pairs) > level
 
 
-def refuted_pair(seen: "Snapshot", level: Array, i: Array, k: Array, asks: Array) -> Array:
-    """Whether the threshold refutes {mu_i <= mu_k}, of two arms or items []: [] bool.
-
-    With slack as the pieces of the answer say.
-
-    Args:
-        seen: with a threshold whose level depends on the piece.
-        level: the threshold's level, [].
-        i, k: [] int32.
-        asks: [] bool, the runs that look at this t, whatever `look_time` says.
-    """
-    arms = jnp.arange(_candidates(seen), dtype=jnp.int32)
-    place = arms.reshape((-1,) + (1,) * k.ndim) == k
-    llr, seen = seen.evidence.pair(i, k), dataclasses.replace(seen, shape=row_of(seen, i, place, 1))
-    wanted = asks & (llr > _test(seen).gate(level, seen))
-    if seen.live is not None:
-        wanted = wanted & seen.live
-    return seen.lanes.any(place & (_log_e(seen, wanted, _any_of_answer, level, place) > level))
-
-
 def refuted_shape(seen: "Snapshot", level: Array, shape: Shape, passes: Array) -> Array:
     """The pieces of a shape, which all lanes share, that the threshold refutes: [Q] bool.
 
@@ -138,18 +117,12 @@ def of_answer(seen: "Snapshot", wanted: Array) -> Array:
 
 
 def none_so_far(seen: "Snapshot") -> Array:
-    """What `largest_log_e` begins with: 0, for e = 1.
-
-    Raises:
-        UnsupportedError: the pieces have no index that all answers share.
-    """
+    """What `largest_log_e` begins with: 0, for e = 1; of pieces with an index."""
     lanes = seen.means.shape[1:]
     if isinstance(seen.shape, Levels):
         return jnp.zeros((seen.means.shape[0], 2, *lanes))
     n = candidates(seen.shape, seen.means.shape[0])
-    if n is None:
-        allowed = "() for pieces that are neither pairs nor levels"
-        raise UnsupportedError("record", "p_values", allowed)
+    assert n is not None
     return jnp.zeros((n, n, *lanes))
 
 
@@ -329,6 +302,5 @@ def pieces_for_sampling(
 
 __all__ = [
     "GROUP", "WORDS", "all_refuted", "candidates", "largest_log_e", "look_time", "none_so_far",
-    "of_answer", "pieces_for_sampling", "refuted", "refuted_pair", "refuted_pairs",
-    "refuted_shape", "row_of",
+    "of_answer", "pieces_for_sampling", "refuted", "refuted_pairs", "refuted_shape", "row_of",
 ]  # fmt: skip

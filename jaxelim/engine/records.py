@@ -36,7 +36,6 @@ def outcome(spec: Spec, lane: Lane) -> Outcome:
         solves=lane.solves_at,
         times=tuple(times),
         degenerate=spec.family.degenerate(lane.stats),
-        log_e=lane.log_e_at,
         estimates=kept,
     )
     return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), out)

@@ -152,7 +152,6 @@ class Lane:
     bad_answer: Array | None  # [B] int32: likewise the answer; None if answers have no range
     fault: Array  # [B] int32: what was not finite and ended the run, as in `watching`; 0: nothing
     log_e: Array | None = None  # [.., B]: the largest log e of each piece, if it is recorded
-    log_e_at: Array | None = None  # [S, D, .., B]: the same when the observer's run was over
     estimates_at: Tree = ()  # [S, D, K, B]: estimates then, where observers stop apart
     pending: Pending | None = None  # pulls whose rewards have not entered; None: there are none
 
@@ -194,7 +193,6 @@ class Outcome:
     solves: Array | None  # [R, S, D] int64
     times: tuple  # of each stopping rule: [R, D, ..] int32, or None
     degenerate: Array | None  # [R] int32: as the family's method of that name
-    log_e: Array | None = None  # [R, S, D, ..]: the largest log e of each piece
     estimates: Tree = ()  # [R, S, D, K]: by name, as of `records.estimates`
 
 

@@ -168,7 +168,7 @@ class Step:
         observed = self.observing.observed(checked, lane, beta)
         bad_answer, live = self.observing.bad_answer(seen, lane)
         sampling = self.observing.sampling(checked, lane)
-        view = self.asking.view(inputs, seen, checked, lane, observed.states, sampling)
+        view = self.asking.view(inputs, seen, lane, observed.states, sampling)
         fault, live = self.watching.seen(view, lane, live)
         choice, tested = self.asking.asked(view, lane), True
         if in_groups:
@@ -190,10 +190,6 @@ class Step:
         if two_speed:
             chosen = jnp.where(go, NO_ARM, lane.chosen)
         answers = self._answers(checked, lane, observed, ending, beta)
-        log_e, log_e_at = self.observing.log_e(checked, lane.log_e), lane.log_e_at
-        if log_e is not None and log_e_at is not None:
-            ended = closing.reshape(*closing.shape[:2], *(1,) * (log_e.ndim - 1), -1)
-            log_e_at = jnp.where(ended, log_e[None, None], log_e_at)
         estimates_at = lane.estimates_at
         if estimates_at:
             estimates_at = jax.tree.map(
@@ -237,8 +233,7 @@ class Step:
             chosen=chosen,
             bad_arm=jnp.where(wrong, choice.arm, lane.bad_arm),
             bad_answer=bad_answer,
-            log_e=log_e,
-            log_e_at=log_e_at,
+            log_e=self.observing.log_e(checked, lane.log_e),
             estimates_at=estimates_at,
             fault=fault,
             pending=pending,
@@ -377,7 +372,6 @@ class Step:
 
         in_range = spec.problem.out_of_range(seen) is None
         counts = spec.rule.traits.counts_solves
-        log_e = None if spec.evidence is None else looks.none_so_far(seen)
         apart = spec.estimates and spec.observers > 1
         lane = Lane(
             item=item,
@@ -406,8 +400,7 @@ class Step:
             chosen=jnp.full((b,), NO_ARM),
             bad_arm=none,
             bad_answer=None if in_range else none,
-            log_e=log_e,
-            log_e_at=None if log_e is None else many(log_e.dtype, *log_e.shape[:-1]),
+            log_e=None if spec.evidence is None else looks.none_so_far(seen),
             fault=none,
             pending=pending,
         )
@@ -415,11 +408,9 @@ class Step:
             kept = jax.tree.map(lambda x: many(x.dtype, k), records.estimates(lane))
             lane = dataclasses.replace(lane, estimates_at=kept)
         lane = self.watching.begun(lane, rewards)
-        checked = seen
         if pending is not None:
             seen = self.observing.snapshot(inputs, lane)
-            checked = self.observing.checked(inputs, lane, seen)
-        view = self.asking.view(inputs, seen, checked, lane, lane.observers, lane.sampling)
+        view = self.asking.view(inputs, seen, lane, lane.observers, lane.sampling)
         return dataclasses.replace(lane, rule_state=self.asking.init(view)), view
 
 

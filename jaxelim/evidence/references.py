@@ -29,10 +29,6 @@ class ReferenceEvidence(Evidence):
         return self.plain.means
 
     @property
-    def parts(self) -> int:  # type: ignore[override]
-        return self.plain.parts
-
-    @property
     def square(self) -> bool:  # type: ignore[override]
         return self.plain.square
 
@@ -71,9 +67,6 @@ class ReferenceEvidence(Evidence):
 
     def widest(self, at: Evidence, piece: Array, interval: Interval, level: Array) -> Array:
         return self.of_arms.widest(at, piece, interval, level)
-
-    def pair(self, i: Array, k: Array) -> Array:
-        return self.of_arms.pair(i, k)
 
     def weighted(self, weights: Array) -> "ReferenceEvidence":
         return dataclasses.replace(self, plain=self.plain.weighted(weights))

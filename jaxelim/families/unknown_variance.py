@@ -13,10 +13,9 @@ from jaxelim import checks
 from jaxelim.contracts import Family, Problem
 from jaxelim.contracts.proofs import UNKNOWN_VARIANCE
 from jaxelim.contracts.shapes import Levels, Rows, Shape, SymmetricInterval
-from jaxelim.contracts.sides import Sides
 from jaxelim.contracts.views import ArmContext, Evidence, Snapshot, Statistics, View
 from jaxelim.errors import ArgumentError
-from jaxelim.evidence.student import SidesEvidence, StudentEvidence, pair
+from jaxelim.evidence.student import StudentEvidence, pair
 from jaxelim.families.mean_mixtures import both_sides
 from jaxelim.families.noise import refuse_large
 from jaxelim.lanes import ArmBlock, LaneOps, index_like
@@ -203,19 +202,6 @@ class GaussianUnknownVariance(Family):
         assert isinstance(stats, StudentStatistics)
         numbers = stats.means, stats.variances, self.freedom(stats.counts)
         return StudentEvidence.of(space, shape, *numbers)
-
-    def scales(self, means: Array) -> Array:
-        """The variances: [K]."""
-        return jnp.broadcast_to(jnp.square(jnp.asarray(self.std, means.dtype)), means.shape)
-
-    def plain(self) -> "GaussianUnknownVariance":
-        return GaussianUnknownVariance()
-
-    def truth(
-        self, features: Array | None, theta: Array, scales: Array, directions: Array,
-        offsets: Array, slack: bool,
-    ) -> SidesEvidence:  # fmt: skip
-        return SidesEvidence.of_sides(Sides.of(directions, offsets, slack), theta, scales)
 
     def log_mixture(
         self, counts: Array, means: Array, variances: Array, at: Array, grid: Grid

@@ -38,8 +38,7 @@ class LiveJob:
         """Check the arguments of a `LiveRun` as `simulate` does, but for the truth.
 
         Raises:
-            ArgumentError, UnsupportedError, FamilyError, RuleError, MemoryLimitError: as
-                `simulate`.
+            ArgumentError, UnsupportedError, FamilyError, RuleError: as `simulate`.
         """
         if isinstance(rule, SamplingRule) and rule.traits.uses_truth:
             allowed = "a rule that needs no theta, such as an oracle with weights of its own"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.simulation.results.p_values import PValues
+from jaxelim.live.p_values import PValues
 
 
 @dataclasses.dataclass(frozen=True)

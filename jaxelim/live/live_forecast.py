@@ -162,7 +162,7 @@ def _begun(job: LiveJob, spec: Spec, moment: Moment, empty: Carry, queue: Queue)
     """The carry whose lanes all have the state of the live run."""
     assert moment.lane is not None
     lanes = np.arange(spec.execution.lanes, dtype=np.int32)
-    bare = dataclasses.replace(varying(moment.lane), log_e=None, log_e_at=None)
+    bare = dataclasses.replace(varying(moment.lane), log_e=None)
     lane = jax.tree.map(lambda x: x[..., np.zeros(spec.execution.lanes, np.int32)], bare)
     own: Any = dict(
         item=np.where(lanes < queue.length, lanes, spec.execution.queue).astype(np.int32),

@@ -7,15 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from jaxelim import scope
 from jaxelim.contracts.views import Tree
 from jaxelim.engine import Lane
-from jaxelim.engine.progress import automatic, stream
 from jaxelim.live.given import Pooled
 from jaxelim.live.job import LiveJob
 from jaxelim.live.program import BLOCK, LiveProgram, Out, Seen, Told, program, varying
+from jaxelim.progress import bar
 
 LONG = 2.0
 """Seconds after which a terminal shows how many of many rewards have entered."""
@@ -179,10 +178,9 @@ class Moments:
         self, moment: Moment, arms: np.ndarray, rewards: np.ndarray, chooses: bool
     ) -> Moment:
         """The moment after rewards with a check after each; perhaps the rule then chooses."""
-        blocks = tqdm(
-            range(0, len(arms), BLOCK), delay=LONG, disable=not automatic(), file=stream(),
-            leave=False, unit=" rewards", unit_scale=BLOCK,
-        )  # fmt: skip
+        rows = range(0, len(arms), BLOCK)
+        many: Any = dict(delay=LONG, leave=False, unit=" rewards", unit_scale=BLOCK)
+        blocks = bar(iterable=rows, **many) or rows
         for start in blocks:
             stop = min(start + BLOCK, len(arms))
             part = arms[start:stop], rewards[start:stop]

@@ -12,11 +12,11 @@ from jaxelim.live.job import LiveJob
 from jaxelim.live.live_evidence import LiveEvidence
 from jaxelim.live.live_forecast import LiveForecast
 from jaxelim.live.moment import Moment, Moments
+from jaxelim.live.p_values import PValues, of_pieces
 from jaxelim.problems.lanewise import traced_shape
 from jaxelim.simulation.failures import Place, failure
 from jaxelim.simulation.results import confidence
 from jaxelim.simulation.results.confidence import Intervals, MeansOfRuns
-from jaxelim.simulation.results.p_values import PValues, of_pieces, recorded
 from jaxelim.simulation.results.proven import proven
 from jaxelim.simulation.results.two_samples import Estimated
 
@@ -167,7 +167,7 @@ class LiveState:
 
     @property
     def p_values(self) -> PValues | None:
-        """Anytime p-values of all pieces and of the answer, as `Result.p_values`: [K, K], [].
+        """Anytime p-values of all pieces and of the answer: [K, K], [].
 
         With a reference [K + 1, K + 1].
 
@@ -183,8 +183,7 @@ class LiveState:
             return None
         answer = self.answer if self.stopped else self._moments.look(self._moment)["public"]
         assert answer is not None
-        instance, of = job.call.instance, np.asarray(lane.log_e)[..., 0]
-        return of_pieces(of, answer, instance, job.call.problem, recorded(job.call))
+        return of_pieces(np.asarray(lane.log_e)[..., 0], answer, job.call)
 
     def intervals(self, level: float | None = None) -> Intervals:
         """Confidence intervals of the means of all arms, which hold together at all times.

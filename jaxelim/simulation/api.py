@@ -55,7 +55,7 @@ def simulate(
     Args:
         instance: one instance, or a batch of them.
         problem: `BestArm()`, with `epsilon=`, `reference=` or `items=`, `TopM(m)`,
-            `Thresholding(level)`, `AnyAbove(level)` or `HalfSpaces(...)`.
+            `Thresholding(level)` or `HalfSpaces(...)`.
         rule: a sampling rule.
         delta: the error probability in (0, 1), a number or a 1-D array.
         stopping: one stopping rule or several. Stopping rules share one trajectory a
@@ -80,13 +80,10 @@ def simulate(
             Gaussian rewards, else uniforms on [0, 1). A run that uses up its row
             is truncated. No proof covers it: `Result.proven` says so.
         record: ("pair_times",) to record, for top m, when each ordered pair of arms
-            was eliminated. ("p_values",) to record the evidence of every ordered pair,
-            for `Result.p_values`. It costs [K, K] numbers a run, and at each look the time
-            of all K^2 pairs in place of the answer's K - 1; for signs [K, 2]. ("means",)
-            to record the means at the end of each run, for `Result.intervals`.
+            was eliminated. ("means",) to record the means at the end of each run, for
+            `Result.intervals`.
         engine: layout of the work; see `Engine`.
-        progress: True to show finished runs, samples per second and time left, with a
-            predicted cost after five seconds, and how long programs compile; False for
+        progress: True to show finished runs, samples a second and time left; False for
             nothing. None shows them at a terminal and in a notebook, and elsewhere a line
             a minute on standard error, but not in threads, worker processes, tests
             and builds of documentation. Or a callable of (runs done, runs, samples,
@@ -97,10 +94,10 @@ def simulate(
         batch: pulls whose rewards enter together, after the last of them, from the first check
             on. The rule chooses each of them without the others' rewards, and one test
             follows the batch. At most max_samples.
-        delay: further pulls that are chosen before a reward enters: an integer, or integers
-            [K] by arm, at most max_samples. With a batch it enters at the first batch end
-            from then on. `samples` counts pulls whose rewards are pending, as does the
-            cap; a run that is over discards them. See docs/how-to/batches-and-delays.md.
+        delay: further pulls that are chosen before a reward enters, at most max_samples. With
+            a batch it enters at the first batch end from then on. `samples` counts pulls whose
+            rewards are pending, as does the cap; a run that is over discards them. See
+            docs/how-to/batches-and-delays.md.
         executor: a `concurrent.futures.Executor` whose workers are spawned processes, or
             a Dask `Client`, as `jaxelim.cluster` gives; None: this process. The runs
             are cut into blocks, one device each. Every array equals that of one process.
@@ -119,7 +116,6 @@ def simulate(
             the allowed values.
         UnsupportedError: a combination that is not defined, with the reason.
         TieError: an instance whose correct answer is not unique.
-        MemoryLimitError: the call would hold more memory than is free.
         FamilyError, RuleError: a method of the family or of the rule raises, or returns
             something that its contract does not allow.
         SetupError: the process or JAX's settings prevent jaxelim from computing.
@@ -173,10 +169,10 @@ def trace(
     """Run one run and record each step, including the initial pulls.
 
     Args:
-        instance, problem, rule, stopping, elimination, delta, threshold, max_samples,
-            seed, ridge, engine, initial_pulls, batch, delay: as in `simulate`, one of each.
-            The default of max_samples is 20,000 here. `Trace.active` then has an entry for each
-            sample, and `rewards` those that were pending at the end.
+        instance, problem, rule, stopping, delta: as in `simulate`, one of each. All others
+            are those of `simulate` too, but that the default of max_samples is 20,000.
+            `Trace.active` then has an entry for each sample, and `rewards` those that were
+            pending at the end.
         noise: noise [T] in place of the seeded noise, as in `simulate`. Sample s has
             reward mean[arm] + noise_std noise[s] (Gaussian), or 1 where
             noise[s] < mean[arm] (Bernoulli).

@@ -21,13 +21,12 @@ def computed(call: "CheckedCall") -> Arms:
     which some may be there several times. In those coordinates theta is their means, V is
     diagonal, and choices that tie on paper tie to the last digit. They are taken where
     nothing reads coordinates: the rule, the problem and every stopping rule. Thresholds
-    by piece, and p-values, keep the given ones: they have another test for unstructured
-    instances.
+    by piece keep the given ones: they have another test for unstructured instances.
     """
     instance = call.instance
     linear = instance.structure == "linear" and instance.family.has("design") and call.ridge == 0
     free = call.rule.traits.basis_free and not call.problem.uses_theta
-    free = free and not isinstance(call.threshold, PieceThreshold) and call.evidence is None
+    free = free and not isinstance(call.threshold, PieceThreshold)
     if not (linear and free and all(rule.name in KNOWN_STOPPING for rule in call.stopping)):
         return instance
     truth, arms = instance.truth, np.array(instance.arms)

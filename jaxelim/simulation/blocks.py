@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxelim import checks, cluster, scope
-from jaxelim.engine.progress import check as check_progress
 from jaxelim.errors import ArgumentError, ClusterError, Interrupted, warn
+from jaxelim.progress import check as check_progress
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.outcomes import RECORDED, Outcomes, ordered

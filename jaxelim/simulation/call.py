@@ -14,15 +14,13 @@ from jaxelim.errors import ArgumentError
 from jaxelim.instances.arms import Arms
 from jaxelim.instances.instance import Instance
 from jaxelim.problems.lanewise import traced_shape
-from jaxelim.simulation import memory, refusals
+from jaxelim.simulation import refusals
 from jaxelim.simulation.basis import computed
-from jaxelim.simulation.results import p_values
 from jaxelim.simulation.results.proven import proven
-from jaxelim.thresholds.mixture import Mixture
 from jaxelim.thresholds.piecewise import PieceThreshold, bound
 
 LONGEST = 2**31 - 2**16  # t is int32, and a chunk may run past the cap
-RECORDS = ("pair_times", "p_values", "means")
+RECORDS = ("pair_times", "means")
 """What a call may record beside its arrays."""
 _MAX_SAMPLES_FLOAT32 = 2**24  # counts have the floating type
 
@@ -106,7 +104,7 @@ class CheckedCall:
     engine: Engine
     initial_pulls: int  # of each arm
     batch: int  # pulls whose rewards enter together
-    delay: np.ndarray  # [K] int64: further pulls before a reward enters
+    delay: int  # further pulls before a reward enters
 
     @staticmethod
     def checked(
@@ -135,7 +133,7 @@ class CheckedCall:
         Without `truth` arms will do for an instance, and nothing that theta decides is checked.
 
         Raises:
-            ArgumentError, UnsupportedError, TieError, MemoryLimitError: as `simulate`.
+            ArgumentError, UnsupportedError, TieError: as `simulate`.
         """
         if not isinstance(instance, Instance if truth else Arms):
             allowed = "an Instance, such as load_instance('linear-d20')"
@@ -149,7 +147,6 @@ class CheckedCall:
         family = instance.family
         deltas = checks.deltas(delta)
         stopping = _stopping_rules(stopping)
-        _check_runs_fit(instance, problem, deltas, stopping, runs)
         runs, seed = checks.runs(runs), checks.seed(seed)
         first = family.initial_pulls * instance.K
         max_samples = checks.integer("max_samples", max_samples, low=first, high=LONGEST)
@@ -159,7 +156,7 @@ class CheckedCall:
             raise ArgumentError("max_samples", max_samples, allowed, note)
         initial_pulls = _initial_pulls(initial_pulls, instance, max_samples)
         batch = checks.integer("batch", batch, low=1, high=max_samples)
-        delay = _delay(delay, instance.K, max_samples)
+        delay = checks.integer("delay", delay, low=0, high=max_samples)
         if ridge is not None:
             ridge = checks.real("ridge", ridge, low=0)
         if noise is not None:
@@ -176,7 +173,6 @@ class CheckedCall:
         if engine.precision == "float32" and instance.truth is not None:
             refusals.check_float32(instance.truth, problem)
         ridge = family.ridge_of(ridge, instance, threshold)
-        p_values.check(record, instance, problem, ridge)
         if isinstance(threshold, PieceThreshold):
             others = dict(rule=rule, ridge=ridge, stopping=stopping, elimination=elimination)
             threshold = bound(threshold, instance, problem, **others)
@@ -203,24 +199,14 @@ class CheckedCall:
         return computed(self)
 
     @property
-    def evidence(self) -> Mixture | None:
-        """The mixture whose evidence is recorded, for p-values; None: nothing is."""
-        if "p_values" not in self.record:
-            return None
-        return self.threshold if isinstance(self.threshold, Mixture) else Mixture(pieces=1)
-
-    @property
     def waits(self) -> bool:
         """Whether rewards wait: in batches, or for a delay."""
-        return self.batch > 1 or bool(self.delay.any())
+        return self.batch > 1 or self.delay > 0
 
     @property
     def waiting(self) -> dict[str, Any]:
         """Batch and delay as settings have them; nothing where no reward waits."""
-        if not self.waits:
-            return {}
-        delay = self.delay.tolist()
-        return {"batch": self.batch, "delay": delay[0] if len(set(delay)) == 1 else delay}
+        return {"batch": self.batch, "delay": self.delay} if self.waits else {}
 
     @property
     def shared(self) -> bool:
@@ -262,26 +248,12 @@ def _noise(noise: Any, runs: int, initial_pulls: int, arms: int) -> np.ndarray:
     return noise
 
 
-def _delay(delay: Any, arms: int, max_samples: int) -> np.ndarray:
-    """The delays of the arms: int64 [K]."""
-    allowed = f"an integer from 0 to max_samples = {max_samples}, or one for each of {arms} arms"
-    try:
-        if np.ndim(delay) == 0:
-            return np.full(arms, checks.integer("delay", delay, low=0, high=max_samples))
-        delays = [checks.integer("delay", d, low=0, high=max_samples) for d in delay]
-    except (ArgumentError, TypeError, ValueError):
-        raise ArgumentError("delay", delay, allowed) from None
-    if len(delays) != arms:
-        raise ArgumentError("delay", delay, allowed, f"it has {len(delays)}")
-    return np.array(delays, np.int64)
-
-
-def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: np.ndarray) -> None:
+def _check_noise_lasts(noise: np.ndarray, first: int, batch: int, delay: int) -> None:
     """Refuse noise [runs, T] that ends before the first reward could enter."""
-    least = first + -(-(1 + int(delay.min())) // batch) * batch
-    if (batch > 1 or delay.any()) and noise.shape[1] < least:
+    least = first + -(-(1 + delay) // batch) * batch
+    if (batch > 1 or delay) and noise.shape[1] < least:
         allowed = f"at least {least} samples: {first} initial pulls, and {least - first} until a "
-        allowed += f"reward enters with batch={batch} and a least delay of {delay.min()}"
+        allowed += f"reward enters with batch={batch} and delay={delay}"
         raise ArgumentError("noise", noise.shape, allowed)
 
 
@@ -305,27 +277,6 @@ def _initial_pulls(pulls: Any, instance: Arms, max_samples: int) -> int:
         low = f"an integer from {family.initial_pulls}, the least for {family!r},"
         allowed = f"None, or {low} to {most}, which max_samples leaves for K = {instance.K}"
         raise ArgumentError("initial_pulls", pulls, allowed) from None
-
-
-def _check_runs_fit(
-    instance: Arms,
-    problem: Problem,
-    deltas: np.ndarray,
-    stopping: tuple[StoppingRule, ...],
-    runs: Any,
-) -> None:
-    """Refuse a number of runs whose indices and results would not fit into memory.
-
-    Runs before these arrays exist.
-    """
-    if (
-        isinstance(runs, int | np.integer)
-        and not isinstance(runs, bool)
-        and 0 < runs <= checks.MAX_RUNS
-    ):
-        of_run = memory.of_a_run(instance.K, problem.width(instance.K), len(stopping) * deltas.size)
-        size = int(runs) * (8 + 2 * instance.size * of_run)
-        memory.check([memory.Part("runs", int(runs), "its runs and their results", size)])
 
 
 def _stopping_rules(stopping: Any) -> tuple[StoppingRule, ...]:

@@ -10,8 +10,8 @@ import xarray as xr
 from jaxelim import cluster
 from jaxelim.cluster.dispatch import say
 from jaxelim.cluster.remote import Task
-from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError
+from jaxelim.progress import Progress
 from jaxelim.store import Block, Held, Store, digest, ranges
 from jaxelim.store.held import joined
 

@@ -12,7 +12,7 @@ from jaxelim.simulation.plan import Plan
 from jaxelim.simulation.run import Ended
 
 RECORDED = ("samples", "stopped", "answer", "pulls", "elimination_times", "tests_stopping",
-            "tests_sampling", "solves", "log_e", "means", "variances", "entered")  # fmt: skip
+            "tests_sampling", "solves", "means", "variances", "entered")  # fmt: skip
 """The arrays that runs give; a result has `correct` besides."""
 
 

@@ -1,7 +1,6 @@
 """What a call is compiled for, and what it runs on: its spec, inputs and queue."""
 
 import dataclasses
-import math
 import platform
 from functools import partial
 from typing import Any
@@ -10,18 +9,16 @@ import jax
 import numpy as np
 
 from jaxelim import engine
-from jaxelim.contracts import Problem, looks
+from jaxelim.contracts import Problem
 from jaxelim.contracts.returned import blamed, described
 from jaxelim.contracts.views import Tree
-from jaxelim.engine import LANE_GROUP, Execution, Inputs, Outline, Queue, Schedule, Spec, Timing
+from jaxelim.engine import LANE_GROUP, Execution, Inputs, Queue, Schedule, Spec, Timing
 from jaxelim.errors import ArgumentError, RuleError, warn
 from jaxelim.families import noise, returns
 from jaxelim.families.recorded import source_of
 from jaxelim.problems.lanewise import in_lanes
 from jaxelim.scope import ONE_DEVICE
-from jaxelim.simulation import memory
 from jaxelim.simulation.call import CheckedCall, Engine
-from jaxelim.simulation.results import p_values
 
 CHUNK = 256
 """Steps of a chunk."""
@@ -75,7 +72,6 @@ def planned(call: CheckedCall, log: int = 0) -> Plan:
         ArgumentError: more than 2^30 runs a device; and as `inputs_of`.
         FamilyError, RuleError: a method of the family or of the rule raises, or breaks its
             contract.
-        MemoryLimitError: the call would hold more memory than is free.
     """
     spec = spec_of(call, log=log)
     inputs = checked_inputs_of(call, spec)
@@ -126,7 +122,6 @@ def spec_of(call: CheckedCall, log: int = 0, backend: str | None = None) -> Spec
         pair_times="pair_times" in call.record,
         log=log,
         initial_pulls=call.initial_pulls,
-        evidence=call.evidence,
         estimates="means" in call.record,
         schedule=Schedule.of(call.batch, call.delay, call.cap) if call.waits else None,
         execution=_execution(call, gpu),
@@ -280,105 +275,6 @@ def checked_inputs_of(call: CheckedCall, spec: Spec) -> Inputs:
     if execution.queue + execution.lanes >= 2**31:  # places in the queue are int32
         allowed = "at most 2^30 runs a device, those of all instances and deltas taken together"
         raise ArgumentError("runs", call.runs.size, allowed)
-    devices = jax.devices()[: execution.devices]
-    memory.check(_needs(call, spec), devices)
     constants = _scaled_problem(call).constants()
     returns.check(spec.family, spec.problem, constants, call.computed, spec.dtype)
-    inputs = inputs_of(call, spec)
-    if call.computed.truth is not None:  # else no program draws rewards, and a run is small
-        memory.check(_needs(call, spec, inputs, engine.outline(spec, inputs)), devices)
-    return inputs
-
-
-NOISE_COPIES = 5
-"""Arrays of the size of a chunk's noise that exist while XLA draws it."""
-
-
-def _needs(
-    call: CheckedCall,
-    spec: Spec,
-    inputs: Inputs | None = None,
-    outline: Outline | None = None,
-) -> list[memory.Part]:
-    """A lower bound on what a call will hold; rougher without the outline of its program."""
-    k, layout, execution = call.instance.K, call.engine, spec.execution
-    items = call.trajectories * call.runs.size
-    rows, real = (
-        execution.devices * (execution.queue + execution.lanes),
-        spec.dtype.itemsize,
-    )
-    row = memory.of_a_run(k, call.problem.width(k), spec.observers)
-    row += spec.observers * k * real * spec.estimates
-    if outline is not None:
-        row = _bytes(dataclasses.replace(outline.outcome, log_e=None)) // execution.lanes
-    entry = 12 + real * spec.deltas
-    # The tables of `queue_of`; the last term is on the devices too.
-    tables = items * (64 + entry) + execution.devices * execution.queue * entry
-    parts = [
-        memory.Part("runs", call.runs.size, "its runs and their results", tables + 2 * items * row,
-                    rows * row + execution.devices * execution.queue * entry),
-    ]  # fmt: skip
-    if call.evidence is not None:
-        parts.append(_evidence(call, spec, items, rows))
-    lanes = execution.devices * 4 * k * real * execution.lanes
-    if outline is not None:
-        lane, ring = dataclasses.replace(outline.lane, log_e=None, log_e_at=None), ()
-        if lane.pending is not None:
-            ring, lane = lane.pending.ring, dataclasses.replace(lane, pending=lane.pending.bare)
-            parts.append(_pending(call, execution.devices * _bytes(ring)))
-        lanes = execution.devices * _bytes(lane)
-    of_lanes = ("instance", call.instance) if layout.lanes is None else ("lanes", layout.lanes)
-    parts.append(memory.Part(*of_lanes, "the state of its lanes", 0, lanes))
-    drawn = spec.initial_pulls * k + execution.chunk
-    of_chunk = execution.devices * drawn * execution.lanes * real * NOISE_COPIES
-    by_chunk = layout.chunk is not None and layout.chunk > 4 * (layout.lanes or 0)
-    of_noise = ("chunk", layout.chunk) if by_chunk else of_lanes
-    parts.append(memory.Part(*of_noise, "the noise of a chunk", 0, of_chunk))
-    if spec.log:
-        parts.append(
-            memory.Part(
-                "max_samples",
-                call.max_samples,
-                "the log of the run",
-                8 * spec.log,
-                (8 + real) * spec.log,
-            )
-        )
-    if inputs is not None:
-        table = 0 if call.noise is None else execution.devices * call.noise.nbytes
-        parts.append(memory.Part("noise", call.noise, "the noise that is given", 0, table))
-        of_instances = inputs.features, inputs.nature, inputs.tables
-        shared = execution.devices * _bytes(of_instances)
-        parts.append(memory.Part("instance", call.instance, "what all runs share", 0, shared))
-    return parts
-
-
-def _pending(call: CheckedCall, size: int) -> memory.Part:
-    """The places for pending rewards: 16 bytes each in float64, 8 more a class and lane."""
-    longest = "batch", call.batch
-    if call.delay.max() > call.batch:
-        longest = "delay", int(call.delay.max())
-    return memory.Part(*longest, "the pending rewards of its lanes", 0, size)
-
-
-def _evidence(call: CheckedCall, spec: Spec, items: int, rows: int) -> memory.Part:
-    """The evidence for p-values: of all runs, of the lanes, and of the lanes that look.
-
-    Args:
-        call, spec: what is asked, and its program.
-        items: its runs.
-        rows: places for results on all devices.
-    """
-    assert call.evidence is not None
-    execution = spec.execution
-    entry = p_values.entries(call) * spec.dtype.itemsize
-    kept = rows * spec.observers + execution.devices * execution.lanes * (1 + spec.observers)
-    looking = execution.devices * max(1, execution.lanes // looks.GROUP) * call.evidence.grid.size
-    purpose = "the evidence of every pair of arms"
-    host = 2 * items * spec.observers * entry
-    return memory.Part("record", call.record, purpose, host, (kept + looking) * entry)
-
-
-def _bytes(tree: Any) -> int:
-    """Bytes of a tree of arrays, or of their shapes."""
-    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+    return inputs_of(call, spec)

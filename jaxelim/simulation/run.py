@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,11 +9,10 @@ import numpy as np
 
 from jaxelim import engine
 from jaxelim.engine import Carry, Inputs, Queue, Spec
-from jaxelim.engine.progress import Progress
 from jaxelim.errors import ArgumentError
+from jaxelim.progress import Progress
 from jaxelim.simulation.call import CheckedCall
 from jaxelim.simulation.failures import Place, failure
-from jaxelim.simulation.forecast import forecast_of
 from jaxelim.simulation.interrupts import Interrupts
 from jaxelim.simulation.plan import CHUNK, Plan
 
@@ -48,8 +46,7 @@ def run(plan: Plan, progress: Any, interrupts: Interrupts | None = None) -> Ende
             see `_failure`.
         KeyboardInterrupt: Ctrl-C while the first program compiled.
     """
-    count, predicted = int(np.sum(plan.queue.length)), partial(forecast_of, plan.call)
-    with Progress(progress, count, count * float(plan.call.cap), predicted) as bar:
+    with Progress(progress, int(np.sum(plan.queue.length))) as bar:
         return HostLoop(plan, bar, interrupts or Interrupts()).run()
 
 

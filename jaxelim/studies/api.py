@@ -70,8 +70,8 @@ def study(
         ArgumentError: an argument is wrong, or a combination is not defined. Its class is
             that of `simulate`, and its note names rule, instance and problem.
         Interrupted: Ctrl-C. Its `result` is a `Study` of the finished blocks.
-        StoreError, WorkersLost, SchedulerLost, WorkerMismatch, MemoryLimitError,
-            FamilyError, RuleError, SetupError: as `simulate`.
+        StoreError, WorkersLost, SchedulerLost, WorkerMismatch, FamilyError, RuleError,
+            SetupError: as `simulate`.
 
     Example:
         >>> found = study("linear-d10", "best-arm", ["lingape", "lucb"], runs=100)  # doctest: +SKIP

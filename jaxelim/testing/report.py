@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxelim.engine.progress import by_parts
 from jaxelim.errors import JaxelimError
+from jaxelim.progress import by_parts
 from jaxelim.simulation.results.result import Result
 
 LUCK = 1e-6

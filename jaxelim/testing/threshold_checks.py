@@ -11,10 +11,10 @@ from scipy import stats
 
 from jaxelim import checks, scope
 from jaxelim.contracts import Family, Problem, SamplingRule
-from jaxelim.engine.progress import by_parts
 from jaxelim.errors import UnsupportedError
 from jaxelim.families import Gaussian
 from jaxelim.instances.instance import Instance
+from jaxelim.progress import by_parts
 from jaxelim.sampling import Uniform
 from jaxelim.simulation.api import simulate
 from jaxelim.stopping.elimination import FullElimination, SelectiveElimination

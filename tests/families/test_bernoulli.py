@@ -558,10 +558,6 @@ UNSUPPORTED = {
     ),
     "half-spaces": (lambda: run(problem=HALVES), "problem", "Rows or Levels"),
     "native": (lambda: run(rule=je.Uniform(), stopping=je.Native()), "stopping", "Uniform"),
-    "elimination bounds": (lambda: je.elimination_bounds(EASY, je.BestArm()), "family"),
-    "sensitivity": (lambda: je.sensitivity(EASY, je.BestArm()), "family"),
-    "features": (lambda: je.design_features(EASY, je.BestArm(), 0.1), "family"),
-    "extra arm": (lambda: je.best_extra_arm(EASY, je.BestArm(), 1.0), "family"),
     "threshold": (lambda: je.LinearThreshold.of(EASY), "family"),
     "noise_std": (lambda: EASY.noise_std, "family"),
     "a threshold with a ridge": (

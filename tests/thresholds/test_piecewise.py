@@ -137,9 +137,7 @@ def test_refusals_by_name():
     refused("ridge", ridge=1.0)
     refused("elimination", je.LUCB(), elimination=je.Resets(je.SelectiveElimination()))
     coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
-    for rule, other in (
-        (je.LUCB(), r"LLR\(\)"), (je.ChernoffRacing("interval"), r"ChernoffRacing\('llr'\)"),
-    ):  # fmt: skip
+    for rule, other in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
         refused(f"{other}.*Gaussian rewards alone", rule, coins, stopping=je.Native())
     refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
     for settings, match in (
@@ -205,8 +203,6 @@ def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch
             with pytest.raises(je.ArgumentError, match=f"threshold: got .*{match}"):
                 play(threshold)
     assert play(WithLevels(), je.LUCB(), native).stopped.all()
-    # ChernoffRacing asks for the evidence of pairs, and reads no levels.
-    assert play(ByPiece(), je.ChernoffRacing(), native).stopped.all()
     call = calls.checked(instance, problem, je.Uniform(), threshold=ByPiece(), ridge=1.0)
     assert "ByPiece states no proof" in proven(call)
 
@@ -222,10 +218,9 @@ def test_a_number_of_wrong_answers_is_checked(given, monkeypatch):
     jax.tree_util.register_static(Odd)
     monkeypatch.setattr(plan, "checked_inputs_of", None)
     found = "wrong_answers raised ZeroDiv" if isinstance(given, Exception) else repr(given)
-    for settings in (dict(threshold=je.Mixture()), dict(record=("p_values",))):
-        match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
-        with pytest.raises(je.ArgumentError, match=match):
-            je.simulate(UNSTRUCTURED, Odd(), je.Uniform(), runs=1, **settings)
+    match = f"problem: got .*{found}.*wrong_answers.* returns an integer >= 1, or None"
+    with pytest.raises(je.ArgumentError, match=match):
+        je.simulate(UNSTRUCTURED, Odd(), je.Uniform(), runs=1, threshold=je.Mixture())
 
 
 def starvation(instance, threshold, rule=None):
@@ -303,15 +298,3 @@ def test_a_changed_part_of_a_proof_has_none():
     assert "changes what its base has proven" in why(threshold=Shorter())
     assert "hold the truth is not known" in why(problem=Fewer())
     assert "other e-values than its base" in why(coins)
-
-
-def test_p_values_need_no_ridge_and_keep_the_coordinates_of_linear_arms():
-    arms = je.Instance([[1.0, 0.0], [0.6, 0.8]], [0.4, 0.1])
-    settings = dict(runs=8, max_samples=300, record=("p_values",), delta=1e-9)
-    with pytest.raises(je.ArgumentError, match="p_values"):
-        je.simulate(arms, je.BestArm(), je.Uniform(), ridge=1.0, **settings)
-    plain, mixture = (
-        je.simulate(arms, je.BestArm(), je.Uniform(), threshold=one, **settings)
-        for one in (je.Heuristic(), je.Mixture())
-    )
-    np.testing.assert_array_equal(plain.log_e, mixture.log_e)

@@ -25,7 +25,7 @@ from jaxelim.stopping import elimination, llr, resets
 
 ARRAYS = (
     "deltas", "runs", "samples", "stopped", "answer", "correct", "pulls", "elimination_times",
-    "tests_stopping", "tests_sampling", "solves", "log_e", "means", "variances", "entered",
+    "tests_stopping", "tests_sampling", "solves", "means", "variances", "entered",
 )  # fmt: skip
 """The arrays of a result."""
 _KEPT = ("seed", "max_samples", "initial_pulls", "batch", "delay", "ridge", "noise",

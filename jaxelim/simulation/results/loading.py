@@ -28,7 +28,7 @@ from jaxelim.store.netcdf import parsed
 _ARRAYS = tuple(name for name in ARRAYS if name not in ("deltas", "runs"))
 _PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
 """What a caller may pass, beside stopping rules."""
-_OPTIONAL = ("elimination_times", "solves", "log_e", "means", "variances", "entered")
+_OPTIONAL = ("elimination_times", "solves", "means", "variances", "entered")
 
 
 def load_result(

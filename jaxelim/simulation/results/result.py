@@ -21,7 +21,6 @@ from jaxelim.simulation.results.descriptions import (
     same_array,
     same_experiment,
 )
-from jaxelim.simulation.results.p_values import RECORDED_AXES, PValues, p_values, recorded
 from jaxelim.simulation.results.proven import in_settings, of_settings, proven
 from jaxelim.simulation.results.summary import BIASED, Summary, summarised
 from jaxelim.tables import aligned, as_html
@@ -83,10 +82,6 @@ class Result:
         costs: float64, what the pulls cost, in the units of the instance's costs; None
             where it has none.
         solves: int64, optimisations solved for sampling; None for rules that solve none.
-        log_e: float64 [.., i, k], the largest log e of {mu_i <= mu_k} at the looks of the
-            run; with a reference [.., K + 1, K + 1], the reference last; for signs
-            [.., K, 2]. With record=("p_values",); else None. A file of many runs of many
-            arms is large: 8 K^2 bytes a run.
         means: float64 [.., K], the estimates at the end of each run, in the units of the
             rewards: averages, for linear arms phi_k . theta_hat. With record=("means",);
             else None. NaN where an interrupted call has not started a run.
@@ -124,7 +119,6 @@ class Result:
     settings: dict
     elimination: Any = None
     threshold: Any = None
-    log_e: np.ndarray | None = None
     means: np.ndarray | None = None
     variances: np.ndarray | None = None
     entered: np.ndarray | None = None
@@ -134,11 +128,6 @@ class Result:
         """What the pulls of each run cost: float64, shape of `samples`; None without costs."""
         prices = self.instance.costs
         return None if prices is None else np.sum(self.pulls * prices, -1)
-
-    @property
-    def p_values(self) -> PValues | None:
-        """Anytime p-values of the pieces and of the answer; None unless they were recorded."""
-        return p_values(self)
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Confidence intervals of the means of all arms at the end of each run.
@@ -223,7 +212,6 @@ class Result:
             "precision": call.engine.precision,
             **call.rule.report(call.computed, call.problem),
             **origin(call),
-            **({} if arrays["log_e"] is None else {"p_values": recorded(call)}),
             **({"interrupted": outcomes.missing} if outcomes.missing else {}),
         }
         return Result(
@@ -316,8 +304,6 @@ class Result:
         times = self.elimination_times
         if times is not None:
             data["elimination_times"] = ((*dims, *self.problem.times_axes), times)
-        if self.log_e is not None:
-            data["log_e"] = ((*dims, *RECORDED_AXES[self.settings["p_values"]]), self.log_e)
         for name in ("means", "variances", "entered"):
             if getattr(self, name) is not None:
                 data[name] = ((*dims, "arm"), getattr(self, name))

@@ -6,23 +6,17 @@ from typing import Any
 import numpy as np
 
 from jaxelim.checks import wrong_answers
-from jaxelim.contracts.looks import candidates
 from jaxelim.contracts.shapes import Levels
-from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.problems.best_arm import BestArm
 from jaxelim.problems.lanewise import traced_shape
-
-RECORDED_AXES = {"pairs": ("above", "below"), "sides": ("arm_of_side", "side")}
-"""Names of the last axes of log e: of {mu_above <= mu_below}, and of the sides of a level."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PValues:
-    """p-values of the pieces at the end of each run; valid at every look, so at any stop.
+    """p-values of the pieces of a run; valid at every look, so at any stop.
 
-    They hold where the rewards are independent draws of the family; see `Result.proven`.
-    Axes [..] are those of the run: [stopping, delta, run] of a `Result`. One of these holds
-    at a time: which depends on what was said before the run.
+    They hold where the rewards are independent draws of the family. One of these holds
+    at a time: which depends on what was said before the run. Axes [..] are those of `log_e`.
 
     Attributes:
         pairs: float64 [.., i, k], of mu_i <= mu_k; of items likewise. With a reference
@@ -45,9 +39,8 @@ class PValues:
 
     @staticmethod
     def of(
-        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, one: bool = False,
-        best: bool = False,
-    ) -> "PValues":  # fmt: skip
+        log_e: np.ndarray, answer: np.ndarray, wrong: int | None, sides: bool, best: bool = False
+    ) -> "PValues":
         """From the largest log e of each piece.
 
         Args:
@@ -56,15 +49,12 @@ class PValues:
             wrong: P, the number of pieces of which one holds the truth where an answer is
                 wrong; None: not known.
             sides: whether the pieces are levels.
-            one: whether an answer of one arm has its own level alone, as of `AnyAbove`.
             best: whether the answer is wrong only if another arm k is the best, so that the
                 P pieces {mu_i <= mu_k} of that k all hold the truth.
         """
         pairs, arms = np.exp(-np.maximum(log_e, 0)), answer.shape[-1]
         if sides:
             count, tested = log_e.shape[-2], np.where(answer, pairs[..., 1], pairs[..., 0])
-            if one:
-                tested = np.where(answer.any(-1, keepdims=True) & ~answer, np.nan, tested)
         else:
             n = log_e.shape[-1]
             if n > arms:  # the reference, which is the answer of no arm
@@ -79,60 +69,13 @@ class PValues:
         return PValues(pairs, np.fmax.reduce(of_arms, -1), np.minimum(1, count * pairs), of_arms)
 
 
-def check(record: tuple[str, ...], instance: Any, problem: Any, ridge: float | None) -> None:
-    """Refuse p-values where there are none: with a ridge, and of families without mixtures.
-
-    Raises:
-        ArgumentError, UnsupportedError: there are none; or the problem's `wrong_answers` is no
-            number.
-    """
-    if "p_values" not in record:
-        return
-    if not instance.family.has("log_e"):
-        raise UnsupportedError("record", "p_values", f"(): {instance.family!r} defines no log_e")
-    if ridge:
-        raise ArgumentError("ridge", ridge, "None or 0 with record=('p_values',): see Mixture")
-    wrong_answers(problem, instance.K)
-
-
-def recorded(call: Any) -> str:
-    """Which pieces a call records: "pairs" or "sides", of `RECORDED_AXES`."""
-    shape = traced_shape(call.problem, call.instance.K, call.instance.d)
-    return "sides" if isinstance(shape, Levels) else "pairs"
-
-
-def entries(call: Any) -> int:
-    """How many pieces' log e a run of a call keeps: n^2 of n arms, items or candidates, or 2 K."""
-    if call.evidence is None:
-        return 0
-    k = call.instance.K
-    shape = traced_shape(call.problem, k, call.instance.d)
-    return 2 * k if isinstance(shape, Levels) else (candidates(shape, k) or k) ** 2
-
-
-def p_values(result: Any) -> PValues | None:
-    """The p-values of a result's runs; None where they were not recorded."""
-    if result.log_e is None:
-        return None
-    which = result.settings["p_values"]
-    return of_pieces(result.log_e, result.answer, result.instance, result.problem, which)
-
-
-def of_pieces(
-    log_e: np.ndarray, answer: np.ndarray, instance: Any, problem: Any, which: str
-) -> PValues:
-    """The p-values of runs of an instance and a problem.
-
-    Args:
-        log_e, answer: as in `PValues.of`.
-        instance: its structure and its number of arms are read.
-        problem: of the runs.
-        which: "pairs" or "sides".
-    """
+def of_pieces(log_e: np.ndarray, answer: np.ndarray, call: Any) -> PValues:
+    """The p-values of a run of a call, from `log_e` and `answer` as in `PValues.of`."""
+    instance, problem = call.instance, call.problem
     linear = instance.structure == "linear"
     wrong = 1 if linear else wrong_answers(problem, instance.K)
-    one = getattr(problem, "several_right", False)
     best = type(problem) is BestArm and not problem.epsilon
-    values = PValues.of(log_e, answer, wrong, which == "sides", one, best)
+    sides = isinstance(traced_shape(problem, instance.K, instance.d), Levels)
+    values = PValues.of(log_e, answer, wrong, sides, best)
     # One mixture covers all directions of linear arms at once.
     return dataclasses.replace(values, together=values.pairs) if linear else values

@@ -1,0 +1,186 @@
+"""Progress of long work, shown at a terminal, in a notebook, or line by line in a file."""
+
+import contextlib
+import contextvars
+import multiprocessing
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from jaxelim.errors import ArgumentError
+
+MINUTE = 60.0
+"""Seconds between two lines where there is no terminal, and before the first."""
+_QUIET = ("PYTEST_CURRENT_TEST", "CI", "READTHEDOCS")
+"""Variables of the environment in tests and in builds of documentation."""
+_INSIDE = contextvars.ContextVar("inside", default=False)
+"""Whether a line of `by_parts` is shown, to which a call inside adds none of its own."""
+
+
+def check(progress: Any) -> None:
+    """Raises:
+    ArgumentError: `progress` is not None, a bool or a callable.
+    """
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        allowed = "None, True, False or a callable of (runs done, runs, samples, seconds)"
+        raise ArgumentError("progress", progress, allowed)
+
+
+def automatic() -> bool:
+    """Whether progress is shown by itself: at a terminal and in a notebook.
+
+    Not in threads and worker processes, tests, builds of documentation, and `by_parts`.
+    """
+    return _may_show() and (_in_notebook() or _terminal())
+
+
+def _may_show() -> bool:
+    """Whether progress may show by itself here, if only a line a minute."""
+    worker = multiprocessing.parent_process() is not None
+    if worker or threading.current_thread() is not threading.main_thread():
+        return False
+    if any(os.environ.get(name) for name in _QUIET) or "sphinx" in sys.modules:
+        return False
+    return not _INSIDE.get() and (sys.stderr is not None or _in_notebook())
+
+
+def _terminal() -> bool:
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+class _Lines:
+    """Standard error that is no terminal: each state of a bar is a line."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> None:
+        """Print what is not blank."""
+        if text.strip() and sys.stderr is not None:
+            print(text.strip(), file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Lines are flushed as they are printed."""
+
+
+def bar(show: Any = None, **settings: Any) -> Any:
+    """A tqdm bar, or None where `show` and the surroundings ask for none.
+
+    Args:
+        show: as of `Progress`; a callable has no bar.
+        settings: of `tqdm.tqdm`.
+    """
+    if show is not True and not (show is None and _may_show()):
+        return None
+    if _in_notebook():
+        with warnings.catch_warnings():  # without ipywidgets the bar is text
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm as in_notebook
+        return in_notebook(**settings)
+    if _terminal():
+        return tqdm(file=sys.stderr, dynamic_ncols=True, **settings)
+    pause = 1.0 if show else MINUTE
+    lines: Any = dict(file=_Lines(), delay=0 if show else MINUTE, miniters=0, ncols=100)
+    return tqdm(**settings | lines | {"mininterval": pause, "maxinterval": pause})
+
+
+class Progress:
+    """Shows finished runs, samples a second and time left. A context, which closes the bar.
+
+    Args:
+        show: False for nothing, True for a bar on standard error, None for a bar where
+            `automatic` says so. Where standard error is no terminal, lines take the place
+            of a bar: at most one a second for True, one a minute for None. Or a callable of
+            (runs done, runs, samples, seconds), called at every update.
+        total: number of runs, or of parts.
+        unit: of these.
+    """
+
+    def __init__(self, show: Any, total: int, unit: str = "run"):
+        self._began, self._total = time.perf_counter(), total
+        self._call = show if callable(show) else None
+        self._bar = bar(show, total=total, unit=unit, smoothing=0)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def compiling(self) -> None:
+        """Say that a program compiles, until the next update."""
+        if self._bar is not None:
+            self._bar.set_description_str("compiling ")
+
+    def running(self) -> None:
+        """Begin to measure time: the first program is compiled."""
+        self._began = time.perf_counter()
+        if self._bar is not None:
+            self._bar.start_t = self._bar.last_print_t = time.time()
+
+    def update(self, finished: int, samples: int) -> None:
+        """Show `finished` runs and `samples` samples so far."""
+        seconds = max(time.perf_counter() - self._began, 1e-9)
+        if self._call is not None:
+            self._call(finished, self._total, samples, seconds)
+        self._show(finished, "", f"{samples / seconds / 1e6:.2f} M samples/s")
+
+    def begin(self, part: int, name: str) -> None:
+        """Show that `part` parts of the work are over, and the name of the next."""
+        if self._call is not None:
+            self._call(part, self._total, 0, time.perf_counter() - self._began)
+        self._show(part, f"{name}: " if name else "", "")
+
+    def _show(self, done: int, description: str, postfix: str) -> None:
+        if self._bar is not None:
+            self._bar.set_description_str(description, refresh=False)
+            self._bar.set_postfix_str(postfix, refresh=False)
+            self._bar.update(done - self._bar.n)
+            if self._bar.mininterval < 1:  # no lines of a file
+                self._bar.refresh()
+
+    def close(self) -> None:
+        """Close the bar, on a line of its own."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def by_parts(parts: Sequence[tuple[str, Callable[[], Any]]], show: Any) -> list[Any]:
+    """The results of parts of some work, in order, with one line of progress over all.
+
+    A call in a part that would show progress by itself shows none.
+
+    Args:
+        parts: pairs of a name and a function without arguments.
+        show: as of `Progress`; a callable gets (parts over, parts, 0, seconds).
+
+    Raises:
+        ArgumentError: `show` is nothing of this.
+    """
+    check(show)
+    results = []
+    with Progress(show, len(parts), "part") as line, _inside():
+        for name, part in parts:
+            line.begin(len(results), name)
+            results.append(part())
+        line.begin(len(parts), "")
+    return results
+
+
+@contextlib.contextmanager
+def _inside() -> Iterator[None]:
+    token = _INSIDE.set(True)
+    try:
+        yield
+    finally:
+        _INSIDE.reset(token)
