@@ -28,9 +28,8 @@ def test_float64_inside_and_the_callers_settings_outside():
 
 def test_float64_is_enabled_in_one_file():
     root = Path(je.__file__).parent
-    assert [p.name for p in root.rglob("*.py") if re.search(r"enable_x64\(", p.read_text())] == [
-        "scope.py"
-    ]
+    calls = re.compile(r"^ *jax\.enable_x64\(", re.MULTILINE)
+    assert [p.name for p in root.rglob("*.py") if calls.search(p.read_text())] == ["scope.py"]
 
 
 def test_a_newer_jax_warns_once(monkeypatch):
