@@ -103,8 +103,8 @@ class GaussianUnknownVariance(Family):
             allowed = f"means of at most {_LARGEST_RATIO:g} std, as rewards are rounded"
             raise ArgumentError("theta", instance.means, allowed)
 
-    def check_noise(self, noise: np.ndarray, precision: str) -> None:
-        refuse_large(noise, precision)
+    def check_noise(self, noise: np.ndarray) -> None:
+        refuse_large(noise)
 
     def ridge_of(self, ridge: float | None, instance: "Arms", threshold: Callable) -> float | None:
         refuse_linear(threshold, self)

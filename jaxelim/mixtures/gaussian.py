@@ -22,7 +22,7 @@ from jaxelim.mixtures.grid import Grid
 from jaxelim.numerics.logarithm import log1p
 
 _REACH = 1e12
-"""Most standard deviations of a reward in a fixed prior; their squares are finite in float32."""
+"""Most standard deviations of a reward in a fixed prior; their squares are finite."""
 
 
 def check_prior(grid: Grid, least: float, most: float) -> None:

@@ -39,12 +39,6 @@ def settings(call: Any) -> dict:
             raise ArgumentError(name, error.given, allowed, error.note) from None
         for kind in _kinds(value):
             sources[f"{kind.__module__}.{kind.__qualname__}"] = source_hash(kind)
-    parts["precision"] = call.engine.precision
-    # Files of older versions do not have the usual values of the following.
-    if call.engine.form is not None:
-        parts["form"] = call.engine.form
-    if call.engine.vmapped:
-        parts["vmapped"] = True
     if call.initial_pulls != 1:
         parts["initial_pulls"] = call.initial_pulls
     parts |= call.waiting

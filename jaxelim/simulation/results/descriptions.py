@@ -29,7 +29,7 @@ ARRAYS = (
 )  # fmt: skip
 """The arrays of a result."""
 _KEPT = ("seed", "max_samples", "initial_pulls", "batch", "delay", "ridge", "noise",
-         "noise_sha256", "precision", "interrupted")  # fmt: skip
+         "noise_sha256", "interrupted")  # fmt: skip
 """Settings that are no part of an experiment's other arguments."""
 
 
