@@ -36,7 +36,6 @@ class Cell:
     threshold: Any = Heuristic()  # noqa: RUF009 (frozen)
     ridge: float | None = 1.0
     record: tuple[str, ...] = ()
-    precision: str = "float64"
     initial_pulls: int | None = None
     batch: int = 1
     delay: Any = 0
@@ -44,9 +43,8 @@ class Cell:
     def job(self, runs: np.ndarray) -> Job:
         """Runs of the cell as a job of a store; one device computes a block."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        name, precision = fields.pop("name"), fields.pop("precision")
-        layout = Engine(precision=precision, devices=1)
-        call = CheckedCall.checked(**fields, runs=runs, engine=layout)
+        name = fields.pop("name")
+        call = CheckedCall.checked(**fields, runs=runs, engine=Engine(devices=1))
         return blocks.job(call, stored=True, name=name)
 
     def settings(self) -> dict:

@@ -550,7 +550,6 @@ CELL = cells.Cell("one", EASY, je.BestArm(), je.LinGapE(), (je.LLR(), je.Selecti
         {"threshold": je.GK16()},
         {"ridge": 0.5},
         {"record": ("pair_times",)},
-        {"precision": "float32"},
         {"rule": je.Oracle()},
         {"rule": je.Oracle([0.25] * 4)},
         {"rule": je.Oracle([0.5, 0.5, 0, 0])},

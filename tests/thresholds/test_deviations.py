@@ -103,16 +103,6 @@ def test_c_is_the_least_over_lambda():
     assert c_gaussian(5000.0) <= far <= 1.001 * c_gaussian(5000.0)
 
 
-@pytest.mark.parametrize("f", [
-    deviations.h_inverse, deviations.exponential_family, deviations.gaussian,
-])  # fmt: skip
-def test_float32(f):
-    xs = XS.astype(np.float32)
-    with scope.engine():
-        assert jax.eval_shape(f, jax.ShapeDtypeStruct((3,), np.float32)).dtype == np.float32
-    np.testing.assert_allclose(at(f, xs, np.float32), at(f, xs), rtol=2e-6)
-
-
 TIMES = np.array([2.0, 5, 40, 1e3, 1e6, 1e9])
 DELTAS = np.array([0.9, 0.1, 1e-3, 1e-30, 1e-300])
 
