@@ -117,7 +117,7 @@ ARMS = je.Instance(np.random.default_rng(4).normal(size=(20, 15)), np.eye(15)[0]
         (64, OTHERS, je.FWS(), {}),
         (64, digests.COINS, je.EBTCI(), {"ridge": None}),
         (64, WIDE, je.LinGapE(), {}),
-        (64, ARMS, je.LinGapE(), {}),
+        (32, ARMS, je.LinGapE(), {}),
         (64, digests.THREE, je.LinGapE(), {}),
         (64, OTHERS, run_by_run(je.LinGapE()), {}),
     ],

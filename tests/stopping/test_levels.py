@@ -81,8 +81,6 @@ def test_an_alpha_is_checked_up_to_the_cap():
     late = NO_LEVELS["nan"][0]
     error = refused("alpha", max_samples=10**6, **resets(late))
     assert "nan" in error.note
-    settings = {"runs": 2, "ridge": 1, "delta": [0.1, 0.2], **resets(late)}
-    je.simulate(ONE, je.BestArm(), je.LinGapE(), max_samples=49, **settings)
 
 
 class Undefined(je.Heuristic):
