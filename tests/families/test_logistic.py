@@ -13,6 +13,7 @@ from jaxelim.evidence import logistic as evidence_of
 from jaxelim.evidence.logistic import divergence, fitted, largest_curvature
 from jaxelim.families.logistic import Logistic, LogisticStatistics
 from jaxelim.lanes import PLAIN
+from jaxelim.testing.settings import run_by_run
 from tests.twin import logistic as twin
 from tests.twin.pending import Pending
 from tests.twin.thresholds import heuristic
