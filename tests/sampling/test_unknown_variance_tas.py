@@ -17,7 +17,7 @@ PROBLEMS = {"bai": (je.BestArm(), ("bai",)), "topm": (je.TopM(2), ("topm", 2))}
 def test_pulls_are_those_of_the_twin(problem, every):
     """Some choices on a trace, but those that rounding decides."""
     ours, spec = PROBLEMS[problem]
-    compared, rule, family = 0, je.TrackAndStop(gap=1e-11), je.GaussianUnknownVariance(STD)
+    compared, rule, family = 0, je.TrackAndStop(gap_share=1e-11), je.GaussianUnknownVariance(STD)
     for seed, means in enumerate(([3.0, 1.4, -0.4, -1.6], [0.2, 0.9, 0.1, 0.5])):
         instance = je.Instance.unstructured(means, family)
         run = je.trace(instance, ours, rule, delta=1e-9, max_samples=68, seed=seed)
