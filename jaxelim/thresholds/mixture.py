@@ -46,11 +46,6 @@ class Mixture(PieceThreshold):
 
     Args:
         strengths: the c_j, in numbers of samples, each from 0.001 to 1e9.
-        prior: a prior that does not depend on lambda, as that of a known base rate:
-            (a, b) of a Beta for Bernoulli rewards, (shape, rate) of a Gamma for Poisson
-            means and for exponential rates, (mean, standard deviation) for Gaussian
-            means. Numbers from 1e-6 to 1e9; Gaussian ones up to 1e12 times a reward's
-            standard deviation. Linear arms have none. None: the centred ones.
         pieces: P, the number of pieces of which one must not be refuted; None: that of
             the problem: K - 1 for best arm, m (K - m) for top m, K for signs. Linear arms
             have 1, whatever is given.
@@ -59,18 +54,15 @@ class Mixture(PieceThreshold):
         ArgumentError: an argument is out of range.
 
     Example:
-        >>> Mixture(prior=(5, 95))
-        Mixture(prior=(5.0, 95.0))
+        >>> Mixture(strengths=(10, 100))
+        Mixture(strengths=(10.0, 100.0))
     """
 
     strengths: tuple[float, ...] = Grid().strengths
-    prior: tuple[float, float] | None = None
     pieces: int | None = None
 
     def __post_init__(self) -> None:
-        grid = Grid(self.strengths, self.prior)  # checks both
-        object.__setattr__(self, "strengths", grid.strengths)
-        object.__setattr__(self, "prior", grid.prior)
+        object.__setattr__(self, "strengths", Grid(self.strengths).strengths)
         if self.pieces is not None:
             object.__setattr__(self, "pieces", checks.integer("pieces", self.pieces, low=1))
 
@@ -85,7 +77,7 @@ class Mixture(PieceThreshold):
     @property
     def grid(self) -> Grid:
         """The priors."""
-        return Grid(self.strengths, self.prior)
+        return Grid(self.strengths)
 
     def __call__(self, t: Array, delta: Array) -> Array:
         """log(P/delta), at every t; P = 1 before `bound`."""
@@ -114,11 +106,8 @@ class Mixture(PieceThreshold):
         """An LLR x below which log e_p hardly ever exceeds the level.
 
         For pairs of Gaussian arms log e_p <= x - 1 - log x, for one arm and a direction
-        log e_p <= x - 1/2 - log(2 x)/2. With a prior that does not depend on lambda,
-        log e_p <= x.
+        log e_p <= x - 1/2 - log(2 x)/2.
         """
-        if self.prior is not None:
-            return level
         independent = getattr(seen.family, "form", "diagonal") == "diagonal"
         if seen.shape.rows() is not None and independent:
             least = level + 1 + _spread(self.strengths)
@@ -132,9 +121,6 @@ class Mixture(PieceThreshold):
             allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
             raise UnsupportedError("threshold", self, allowed)
         linear = instance.structure == "linear"
-        if linear and self.prior is not None:
-            raise ArgumentError("prior", self.prior, "None for linear arms")
-        family.check_prior(self.grid)
         if call["ridge"]:
             allowed = f"None or 0 with {self!r}, which covers no bias; or threshold=Heuristic()"
             raise ArgumentError("ridge", call["ridge"], allowed)

@@ -145,23 +145,10 @@ def test_refusals_by_name():
     refused("native test of XYAdaptive", je.XYAdaptive(), LINEAR, stopping=je.Native())
     for settings, match in (
         (dict(strengths=()), "strengths"), (dict(strengths=(0.0,)), "strengths"),
-        (dict(prior=(1.0, -1.0)), "prior"), (dict(pieces=0), "pieces"),
+        (dict(pieces=0), "pieces"),
     ):  # fmt: skip
         with pytest.raises(je.ArgumentError, match=match):
             je.Mixture(**settings)
-
-
-def test_priors_that_there_are_not_are_refused_before_anything_compiles(monkeypatch):
-    monkeypatch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
-    coins = je.Instance.unstructured([0.6, 0.4], je.Bernoulli())
-    for instance, prior, allowed in (
-        (LINEAR, (0.0, 1.0), "None for linear arms"), (UNSTRUCTURED, (0.0, 1e-200), "from 1e-12"),
-        (UNSTRUCTURED, (1e30, 1.0), "within 1e"), (coins, (1e20, 1e20), "from 1e-06 to 1e"),
-    ):  # fmt: skip
-        with pytest.raises(je.ArgumentError, match=f"prior: got .*{allowed}"):
-            je.simulate(
-                instance, je.BestArm(), je.Uniform(), threshold=je.Mixture(prior=prior), runs=1
-            )
 
 
 class WithoutEvidence(je.PieceThreshold):
