@@ -13,7 +13,6 @@ from jax import Array
 from jaxelim import checks
 from jaxelim.errors import ArgumentError, UnsupportedError
 from jaxelim.mixtures.grid import Grid
-from jaxelim.thresholds.piecewise import PieceThreshold
 
 if TYPE_CHECKING:
     from jaxelim.contracts import Family, Problem, SamplingRule
@@ -30,7 +29,7 @@ _KNOWN_VARIANCE = ("gaussian", "gaussian-by-arm")
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(PieceThreshold):
+class Mixture:
     """Refute a piece p once e_p > P/delta; proven for every rule, at every time.
 
     e_p is the infimum, over the means lambda in p, of
@@ -80,22 +79,28 @@ class Mixture(PieceThreshold):
         return Grid(self.strengths)
 
     def __call__(self, t: Array, delta: Array) -> Array:
-        """log(P/delta), at every t; P = 1 before `bound`."""
+        """The level that log e_p must exceed: log(P/delta) at every t; P = 1 before `bound`."""
         return math.log(self.pieces or 1) - jnp.log(delta) + 0 * t
 
     def price(self, instance: "Arms", times: np.ndarray) -> np.ndarray:
-        """For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1."""
-        if instance.structure != "linear":
-            return super().price(instance, times)
-        return instance.d / 2 * np.log1p(times / instance.K)
+        """Host: by how much the LLR exceeds log e_p after t samples [n], about: [n].
+
+        For linear arms (d/2) log(1 + t/K), the volume under even pulls with strength 1; else 0.
+        """
+        linear = instance.structure == "linear"
+        return instance.d / 2 * np.log1p(times / instance.K) if linear else np.zeros_like(times)
 
     def log_e(self, seen: "Snapshot") -> Array:
-        """log e_p of the pieces: [Q]."""
+        """log e_p of the pieces of one run, whose snapshot has no evidence: [Q].
+
+        It is called under `jax.vmap`. Places without a piece may hold any number.
+        """
         return seen.shape.combined(
             lambda plain: seen.family.log_e(seen.space, seen.stats, plain, self.grid)
         )
 
     def log_e_above(self, seen: "Snapshot") -> Array | None:
+        """An upper bound on `log_e` that costs less: [Q]; None: there is none."""
         if not seen.family.has("log_e_above"):
             return None
         return seen.shape.combined(
@@ -116,6 +121,16 @@ class Mixture(PieceThreshold):
         return least + _below(lambda x: np.log(2 * x) / 2, 0.5, least)
 
     def bound(self, instance: "Arms", problem: "Problem", **call: Any) -> Self:
+        """Host: the threshold with the number of pieces of a call.
+
+        Args:
+            instance, problem: of the call.
+            call: `rule`; `ridge`, a number or None; `stopping`, a tuple of stopping rules;
+                `elimination`, at sampling, or None.
+
+        Raises:
+            UnsupportedError, ArgumentError: it is not defined for them.
+        """
         family, rule = instance.family, call["rule"]
         if not family.has("log_e"):
             allowed = f"one without mixtures, such as Heuristic(): {family!r} defines no log_e"
@@ -167,8 +182,17 @@ class Mixture(PieceThreshold):
         stop = call.endings[0]  # a native test ends runs only where it is the stopping rule
         return True if stop in (*_REFUTING, *_INTERVALS) else stop
 
+    def width(self, t: Array, delta: Array) -> Array:
+        """What sampling rules read as beta, where their own test ends no run: [].
+
+        It may be any number above 0, as the test is valid under every sampling rule.
+        """
+        return self(t, delta) + jnp.log(1 + t)
+
     def arm_levels(self, counts: Array, delta: Array) -> Array:
-        """(N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N: [K].
+        """Levels beta_k of the arms' intervals, n_k d(m_k, y) <= beta_k: [K].
+
+        (N + c)/N (log(J K/delta) + log(1 + N/c)/2), c the strength that suits N.
 
         With Gaussian rewards the intervals of these levels hold at all times with
         probability 1 - delta, as the sum over J strengths exceeds any one of its terms.

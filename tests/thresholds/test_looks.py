@@ -1,7 +1,7 @@
-"""Thresholds whose level depends on the piece: looks, and every stopping rule and set of pieces.
+"""Tests by a mixture: looks, every stopping rule and set of pieces, and what is refused.
 
-`ByPiece` writes log((1 + t)/delta) as a threshold of one's own that tests piece by piece.
-While a run looks at every t, it must stop and eliminate as `Heuristic` does.
+`ByPiece` writes log((1 + t)/delta) as a mixture that tests piece by piece. While a run looks
+at every t, it must stop and eliminate as `Heuristic` does.
 """
 
 import dataclasses
@@ -25,11 +25,17 @@ EVERY_T = 255
 
 
 @dataclasses.dataclass(frozen=True)
-class ByPiece(je.PieceThreshold):
+class ByPiece(je.Mixture):
     """Refute a piece once LLR - log(1 + t) > log(1/delta)."""
 
     def __call__(self, t, delta):
         return -jnp.log(delta) + 0 * t
+
+    def gate(self, level, seen):
+        return level
+
+    def log_e_above(self, seen):
+        return None
 
     def log_e(self, seen):
         evidence = seen.family.evidence(seen.space, seen.stats, seen.shape)
@@ -149,52 +155,6 @@ def test_refusals_by_name():
     ):  # fmt: skip
         with pytest.raises(je.ArgumentError, match=match):
             je.Mixture(**settings)
-
-
-class WithoutEvidence(je.PieceThreshold):
-    def __call__(self, t, delta):
-        return -jnp.log(delta) + 0 * t
-
-
-class Unbound(ByPiece):
-    def bound(self, instance, problem, **call):
-        return call["delta"]
-
-
-class Lost(ByPiece):
-    def bound(self, instance, problem, **call):
-        return None
-
-
-class WithLevels(ByPiece):
-    def arm_levels(self, counts, delta):
-        return jnp.log1p(counts) - jnp.log(delta)
-
-
-def test_thresholds_of_ones_own_are_checked_before_anything_compiles(monkeypatch):
-    (instance, problem), native = CASES["best-arm"], je.Native()
-
-    def play(threshold, rule=je.Uniform(), stopping=je.LLR(), **settings):  # noqa: B008 (frozen)
-        given = instance, problem, rule
-        settings = dict(runs=1, max_samples=4000, delta=0.1, **settings)
-        return je.simulate(*given, threshold=threshold, stopping=stopping, **settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(plan, "checked_inputs_of", None)  # the first step after the checks
-        for rule, allowed in ((je.LUCB(), r"LLR\(\)"), (je.Racing(), "LLR.., with another rule")):
-            name = type(rule).__name__
-            match = f"stopping: got .*{allowed}: the native test of {name} .* ByPiece has no arm_l"
-            with pytest.raises(je.UnsupportedError, match=match):
-                play(ByPiece(), rule, native)
-        for threshold, match in (
-            (WithoutEvidence(), "WithoutEvidence does not define it"),
-            (Unbound(), "bound raised KeyError"), (Lost(), "bound returned None"),
-        ):  # fmt: skip
-            with pytest.raises(je.ArgumentError, match=f"threshold: got .*{match}"):
-                play(threshold)
-    assert play(WithLevels(), je.LUCB(), native).stopped.all()
-    call = calls.checked(instance, problem, je.Uniform(), threshold=ByPiece(), ridge=1.0)
-    assert "ByPiece states no proof" in proven(call)
 
 
 @pytest.mark.parametrize("given", (0, "two", 1.5, True, -1, ZeroDivisionError()), ids=repr)
