@@ -51,7 +51,6 @@ from jaxelim.errors import MissingPackageError as MissingPackageError
 from jaxelim.errors import OrderError as OrderError
 from jaxelim.errors import OverError as OverError
 from jaxelim.errors import ResultFileError as ResultFileError
-from jaxelim.errors import RidgeWarning as RidgeWarning
 from jaxelim.errors import RuleError as RuleError
 from jaxelim.errors import SchedulerLost as SchedulerLost
 from jaxelim.errors import SetupError as SetupError

@@ -5,7 +5,6 @@ import os
 import platform
 import signal
 import threading
-import warnings
 from importlib import metadata
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import jaxelim
 from jaxelim import program_cache, scope
 from jaxelim.engine import REVISION
-from jaxelim.errors import RidgeWarning, SetupError, WorkerMismatch
+from jaxelim.errors import SetupError, WorkerMismatch
 from jaxelim.files import host
 
 FRESH = "start workers that have not used JAX: new processes with 'spawn', or `dask worker`"
@@ -29,14 +28,12 @@ class Client:
         versions: as `versions` gives them.
         host, process: where the client runs.
         cache: the client's folder of compiled programs; None for none.
-        quiet: whether workers leave out `RidgeWarning`, which the client has shown.
     """
 
     versions: dict[str, str]
     host: str
     process: int
     cache: str | None
-    quiet: bool = True
 
     @staticmethod
     def here() -> "Client":
@@ -84,8 +81,6 @@ def prepare(client: Client) -> None:
     cache = _cache_of(client)
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", cache)
-    if client.quiet:
-        warnings.simplefilter("ignore", RidgeWarning)
     _Process.ready = client
 
 
