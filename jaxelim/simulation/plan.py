@@ -50,6 +50,11 @@ class Plan:
     places: np.ndarray
 
     @property
+    def in_turn(self) -> bool:
+        """Whether one lane takes runs in turn: of rules whose lanes wait for one another."""
+        return self.spec.rule.fast is not None and self.call.engine.lanes is None
+
+    @property
     def layout(self) -> dict[str, Any]:
         """How the runs are laid out, for `Result.layout`."""
         spec, execution = self.spec, self.spec.execution

@@ -1,0 +1,235 @@
+"""Results in files: one NetCDF file with the arrays and the experiment."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from jaxelim import checks
+from jaxelim.contracts import Family, Problem, SamplingRule
+from jaxelim.errors import (
+    ArgumentError,
+    DamagedFileError,
+    JaxelimError,
+    ResultFileError,
+    StoreError,
+)
+from jaxelim.files import writable_file, write_whole
+from jaxelim.instances.instance import Instance
+from jaxelim.simulation.results.descriptions import (
+    ARRAYS,
+    TABLES,
+    StoredFamily,
+    Text,
+    experiment_of,
+    made,
+    recovered,
+)
+from jaxelim.simulation.results.result import Result
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+FORMAT = 1
+"""Version of the files' layout; raise it when the layout changes."""
+_NUMBERS = {"arms": ("arm", "dimension"), "theta": ("dimension",)}
+_PARTS = ("instance", "problem", "rule", "family", "elimination", "threshold")
+"""What a caller may pass, beside stopping rules."""
+
+
+def save(result: Result, path: Any) -> None:
+    """Write a result; see `Result.save`."""
+    target, data = writable_file("path", path_of(path)), dataset_of(result)
+    write_whole(target, bytes(data.to_netcdf(engine="h5netcdf", encoding=packed(data))))
+
+
+def packed(data: "Dataset") -> dict[str, dict]:
+    """The encoding of a dataset's arrays, compressed."""
+    return {str(name): {"zlib": True, "complevel": 4} for name in data.data_vars}
+
+
+def dataset_of(result: Result) -> "Dataset":
+    """A result with all that `load_result` needs, as a dataset.
+
+    Raises:
+        ArgumentError: a part is an object that a file cannot name.
+    """
+    told = json.dumps(experiment_of(result), separators=(",", ":"), allow_nan=False)
+    data = result.to_xarray()
+    lead = ("instance",) if result.batched else ()
+    for name, axes in _NUMBERS.items():
+        data[name] = ((*lead, *axes), getattr(result.instance, name))
+    if result.instance.costs is not None:
+        data["arm_costs"] = (("arm",), result.instance.costs)
+    data.attrs |= {"jaxelim_result": FORMAT, "experiment": told, "checksum": _checksum(data, told)}
+    return data
+
+
+def _checksum(data: "Dataset", told: str) -> str:
+    """SHA-256 of the experiment and of all numbers."""
+    total = hashlib.sha256(told.encode())
+    for name in sorted(map(str, data.variables)):
+        x = np.asarray(data[name].values)
+        text = str(x.tolist()) if x.dtype.kind in "OUT" else ""
+        total.update(f"{name}{x.shape}{text}".encode())
+        if not text:
+            total.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
+    return total.hexdigest()
+
+
+def path_of(path: Any) -> Path:
+    """Check that a path is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError("path", path, "the path of a file")
+    return Path(path)
+
+
+def load_result(
+    path: str | os.PathLike[str],
+    *,
+    instance: Instance | None = None,
+    problem: Problem | None = None,
+    rule: SamplingRule | None = None,
+    family: Family | None = None,
+    stopping: Any = None,
+    elimination: Any = None,
+    threshold: Any = None,
+) -> Result:
+    """Read a `Result` that `Result.save` or `jaxelim run --output` wrote.
+
+    Parts that are jaxelim's own come back by themselves. Rules, problems, families,
+    stopping rules and thresholds of one's own come back if they are passed; else their
+    text stands in their place. Nothing in a file is executed.
+
+    Args:
+        path: the file.
+        instance: checked against the file's, which comes back without it.
+        problem, rule, family, elimination, threshold: what the file names, where that is
+            not jaxelim's own; `HalfSpaces` has a function of one's own.
+        stopping: a stopping rule of one's own, or several.
+
+    Raises:
+        ArgumentError: a part that is passed is not the one in the file.
+        DamagedFileError: the file is not as it was written.
+        ResultFileError: the file holds no result, or one of a newer format.
+        StoreError: the file cannot be read.
+    """
+    path = path_of(path)
+    data = opened(path, xr.load_dataset)
+    return result_of(
+        path, data, instance=instance, problem=problem, rule=rule, family=family,
+        stopping=stopping, elimination=elimination, threshold=threshold,
+    )  # fmt: skip
+
+
+def opened(path: Path, read: Any) -> Any:
+    """What `read`, of xarray, makes of a NetCDF file.
+
+    Raises:
+        DamagedFileError, ResultFileError, StoreError: as `load_result`.
+    """
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise StoreError(path, f"cannot be read: {error.strerror}") from error
+    if not contents.startswith(b"\x89HDF"):
+        raise ResultFileError(path, "it is no NetCDF file")
+    try:
+        return read(io.BytesIO(contents), engine="h5netcdf")
+    except Exception as error:  # HDF5 raises almost any exception for a damaged file
+        kind = type(error).__name__
+        raise DamagedFileError(path, f"it is no readable NetCDF file ({kind})") from error
+
+
+def result_of(path: Path, data: "Dataset", **passed: Any) -> Result:
+    """The result in a dataset of a file, with the parts that are passed.
+
+    Raises:
+        as `load_result`, and UnknownNameError for parts that a result has not.
+    """
+    if "jaxelim_result" not in data.attrs:
+        raise ResultFileError(path, "it holds no result of jaxelim")
+    try:
+        ResultFileError.refuse_newer(path, int(data.attrs["jaxelim_result"]), FORMAT)
+        told = str(data.attrs["experiment"])
+        if _checksum(data, told) != data.attrs["checksum"]:
+            raise DamagedFileError(path, "it does not have the checksum that was written with it")
+        arrays = {str(name): np.asarray(x.values) for name, x in data.variables.items()}
+        numbers = {name: arrays[name] for name in (*_NUMBERS, "arm_costs") if name in arrays}
+        arrays |= {"deltas": arrays["delta"], "runs": arrays["run"]}
+        return assembled(path, json.loads(told), numbers, arrays, **passed)
+    except JaxelimError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise DamagedFileError(path, f"its attributes cannot be read ({kind})") from error
+
+
+def assembled(
+    path: Path,
+    told: dict,
+    numbers: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    stopping: Any = None,
+    **passed: Any,
+) -> Result:
+    """The result of an experiment.
+
+    Args:
+        path: the file, for messages.
+        told: as of `experiment_of`.
+        numbers: arms and theta, perhaps arm_costs, of the instance.
+        arrays: of the result.
+        stopping, passed: what the caller passes for parts that are not jaxelim's own.
+
+    Raises:
+        ArgumentError: a part that is passed is not the one in the file.
+        ResultFileError: jaxelim's own class does not take the file's settings.
+        UnknownNameError: a part that a result has not.
+    """
+    for name in passed:
+        checks.choice("part", name, _PARTS)
+    parts: dict[str, Any] = dict.fromkeys(_PARTS) | passed
+    family = recovered(path, "family", told["family"], parts["family"])
+    if isinstance(family, Text):
+        family = StoredFamily(str(family), json.dumps(family.description))
+    costs = numbers.get("arm_costs")
+    arms, theta, name = numbers["arms"], numbers["theta"], told["name"]
+    instance = Instance(arms, theta, None, name, family, costs=costs)
+    if parts["instance"] is not None and parts["instance"] != instance:
+        raise ArgumentError("instance", parts["instance"], f"{instance!r}, which the file holds")
+    problem = told["problem"]
+    axes = {"answer_axis": problem["answer_axis"], "times_axes": tuple(problem["times_axes"])}
+    return Result(
+        instance=instance,
+        problem=recovered(path, "problem", problem, parts["problem"], **axes),
+        stopping=_stopping(path, told["stopping"], stopping),
+        **{name: recovered(path, name, told[name], parts[name])
+           for name in ("rule", "elimination", "threshold")},
+        **{name: arrays.get(name) for name in ARRAYS},
+        **{name: made(told[name]) for name in TABLES},
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def _stopping(path: Path, stored: list[dict], own: Any) -> tuple:
+    """The stopping rules; those of one's own are found by their names."""
+    own = own if isinstance(own, list | tuple) else () if own is None else (own,)
+    passed = {rule.name: rule for rule in own}
+    unknown = [rule for rule in own if rule.name not in {entry["name"] for entry in stored}]
+    if unknown:
+        allowed = f"those in the file: {', '.join(entry['text'] for entry in stored)}"
+        raise ArgumentError("stopping", unknown[0], allowed)
+    return tuple(
+        recovered(
+            path, "stopping", entry, passed.get(entry["name"]),
+            name=entry["name"], eliminates=entry["eliminates"],
+        )
+        for entry in stored
+    )  # fmt: skip
